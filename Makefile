@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make reproduce` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help reproduce test quick format bench clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+# The stamp depends on what is installed, so that a changed pyproject.toml installs again.
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" -c constraints.txt
+	touch $@
+
+reproduce: $(VENV)/installed  ## solve real problems with every part of the core, write report/index.html
+	$(BIN)/python examples/demo.py --out report
+
+test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+quick: $(VENV)/installed  ## the tests alone, without the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+format: $(VENV)/installed  ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/installed  ## measure against peers, print ratios, write benchmarks/results/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt -c constraints.txt
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) report build dist .mypy_cache .ruff_cache .pytest_cache

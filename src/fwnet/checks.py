@@ -1,0 +1,78 @@
+"""Checks at the door: each names the argument, the rule, the value and the way out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def positive(name: str, value: float) -> float:
+    """Return `value` as a float if it is a finite number above 0."""
+    number = _number(name, value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be a positive finite number; got {value!r}.")
+    return number
+
+
+def non_negative(name: str, value: float) -> float:
+    """Return `value` as a float if it is a finite number of at least 0."""
+    number = _number(name, value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+    return number
+
+
+def at_least(name: str, value: int, least: int) -> int:
+    """Return `value` if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return value
+
+
+def real_tensor(name: str, value: Any) -> Tensor:
+    """Return `value` if it is a dense floating-point tensor without NaN or Inf, and not empty."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a torch.Tensor; got {type(value).__name__}. "
+            "Convert with torch.as_tensor(...)."
+        )
+    if value.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"{name} must be float32 or float64; got {value.dtype}. Convert with .float() or .double()."
+        )
+    if value.numel() == 0:
+        raise ValueError(f"{name} must not be empty; got shape {tuple(value.shape)}.")
+    return finite(name, value)
+
+
+def finite(name: str, value: Tensor) -> Tensor:
+    """Return `value` if all its entries are finite."""
+    entries = value.values() if value.layout is torch.sparse_csr else value
+    good = torch.isfinite(entries)
+    if not bool(good.all()):
+        place = tuple(int(i) for i in (~good).nonzero()[0])
+        bad = entries[place].item() if place else entries.item()
+        raise ValueError(f"{name} must be finite; entry {place} is {bad}.")
+    return value
+
+
+def same_kind(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """Check that two tensors share dtype and device."""
+    if value.dtype != other.dtype:
+        raise TypeError(
+            f"{name} and {other_name} must share a dtype; got {value.dtype} and {other.dtype}."
+        )
+    if value.device != other.device:
+        raise ValueError(
+            f"{name} and {other_name} must share a device; got {value.device} and {other.device}."
+        )
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number; got {value!r}.") from None

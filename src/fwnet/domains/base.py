@@ -1,0 +1,87 @@
+"""Domain: a compact convex set, asked through its linear minimisation oracle."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.matrices import ImplicitMatrix
+from fwnet.vertices import Dense, Vertex
+
+Cost = Tensor | ImplicitMatrix
+
+
+class Domain(ABC):
+    """A compact convex set D.
+
+        lmo(cost) = argmin over v in D of ⟨cost, v⟩
+
+    The last `event_dim` dimensions of a tensor are one point; all dimensions before are a batch.
+    """
+
+    event_dim: ClassVar[int] = 1
+    polyhedral: ClassVar[bool] = False  # finitely many vertices: away steps converge linearly
+
+    @abstractmethod
+    def vertex(self, cost: Cost) -> Vertex:
+        """`lmo` without its checks: what the loop calls, which watches for NaN by itself."""
+
+    @abstractmethod
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        """Which points lie in the domain up to `tol`: bool `(*batch,)`."""
+
+    @abstractmethod
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        """Largest Euclidean distance of two points of `shape` (an upper bound where it says so)."""
+
+    def lmo(self, cost: Cost) -> Vertex:
+        """A vertex that minimises ⟨cost, v⟩ over the domain.
+
+        Arguments:
+            cost: `(*batch, *shape)`, finite; zero and tied costs give one of the minimisers.
+        """
+        if isinstance(cost, Tensor):
+            checks.real_tensor("cost", cost)
+        self.check_shape("cost", cost.shape)
+        return self.vertex(cost)
+
+    def start(
+        self,
+        shape: tuple[int, ...],  # (*batch, *shape)
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """A point to start from, the same for every problem of a batch."""
+        self.check_shape("shape", shape)
+        return self.vertex(torch.zeros(shape, dtype=dtype, device=device)).dense()
+
+    def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
+        """x as atoms `(*batch, K)` and their weights `(*batch, K)`; here, x itself is one atom."""
+        atoms = Dense(x, self.event_dim).as_atoms()
+        return atoms, x.new_ones(atoms.leading)
+
+    def project(self, x: Tensor) -> Tensor | None:
+        """The nearest point of the domain where that is cheap, else None; no solver needs it."""
+        return None
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise a ValueError if points of `shape` cannot belong to this domain."""
+        if len(shape) < self.event_dim:
+            kind = "vectors (*batch, n)" if self.event_dim == 1 else "matrices (*batch, d, m)"
+            raise ValueError(f"{name}: {self} takes {kind}; got shape {tuple(shape)}.")
+
+
+def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
+    """Tolerance of `contains`: as given, or 1e-5 (float32) and 1e-9 (float64) times the scale."""
+    if tol is not None:
+        return tol
+    return (1e-5 if x.dtype == torch.float32 else 1e-9) * max(scale, 1.0)
+
+
+def dense_cost(cost: Cost) -> Tensor:
+    """The cost as a tensor, for domains that look at every entry."""
+    return cost.dense() if isinstance(cost, ImplicitMatrix) else cost

@@ -1,0 +1,121 @@
+"""Simplex and hypersimplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, Domain, dense_cost, slack
+from fwnet.vertices import Dense, OneHot, Vertex
+
+
+@final
+@dataclass(frozen=True)
+class Simplex(Domain):
+    """Scaled probability simplex.
+
+        {x : x >= 0, Σ x = radius}
+
+    The vertices are radius · e_i.
+
+    Example:
+        >>> Simplex().lmo(torch.tensor([3.0, 1.0, 2.0])).dense()
+        tensor([0., 1., 0.])
+    """
+
+    radius: float = 1.0
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.positive("Simplex(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        index = cost.argmin(-1)
+        value = torch.full(index.shape, self.radius, dtype=cost.dtype, device=cost.device)
+        return OneHot(index, value, cost.shape[-1])
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        tol = slack(x, tol, self.radius)
+        return (x.amin(-1) >= -tol) & ((x.sum(-1) - self.radius).abs() <= tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return self.radius * 2**0.5 if shape[-1] > 1 else 0.0
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The barycentre, radius/n everywhere."""
+        self.check_shape("shape", shape)
+        return torch.full(shape, self.radius / shape[-1], dtype=dtype, device=device)
+
+    def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
+        """x = Σ (x_i / radius) · (radius e_i): the coordinates that are used by any problem."""
+        used = x.reshape(-1, x.shape[-1]).gt(0).any(0).nonzero().squeeze(-1)
+        index = used.expand(*x.shape[:-1], -1)
+        value = torch.full(index.shape, self.radius, dtype=x.dtype, device=x.device)
+        return OneHot(index, value, x.shape[-1]), x[..., used].clamp_min(0) / self.radius
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection by sorting (Held, Wolfe and Crowder, 1974)."""
+        ordered = x.sort(-1, descending=True).values
+        rank = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+        excess = (ordered.cumsum(-1) - self.radius) / rank
+        support = (ordered > excess).sum(-1, keepdim=True)
+        return (x - excess.gather(-1, support - 1)).clamp_min(0)
+
+
+@final
+@dataclass(frozen=True)
+class HyperSimplex(Domain):
+    """Hypersimplex: k coordinates share the mass.
+
+        {x : 0 <= x <= radius, Σ x = k · radius}
+
+    The vertices have k entries `radius` and zeros elsewhere.
+    """
+
+    k: int
+    radius: float = 1.0
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.at_least("HyperSimplex(k=...)", self.k, 1)
+        checks.positive("HyperSimplex(radius=...)", self.radius)
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        if shape[-1] < self.k:
+            raise ValueError(
+                f"{name}: {self} needs at least k={self.k} coordinates; got shape {tuple(shape)}."
+            )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        chosen = cost.topk(self.k, dim=-1, largest=False).indices
+        return Dense(torch.zeros_like(cost).scatter(-1, chosen, self.radius))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        tol = slack(x, tol, self.k * self.radius)
+        inside = (x.amin(-1) >= -tol) & (x.amax(-1) <= self.radius + tol)
+        return inside & ((x.sum(-1) - self.k * self.radius).abs() <= tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return self.radius * (2 * min(self.k, shape[-1] - self.k)) ** 0.5
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The barycentre, k · radius/n everywhere."""
+        self.check_shape("shape", shape)
+        return torch.full(shape, self.k * self.radius / shape[-1], dtype=dtype, device=device)
