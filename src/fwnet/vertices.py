@@ -38,11 +38,15 @@ class Vertex(ABC):
 
     @abstractmethod
     def inner(self, cost: Tensor | ImplicitMatrix) -> Tensor:
-        """⟨cost, v⟩ with leading dimensions; a cost without the atom dimension is shared by atoms."""
+        """⟨cost, v⟩ with leading dimensions; atoms share a cost without their dimension."""
 
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         """x + scale · v, written into `x`; the caller owns `x`."""
         return x.add_(_expand(scale, self.event_dim) * self.dense())
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """Σ_k weights[..., k] · atom_k of atoms `(..., K)`, as a tensor `(..., *shape)`."""
+        return (_expand(weights, self.event_dim) * self.dense()).sum(weights.ndim - 1)
 
     def same_as(self, other: Vertex) -> Tensor:
         """For atoms `(..., K)` and one vertex `(...)`: which atoms equal it, `(..., K)`."""
@@ -66,8 +70,7 @@ class Vertex(ABC):
     def each(self: _V, change: Callable[[Tensor, int], Tensor]) -> _V:
         """The same kind of vertex, with `change(tensor, event_dims)` applied to every tensor."""
         fields: dict[str, Any] = {}
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
+        for name, value in vars(self).items():
             fields[name] = change(value, self.tensors[name]) if name in self.tensors else value
         return type(self)(**fields)
 
@@ -110,6 +113,10 @@ class OneHot(Vertex):
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         return x.scatter_add_(-1, self.index.unsqueeze(-1), (scale * self.value).unsqueeze(-1))
 
+    def combine(self, weights: Tensor) -> Tensor:
+        zeros = weights.new_zeros(*weights.shape[:-1], self.size)
+        return zeros.scatter_add(-1, self.index, weights * self.value)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -129,15 +136,18 @@ class Rank1(Vertex):
         if isinstance(cost, ImplicitMatrix):
             if self.u.ndim > cost.ndim - 1:  # atoms: one product for all of them
                 return (cost.matmul(self.v.mT).mT * self.u).sum(-1)
-            return torch.linalg.vecdot(cost.matvec(self.v), self.u)
+            return _dot(cost.matvec(self.v), self.u)
         if self.u.ndim == cost.ndim:
             return ((cost @ self.v.mT).mT * self.u).sum(-1)
-        return torch.linalg.vecdot((cost @ self.v.unsqueeze(-1)).squeeze(-1), self.u)
+        return _dot((cost @ self.v.unsqueeze(-1)).squeeze(-1), self.u)
 
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         if x.ndim == 2:
             return x.addr_(self.u * scale, self.v)
         return x.add_((self.u * _expand(scale, 1)).unsqueeze(-1) * self.v.unsqueeze(-2))
+
+    def combine(self, weights: Tensor) -> Tensor:
+        return (self.u * weights.unsqueeze(-1)).mT @ self.v
 
     def same_as(self, other: Vertex) -> Tensor:
         """Singular vectors never repeat to the bit: no atom is taken for another."""
@@ -170,6 +180,12 @@ class Permutation(Vertex):
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         values = _expand(scale, 2) * x.new_ones(*self.columns.shape, 1)
         return x.scatter_add_(-1, self.columns.unsqueeze(-1), values)
+
+    def combine(self, weights: Tensor) -> Tensor:
+        n = self.columns.shape[-1]
+        zeros = weights.new_zeros(*weights.shape[:-1], n, n)
+        spread = weights.unsqueeze(-2).expand(*weights.shape[:-1], n, -1)
+        return zeros.scatter_add(-1, self.columns.mT, spread)  # row i: Σ_k w_k at columns[k, i]
 
 
 @final
@@ -253,7 +269,12 @@ def as_dense(vertex: Vertex) -> Dense:
 def _inner_vectors(points: Tensor, cost: Tensor) -> Tensor:
     if points.ndim > cost.ndim:  # atoms (..., K, n) against (..., n)
         return (points @ cost.unsqueeze(-1)).squeeze(-1)
-    return torch.linalg.vecdot(points, cost)
+    return _dot(points, cost)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    product: Tensor = torch.linalg.vecdot(a, b)
+    return product
 
 
 def _expand(scale: Tensor | float, dims: int) -> Tensor | float:

@@ -1,1 +1,7 @@
-"""Placeholder."""
+"""Which way: toward the vertex, away from an atom, between atoms, to the best of a hull."""
+
+from fwnet.directions.active import Away, Blended, Pairwise
+from fwnet.directions.base import Direction, Toward
+from fwnet.directions.corrective import Corrections
+
+__all__ = ["Away", "Blended", "Corrections", "Direction", "Pairwise", "Toward"]

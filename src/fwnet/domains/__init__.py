@@ -1,6 +1,38 @@
 """Where: compact convex sets with a linear minimisation oracle."""
 
 from fwnet.domains.base import Cost, Domain
+from fwnet.domains.hulls import Block, ConvexHull, Product
+from fwnet.domains.lanczos import SingularPair
+from fwnet.domains.matrix_balls import SpectralBall, Spectraplex, TraceNormBall
+from fwnet.domains.norm_balls import Box, L1Ball, L2Ball, LInfBall, LpBall
+from fwnet.domains.polytopes import Birkhoff, Polytope, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
+from fwnet.domains.singular import bottom_eigenpair, power_iteration, top_singular_pair
+from fwnet.domains.sparse_balls import GroupL1Ball, KSparseBall
 
-__all__ = ["Cost", "Domain", "HyperSimplex", "Simplex"]
+__all__ = [
+    "Birkhoff",
+    "Block",
+    "Box",
+    "ConvexHull",
+    "Cost",
+    "Domain",
+    "GroupL1Ball",
+    "HyperSimplex",
+    "KSparseBall",
+    "L1Ball",
+    "L2Ball",
+    "LInfBall",
+    "LpBall",
+    "Polytope",
+    "Product",
+    "Simplex",
+    "SingularPair",
+    "SpectralBall",
+    "Spectraplex",
+    "TraceNormBall",
+    "TransportPolytope",
+    "bottom_eigenpair",
+    "power_iteration",
+    "top_singular_pair",
+]

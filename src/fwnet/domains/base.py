@@ -82,6 +82,33 @@ def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
     return (1e-5 if x.dtype == torch.float32 else 1e-9) * max(scale, 1.0)
 
 
+def centre(
+    domain: Domain,
+    shape: tuple[int, ...],
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+) -> Tensor:
+    """The start of a ball: 0, of a shape that fits the domain."""
+    domain.check_shape("shape", shape)
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
 def dense_cost(cost: Cost) -> Tensor:
     """The cost as a tensor, for domains that look at every entry."""
     return cost.dense() if isinstance(cost, ImplicitMatrix) else cost
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x| along the last dimension, whatever the scale of x; e_1 where x = 0."""
+    scale = x.detach().abs().amax(-1, keepdim=True)
+    zero = scale == 0
+    first = torch.zeros_like(x)
+    first[..., 0] = 1.0
+    x = torch.where(zero, first, x / torch.where(zero, 1.0, scale))  # squares stay in range
+    return x / norm(x).unsqueeze(-1)
+
+
+def norm(x: Tensor, p: float = 2.0) -> Tensor:
+    """The lp norm along the last dimension."""
+    size: Tensor = torch.linalg.vector_norm(x, ord=p, dim=-1)
+    return size

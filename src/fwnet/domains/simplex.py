@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -65,11 +66,12 @@ class Simplex(Domain):
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection by sorting (Held, Wolfe and Crowder, 1974)."""
+        x = x - x.amax(-1, keepdim=True)  # the same projection; large entries keep their digits
         ordered = x.sort(-1, descending=True).values
         rank = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
         excess = (ordered.cumsum(-1) - self.radius) / rank
         support = (ordered > excess).sum(-1, keepdim=True)
-        return (x - excess.gather(-1, support - 1)).clamp_min(0)
+        return (x - excess.gather(-1, (support - 1).clamp_min(0))).clamp_min(0)
 
 
 @final
@@ -108,7 +110,7 @@ class HyperSimplex(Domain):
         return inside & ((x.sum(-1) - self.k * self.radius).abs() <= tol)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
-        return self.radius * (2 * min(self.k, shape[-1] - self.k)) ** 0.5
+        return self.radius * math.sqrt(2 * min(self.k, shape[-1] - self.k))
 
     def start(
         self,
@@ -119,3 +121,26 @@ class HyperSimplex(Domain):
         """The barycentre, k · radius/n everywhere."""
         self.check_shape("shape", shape)
         return torch.full(shape, self.k * self.radius / shape[-1], dtype=dtype, device=device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: a shift of x, clipped to [0, radius]."""
+        return shift_and_clip(x, self.radius, self.k * self.radius)
+
+
+def shift_and_clip(x: Tensor, cap: float, total: float) -> Tensor:
+    """clip(x − s, 0, cap) with the shift s for which it sums to `total` (at most n · cap).
+
+    Bisection finds which entries are clipped; the others then give s in closed form.
+    """
+    x = x - x.amax(-1, keepdim=True)
+    low, high = x.amin(-1, keepdim=True) - cap, torch.zeros_like(x[..., :1])
+    for _ in range(30 if x.dtype == torch.float32 else 60):
+        middle = (low + high) / 2
+        above = (x - middle).clamp(0, cap).sum(-1, keepdim=True) > total
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    shift = (low + high) / 2
+    free = (x > shift) & (x < shift + cap)
+    full = (x >= shift + cap).sum(-1, keepdim=True)
+    number = free.sum(-1, keepdim=True)
+    exact = ((x * free).sum(-1, keepdim=True) + cap * full - total) / number.clamp_min(1)
+    return (x - torch.where(number > 0, exact, shift)).clamp(0, cap)

@@ -1,1 +1,27 @@
-"""Placeholder."""
+"""The loop, and its named variants."""
+
+from fwnet.solvers.frank_wolfe import FrankWolfe, Objective, SlotStates
+from fwnet.solvers.minimize import minimize
+from fwnet.solvers.presets import (
+    AwayFrankWolfe,
+    BlendedPairwise,
+    BlockCoordinateFrankWolfe,
+    Corrective,
+    LazyFrankWolfe,
+    PairwiseFrankWolfe,
+    StochasticFrankWolfe,
+)
+
+__all__ = [
+    "AwayFrankWolfe",
+    "BlendedPairwise",
+    "BlockCoordinateFrankWolfe",
+    "Corrective",
+    "FrankWolfe",
+    "LazyFrankWolfe",
+    "Objective",
+    "PairwiseFrankWolfe",
+    "SlotStates",
+    "StochasticFrankWolfe",
+    "minimize",
+]

@@ -1,1 +1,22 @@
-"""Placeholder."""
+"""How far: step rules, hand-designed; learned ones fill the same slot."""
+
+from fwnet.steps.base import ByIndex, StepRule, as_rule, bounded
+from fwnet.steps.line_search import LineSearch, OverRelaxed
+from fwnet.steps.open_loop import Constant, LogOpenLoop, OpenLoop
+from fwnet.steps.sufficient_decrease import Armijo, Backtracking, Monotonic, ShortStep
+
+__all__ = [
+    "Armijo",
+    "Backtracking",
+    "ByIndex",
+    "Constant",
+    "LineSearch",
+    "LogOpenLoop",
+    "Monotonic",
+    "OpenLoop",
+    "OverRelaxed",
+    "ShortStep",
+    "StepRule",
+    "as_rule",
+    "bounded",
+]

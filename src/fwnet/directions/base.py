@@ -1,0 +1,66 @@
+"""Direction: which way to go from the linearisation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate, Move, Term
+from fwnet.oracles import Linearization
+from fwnet.problems import Problem
+from fwnet.vertices import Slice, Vertex
+
+
+class Direction(nn.Module, ABC):
+    """Chooses the move; a slot that may hold weights.
+
+    Attributes:
+        keeps_atoms: whether the iterate must carry an active set.
+    """
+
+    keeps_atoms: bool = False
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        """The state before the first step; raise here if the direction does not fit."""
+        return None
+
+    @abstractmethod
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        """The move from an iterate, and the next state."""
+
+
+@final
+class Toward(Direction):
+    """d = vertex − x: the Frank-Wolfe direction.
+
+    On one block of a product, d moves that block alone.
+    """
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        vertex = lin.vertex
+        if not isinstance(vertex, Slice):
+            return toward(problem, it, lin), state
+        here = it.x[..., vertex.start : vertex.stop]
+        step = Slice(vertex.values - here, vertex.start, vertex.size)
+        term = Term(1.0, step, image_if_kept(problem, it, step))
+        return Move(it, 0.0, (term,), lin.value, -lin.decrease), state
+
+
+def toward(
+    problem: Problem, it: Iterate, lin: Linearization, slot: Tensor | None = None
+) -> Move:
+    """The move toward the oracle's vertex."""
+    term = Term(1.0, lin.vertex, image_if_kept(problem, it, lin.vertex), slot)
+    return Move(it, -1.0, (term,), lin.value, -lin.decrease)
+
+
+def image_if_kept(problem: Problem, it: Iterate, vertex: Vertex) -> Tensor | None:
+    """A v, unless nobody keeps images."""
+    return None if it.image is None else problem.vertex_image(vertex)

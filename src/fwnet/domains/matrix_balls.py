@@ -1,0 +1,209 @@
+"""Balls of matrices: trace norm, spectral norm, and the spectraplex."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, Domain, centre, dense_cost, slack
+from fwnet.domains.norm_balls import L1Ball
+from fwnet.domains.simplex import Simplex
+from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
+from fwnet.vertices import Dense, Rank1, Vertex
+
+
+@final
+@dataclass(frozen=True)
+class TraceNormBall(Domain):
+    """Ball of the trace norm (nuclear norm): convex relaxation of low rank.
+
+        {X : Σ singular values of X <= radius}
+
+    The vertices are radius · u vᵀ with unit vectors u, v.
+    """
+
+    radius: float = 1.0
+    event_dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.positive("TraceNormBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
+        """−radius · u vᵀ, u and v the top singular vectors of the cost.
+
+        Arguments:
+            start: a guess of v `(*batch, m)`.
+            tol: relative error of ⟨cost, vertex⟩; see `top_singular_pair`.
+        """
+        u, _, v = top_singular_pair(cost, start, tol)
+        return Rank1(-self.radius * u, v)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        total: Tensor = torch.linalg.svdvals(x).sum(-1)
+        return total <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
+        """X = Σ (s_i / radius) · (radius u_i v_iᵀ), its singular value decomposition.
+
+        What the weights miss to 1 goes in halves to u_1 v_1ᵀ and −u_1 v_1ᵀ.
+        """
+        u, s, vh = _svd(x)
+        rank = _rank(s)
+        u, weights, v = u[..., :rank].mT, s[..., :rank] / self.radius, vh[..., :rank, :]
+        missing = (1.0 - weights.sum(-1, keepdim=True)).clamp_min(0)
+        if bool((missing > max(x.shape[-2:]) * torch.finfo(x.dtype).eps).any()):
+            first = weights[..., :1] + missing / 2
+            weights = torch.cat([first, weights[..., 1:], missing / 2], -1)
+            u, v = torch.cat([u, -u[..., :1, :]], -2), torch.cat([v, v[..., :1, :]], -2)
+        return Rank1(self.radius * u, v), weights
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: that of the singular values on the l1 ball."""
+        u, s, vh = _svd(x)
+        return (u * L1Ball(self.radius).project(s).unsqueeze(-2)) @ vh
+
+
+@final
+@dataclass(frozen=True)
+class SpectralBall(Domain):
+    """Ball of the spectral norm.
+
+        {X : largest singular value of X <= radius}
+
+    lmo(C) = −radius · U Vᵀ with C = U S Vᵀ.
+    """
+
+    radius: float = 1.0
+    event_dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.positive("SpectralBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        u, _, vh = _svd(dense_cost(cost).nan_to_num())
+        return Dense(-self.radius * (u @ vh), 2)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        largest: Tensor = torch.linalg.svdvals(x)[..., 0]
+        return largest <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.sqrt(min(shape[-2:]))
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: the singular values clipped."""
+        u, s, vh = _svd(x)
+        return (u * s.clamp_max(self.radius).unsqueeze(-2)) @ vh
+
+
+@final
+@dataclass(frozen=True)
+class Spectraplex(Domain):
+    """Spectraplex: the simplex of symmetric matrices.
+
+        {X : X positive semidefinite, trace X = radius}
+
+    The vertices are radius · v vᵀ, |v| = 1. A cost C counts as (C + Cᵀ)/2.
+    """
+
+    radius: float = 1.0
+    event_dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.positive("Spectraplex(radius=...)", self.radius)
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        check_square(self, name, shape)
+
+    def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
+        """radius · v vᵀ, v the eigenvector of the smallest eigenvalue of (C + Cᵀ)/2.
+
+        Arguments:
+            start: a guess of v `(*batch, n)`.
+            tol: error of ⟨cost, vertex⟩ relative to the spread of the eigenvalues.
+        """
+        _, v = bottom_eigenpair(cost, start, tol)
+        return Rank1(self.radius * v, v)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        tol = slack(x, tol, self.radius)
+        symmetric = (x - x.mT).abs().amax((-2, -1)) <= tol
+        trace = x.diagonal(dim1=-2, dim2=-1).sum(-1)
+        smallest: Tensor = torch.linalg.eigvalsh((x + x.mT) / 2)[..., 0]
+        return symmetric & (smallest >= -tol) & ((trace - self.radius).abs() <= tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return self.radius * 2**0.5 if shape[-1] > 1 else 0.0
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The barycentre, radius/n · I."""
+        self.check_shape("shape", shape)
+        n = shape[-1]
+        return torch.eye(n, dtype=dtype, device=device).mul(self.radius / n).expand(shape).clone()
+
+    def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
+        """X = Σ (l_i / radius) · (radius v_i v_iᵀ), its eigenvalue decomposition."""
+        values, vectors = _eigh(x)
+        values, vectors = values.flip(-1).clamp_min(0), vectors.flip(-1)
+        rank = _rank(values)
+        v = vectors[..., :rank].mT
+        return Rank1(self.radius * v, v), values[..., :rank] / self.radius
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: that of the eigenvalues on the simplex."""
+        values, vectors = _eigh(x)
+        return (vectors * Simplex(self.radius).project(values).unsqueeze(-2)) @ vectors.mT
+
+
+def check_square(domain: Domain, name: str, shape: tuple[int, ...]) -> None:
+    """Raise a ValueError unless points of `shape` are square matrices."""
+    if shape[-1] != shape[-2]:
+        raise ValueError(f"{name}: {domain} takes square matrices; got shape {tuple(shape)}.")
+
+
+def _svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    u, s, vh = torch.linalg.svd(x, full_matrices=False)
+    return u, s, vh
+
+
+def _eigh(x: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eigh((x + x.mT) / 2)
+    return values, vectors
+
+
+def _rank(values: Tensor) -> int:
+    """How many of the sorted singular values `(*batch, r)` any problem uses, at least 1."""
+    noise = values[..., :1] * (values.shape[-1] * torch.finfo(values.dtype).eps)
+    return max(1, int((values > noise).sum(-1).max()))

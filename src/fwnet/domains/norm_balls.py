@@ -1,0 +1,315 @@
+"""Balls of the l1, l2, l∞ and lp norms, and boxes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, Domain, centre, dense_cost, norm, slack, unit
+from fwnet.domains.simplex import Simplex
+from fwnet.vertices import Dense, OneHot, Sign, Vertex
+
+
+@final
+@dataclass(frozen=True)
+class L1Ball(Domain):
+    """Ball of the l1 norm.
+
+        {x : Σ |x_i| <= radius}
+
+    The vertices are ±radius · e_i.
+
+    Example:
+        >>> L1Ball(2.0).lmo(torch.tensor([1.0, -3.0, 2.0])).dense()
+        tensor([0., 2., 0.])
+    """
+
+    radius: float = 1.0
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.positive("L1Ball(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        index = cost.abs().argmax(-1)
+        chosen = cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+        return OneHot(index, _against(chosen, self.radius), cost.shape[-1])
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return x.abs().sum(-1) <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
+        """x = Σ |x_i|/radius · (± radius e_i); what is missing to 1 goes to e_j and −e_j in halves.
+
+        j is the largest coordinate, so that x needs one atom more than it has coordinates.
+        """
+        used = x.reshape(-1, x.shape[-1]).ne(0).any(0).nonzero().squeeze(-1)
+        used = used if len(used) else used.new_zeros(1)
+        entries = x[..., used]
+        value = torch.where(entries < 0, -self.radius, self.radius).to(x.dtype)
+        weights = entries.abs() / self.radius
+        index = used.expand(index_shape := entries.shape)
+        missing = (1.0 - weights.sum(-1, keepdim=True)).clamp_min(0)
+        if bool((missing > index_shape[-1] * torch.finfo(x.dtype).eps).any()):
+            largest = weights.argmax(-1, keepdim=True)
+            weights = weights.scatter_add(-1, largest, missing / 2)
+            weights = torch.cat([weights, missing / 2], -1)
+            value = torch.cat([value, -value.gather(-1, largest)], -1)
+            index = torch.cat([index, index.gather(-1, largest)], -1)
+        return OneHot(index, value, x.shape[-1]), weights
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: that of |x| on the simplex, with the signs of x."""
+        inside = x.abs().sum(-1, keepdim=True) <= self.radius
+        return torch.where(inside, x, Simplex(self.radius).project(x.abs()) * x.sign())
+
+
+@final
+@dataclass(frozen=True)
+class L2Ball(Domain):
+    """Euclidean ball.
+
+    {x : |x|₂ <= radius}
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive("L2Ball(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        return Dense(-self.radius * unit(dense_cost(cost)))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: x scaled back to the sphere if it is outside."""
+        inside = norm(x).unsqueeze(-1) <= self.radius
+        return torch.where(inside, x, self.radius * unit(x))
+
+
+@final
+@dataclass(frozen=True)
+class LInfBall(Domain):
+    """Ball of the maximum norm.
+
+        {x : max |x_i| <= radius}
+
+    The vertices are radius · (±1, …, ±1).
+    """
+
+    radius: float = 1.0
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.positive("LInfBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        return Sign(_against(dense_cost(cost), 1.0), self.radius)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return x.abs().amax(-1) <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.sqrt(shape[-1])
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: x clipped."""
+        return x.clamp(-self.radius, self.radius)
+
+
+@final
+@dataclass(frozen=True)
+class LpBall(Domain):
+    """Ball of the lp norm, 1 < p < ∞.
+
+        {x : (Σ |x_i|^p)^(1/p) <= radius}
+
+    lmo(c) = −radius · w / |w|_p with w_i = sign(c_i) |c_i|^(1/(p−1)).
+    """
+
+    p: float
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        for p, name in ((1, "L1Ball"), (2, "L2Ball"), (math.inf, "LInfBall")):
+            if self.p == p:
+                raise ValueError(
+                    f"LpBall(p=...) must lie strictly between 1 and infinity, other than 2; "
+                    f"got {self.p!r}. Use {name}(radius={self.radius!r})."
+                )
+        checks.positive("LpBall(p=...)", self.p)
+        if self.p < 1:
+            raise ValueError(f"LpBall(p=...) must be above 1 to be convex; got {self.p!r}.")
+        checks.positive("LpBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        cost = unit(cost)
+        cost = cost / cost.abs().amax(-1, keepdim=True)  # the largest power is 1
+        w = cost.sign() * cost.abs() ** (1 / (self.p - 1))
+        return Dense(-self.radius * w / self._norm(w).unsqueeze(-1))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return self._norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.pow(shape[-1], max(0.0, 1 / 2 - 1 / self.p))
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def _norm(self, x: Tensor) -> Tensor:
+        largest = x.detach().abs().amax(-1, keepdim=True)
+        scaled = x / torch.where(largest == 0, 1.0, largest)
+        return largest.squeeze(-1) * norm(scaled, self.p)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Box(Domain):
+    """Box.
+
+        {x : lower <= x <= upper}
+
+    Arguments:
+        lower, upper: numbers, or tensors `(n,)` (or `(*batch, n)`, a box for each problem).
+    """
+
+    lower: float | Tensor
+    upper: float | Tensor
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        lower, upper = _bound("Box(lower=...)", self.lower), _bound("Box(upper=...)", self.upper)
+        if lower.ndim and upper.ndim and lower.shape != upper.shape:
+            raise ValueError(
+                "Box(lower=..., upper=...) must have one shape if both are tensors; "
+                f"got {tuple(lower.shape)} and {tuple(upper.shape)}."
+            )
+        wrong = (lower > upper).nonzero()
+        if len(wrong):
+            place = tuple(int(i) for i in wrong[0])
+            low, high = lower.expand_as(upper + lower)[place], upper.expand_as(upper + lower)[place]
+            where = f" at entry {place}" if place else ""
+            raise ValueError(
+                f"Box(lower=..., upper=...) must have lower <= upper; got lower={low.item()} and "
+                f"upper={high.item()}{where}. Exchange them?"
+            )
+
+    def __repr__(self) -> str:
+        return f"Box({_short(self.lower)}, {_short(self.upper)})"
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        for bound in (self.lower, self.upper):
+            if isinstance(bound, Tensor) and bound.shape != shape[len(shape) - bound.ndim :]:
+                raise ValueError(
+                    f"{name}: {self} has bounds of shape {tuple(bound.shape)}; "
+                    f"got shape {tuple(shape)}."
+                )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        lower, upper = self._bounds(cost)
+        return Dense(torch.where(cost > 0, lower, upper))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        lower, upper = self._bounds(x)
+        largest = max(float(lower.abs().max()), float(upper.abs().max()))
+        tol = slack(x, tol, largest)
+        return ((x >= lower - tol) & (x <= upper + tol)).all(-1)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        lower, upper = self._bounds(torch.zeros(shape[-1:], dtype=torch.float64))
+        width = (upper - lower) + torch.zeros(shape[-1], dtype=torch.float64)
+        return float(norm(width).max())
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The midpoint."""
+        zeros = centre(self, shape, dtype, device)
+        lower, upper = self._bounds(zeros)
+        return zeros + (lower + (upper - lower) / 2)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: x clipped."""
+        lower, upper = self._bounds(x)
+        return torch.minimum(torch.maximum(x, lower), upper)
+
+    def _bounds(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            torch.as_tensor(self.lower, dtype=like.dtype, device=like.device),
+            torch.as_tensor(self.upper, dtype=like.dtype, device=like.device),
+        )
+
+
+def _against(cost: Tensor, size: float) -> Tensor:
+    """−size where the cost is positive, else size."""
+    return torch.where(cost > 0, -size, size).to(cost.dtype)
+
+
+def _bound(name: str, value: float | Tensor) -> Tensor:
+    if isinstance(value, Tensor) and value.ndim:
+        return checks.real_tensor(name, value).to("cpu", torch.float64)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, a domain is bounded; got {value!r}.")
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _short(bound: float | Tensor) -> str:
+    return f"tensor{tuple(bound.shape)}" if isinstance(bound, Tensor) and bound.ndim else f"{bound}"

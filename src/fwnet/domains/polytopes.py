@@ -1,0 +1,213 @@
+"""Polytopes that are asked by linear programming: Birkhoff, transport, general."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, Domain, dense_cost, slack
+from fwnet.domains.linear_programs import Array, Program, each, marginals, scipy_optimize, solve
+from fwnet.vertices import Dense, Permutation, Vertex
+
+
+@final
+@dataclass(frozen=True)
+class Birkhoff(Domain):
+    """Birkhoff polytope: doubly stochastic matrices.
+
+        {X : X >= 0, every row and every column sums to 1}
+
+    The vertices are the n × n permutation matrices; the LMO is an assignment problem.
+    """
+
+    n: int
+    event_dim: ClassVar[int] = 2
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.at_least("Birkhoff(n=...)", self.n, 1)
+        scipy_optimize("Birkhoff")
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        if tuple(shape[-2:]) != (self.n, self.n):
+            raise ValueError(
+                f"{name}: {self} takes {self.n} × {self.n} matrices; got shape {tuple(shape)}."
+            )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        assign = scipy_optimize("Birkhoff").linear_sum_assignment
+        return Permutation(each(cost, 2, lambda one: assign(one)[1]), cost.dtype)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        tol = slack(x, tol)
+        rows, columns = (x.sum(-1) - 1).abs().amax(-1), (x.sum(-2) - 1).abs().amax(-1)
+        return (x.amin((-2, -1)) >= -tol) & (rows <= tol) & (columns <= tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return math.sqrt(2.0 * self.n) if self.n > 1 else 0.0
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The barycentre, 1/n everywhere."""
+        self.check_shape("shape", shape)
+        return torch.full(shape, 1 / self.n, dtype=dtype, device=device)
+
+    def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
+        """A permutation matrix is its own atom; else as for every domain."""
+        columns = x.argmax(-1)
+        if bool((Permutation(columns, x.dtype).dense() == x).all()):
+            atoms = Permutation(columns, x.dtype).as_atoms()
+            return atoms, x.new_ones(atoms.leading)
+        return Domain.decompose(self, x)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TransportPolytope(Domain):
+    """Transport plans between two distributions.
+
+        {X : X >= 0, Σ_j X_ij = row_sums_i, Σ_i X_ij = column_sums_j}
+
+    Arguments:
+        row_sums, column_sums: `(d,)` and `(m,)`, not negative, with the same total.
+    """
+
+    row_sums: Tensor
+    column_sums: Tensor
+    event_dim: ClassVar[int] = 2
+    polyhedral: ClassVar[bool] = True
+    _equalities: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        who = "TransportPolytope"
+        scipy_optimize(who)
+        for name in ("row_sums", "column_sums"):
+            sums = checks.real_tensor(f"{who}({name}=...)", getattr(self, name))
+            if sums.ndim != 1 or bool((sums < 0).any()):
+                got = f"shape {tuple(sums.shape)}" if sums.ndim != 1 else f"{float(sums.min())}"
+                raise ValueError(f"{who}({name}=...) must be a vector of sums >= 0; got {got}.")
+        rows, columns = (x.detach().to("cpu", torch.float64).numpy() for x in self._sums())
+        total, other = float(rows.sum()), float(columns.sum())
+        precision = max(torch.finfo(x.dtype).eps * len(x) for x in self._sums())
+        if not (total > 0 and abs(total - other) <= 4 * precision * total):
+            raise ValueError(
+                f"{who}(row_sums=..., column_sums=...) must have the same positive total, else "
+                f"no plan exists; got {total} and {other}."
+            )
+        object.__setattr__(self, "_equalities", marginals(rows, columns * (total / other)))
+
+    def __repr__(self) -> str:
+        return f"TransportPolytope({len(self.row_sums)} × {len(self.column_sums)})"
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        if tuple(shape[-2:]) != (len(self.row_sums), len(self.column_sums)):
+            raise ValueError(
+                f"{name}: {self} takes {len(self.row_sums)} × {len(self.column_sums)} matrices; "
+                f"got shape {tuple(shape)}."
+            )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        optimize = scipy_optimize("TransportPolytope")
+
+        def minimise(one: Array) -> Array:
+            status, x = solve(optimize, one.ravel(), bounds=(0, None), **self._equalities)
+            if status != "optimal":
+                raise RuntimeError(f"TransportPolytope: HiGHS stopped on a finite cost: {status}.")
+            return x.reshape(one.shape).clip(min=0.0)
+
+        return Dense(each(cost, 2, minimise).to(cost.dtype), 2)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
+        tol = slack(x, tol, float(rows.sum()))
+        close = ((x.sum(-1) - rows).abs().amax(-1) <= tol) & (x.amin((-2, -1)) >= -tol)
+        return close & ((x.sum(-2) - columns).abs().amax(-1) <= tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        """An upper bound: |X − Y|² <= |X|² + |Y|², and X_ij <= min(row sum, column sum)."""
+        rows, columns = (s.detach().to("cpu", torch.float64) for s in self._sums())
+        largest = torch.minimum(rows[:, None], columns)
+        square = min((rows * largest.amax(1)).sum(), (columns * largest.amax(0)).sum())
+        return math.sqrt(2.0 * float(square))
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The independent plan, row_sums · column_sumsᵀ / total."""
+        self.check_shape("shape", shape)
+        rows, columns = (s.to(torch.float64) for s in self._sums())
+        plan = torch.outer(rows / rows.sum(), columns)
+        return torch.empty(shape, dtype=dtype, device=device).copy_(plan)
+
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        return self.row_sums, self.column_sums
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Polytope(Domain):
+    """General polytope, by its inequalities.
+
+        {x : A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper}
+
+    Arguments:
+        A_ub, b_ub, A_eq, b_eq: `(k, n)` and `(k,)`, tensors; each pair may be left out.
+        bounds: (lower, upper), each a number, a tensor `(n,)` or None for no bound.
+
+    Example:
+        >>> triangle = Polytope(torch.ones(1, 2), torch.ones(1), bounds=(0.0, None))
+        >>> triangle.lmo(torch.tensor([1.0, -1.0])).dense()
+        tensor([0., 1.])
+    """
+
+    A_ub: Tensor | None = None
+    b_ub: Tensor | None = None
+    A_eq: Tensor | None = None
+    b_eq: Tensor | None = None
+    bounds: tuple[float | Tensor | None, float | Tensor | None] = (None, None)
+    polyhedral: ClassVar[bool] = True
+    _program: Program = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "_program", Program(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.bounds)
+        )
+
+    def __repr__(self) -> str:
+        program = self._program
+        return f"Polytope({len(program.b_ub)} <=, {len(program.b_eq)} =, n={program.n})"
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        if shape[-1] != self._program.n:
+            raise ValueError(
+                f"{name}: {self} takes vectors of {self._program.n} entries; "
+                f"got shape {tuple(shape)}."
+            )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        return Dense(each(cost, 1, self._program.minimise).to(cost.dtype))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return self._program.contains(x, tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        """An upper bound: the diagonal of the bounding box, from 2n linear programs."""
+        return self._program.diagonal

@@ -1,0 +1,162 @@
+"""Extreme singular and eigenvectors of a matrix: what the matrix balls ask for."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, norm, unit
+from fwnet.domains.lanczos import Products, SingularPair, lanczos
+from fwnet.matrices import ImplicitMatrix
+
+_SMALL = 128  # a dense matrix with a side up to this is decomposed in full
+_SMALL_IMPLICIT = 16  # for an implicit one that means this many columns of products
+
+
+def top_singular_pair(
+    matrix: Cost,  # (*batch, d, m)
+    start: Tensor | None = None,  # (*batch, m)
+    tol: float | None = None,
+) -> SingularPair:
+    """Largest singular value and its vectors.
+
+        sigma = max over |u| = |v| = 1 of uᵀ G v
+
+    A small matrix, or one with gradients, is decomposed in full (the gradients are right where
+    sigma is simple); a large or implicit one is asked by Golub-Kahan-Lanczos, without gradients.
+    A zero matrix has sigma 0 and some unit vectors.
+
+    Arguments:
+        start: a guess of v, as from the last call; Lanczos adds noise to it, since a guess that
+            is an exact singular vector would hide all larger ones.
+        tol: relative error of sigma; 1e-11 for float64, 1e-7 for float32 unless given.
+    """
+    d, m = matrix.shape[-2:]
+    if isinstance(matrix, ImplicitMatrix):
+        if min(d, m) <= _SMALL_IMPLICIT:
+            return _full(matrix.dense())
+    elif min(d, m) <= _SMALL or (matrix.requires_grad and torch.is_grad_enabled()):
+        return _full(matrix)
+    tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-7
+    with torch.no_grad():
+        pair, accurate = lanczos(Products(matrix), _guess(matrix, start), tol)
+    if not accurate and isinstance(matrix, Tensor):
+        return _full(matrix)
+    return pair
+
+
+def bottom_eigenpair(
+    matrix: Cost,  # (*batch, n, n)
+    start: Tensor | None = None,  # (*batch, n)
+    tol: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Smallest eigenvalue `(*batch,)` of S = (C + Cᵀ)/2 and its vector `(*batch, n)`.
+
+        value = min over |v| = 1 of vᵀ C v
+
+    Large matrices: the top singular pair of |S| I − S, whose largest eigenvalue that is.
+    """
+    if isinstance(matrix, Tensor):
+        symmetric = (matrix + matrix.mT) / 2
+        if matrix.shape[-1] <= _SMALL or (matrix.requires_grad and torch.is_grad_enabled()):
+            return _bottom_full(symmetric)
+    elif matrix.shape[-1] <= _SMALL_IMPLICIT:
+        dense = matrix.dense()
+        return _bottom_full((dense + dense.mT) / 2)
+    shifted = _shifted(symmetric if isinstance(matrix, Tensor) else matrix)
+    v = top_singular_pair(shifted, start, tol).v
+    return (Products(matrix).matvec(v) * v).sum(-1), v
+
+
+def power_iteration(matrix: Cost, v: Tensor, steps: int) -> SingularPair:
+    """`steps` rounds of power iteration on GᵀG, differentiable in the matrix and in v.
+
+        u = G v / |G v|,   v = Gᵀu / |Gᵀu|,   sigma = uᵀ G v = |Gᵀu|
+
+    sigma is a lower bound of the largest singular value.
+
+    Arguments:
+        v: `(*batch, m)`, the start; its scale is free.
+        steps: at least 1.
+    """
+    checks.at_least("power_iteration(steps=...)", steps, 1)
+    products = Products(matrix)
+    for _ in range(steps):
+        u = unit(products.matvec(v))
+        image = products.rmatvec(u)
+        v = unit(image)
+    return SingularPair(u, norm(image), v)
+
+
+def _guess(matrix: Cost, start: Tensor | None) -> Tensor:
+    """The same fixed noise for every matrix of a batch, so that a batch equals a loop."""
+    generator = torch.Generator().manual_seed(2016)
+    noise = torch.randn(matrix.shape[-1], dtype=torch.float64, generator=generator)
+    noise = unit(noise).to(matrix.device, matrix.dtype).expand(*matrix.shape[:-2], -1)
+    return noise if start is None else unit(start.detach()) + 0.3 * noise
+
+
+def _full(matrix: Tensor) -> SingularPair:
+    """The pair from the eigenvectors of GᵀG, G tall."""
+    if matrix.shape[-2] < matrix.shape[-1]:
+        v, sigma, u = _full(matrix.mT)
+        return SingularPair(u, sigma, v)
+    scale = matrix.detach().abs().amax((-2, -1), keepdim=True)
+    scaled = matrix / torch.where(scale == 0, 1.0, scale)
+    gram = (scaled.mT @ scaled).detach().nan_to_num()  # NaN flows on through u and sigma
+    values, vectors = torch.linalg.eigh(gram)
+    v = vectors[..., -1]
+    if scaled.requires_grad:
+        square = scaled.mT @ (scaled @ v.unsqueeze(-1))
+        v = _with_gradient(values, vectors, -1, square)
+    image = (scaled @ v.unsqueeze(-1)).squeeze(-1)
+    sigma = norm(image) * scale.squeeze(-1).squeeze(-1)
+    return SingularPair(unit(image), sigma, v)
+
+
+def _bottom_full(symmetric: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eigh(symmetric.detach().nan_to_num())
+    v = vectors[..., 0]
+    image = symmetric @ v.unsqueeze(-1)
+    if symmetric.requires_grad:
+        v = _with_gradient(values, vectors, 0, image)
+    return ((symmetric @ v.unsqueeze(-1)).squeeze(-1) * v).sum(-1), v
+
+
+def _with_gradient(values: Tensor, vectors: Tensor, which: int, image: Tensor) -> Tensor:
+    """Eigenvector w = vectors[..., which] of M with its gradient, from image = M w `(…, n, 1)`.
+
+        dw = (λI − M)⁺ dM w
+
+    Unlike a full decomposition's gradient it does not see ties among the *other* eigenvalues.
+    """
+    distance = values[..., which, None] - values
+    noise = values.abs().amax(-1, keepdim=True) * torch.finfo(values.dtype).eps * values.shape[-1]
+    tied = distance.abs() <= noise
+    weights = torch.where(tied, 0.0, 1.0 / torch.where(tied, 1.0, distance))
+    change = weights.unsqueeze(-1) * (vectors.mT @ (image - image.detach()))
+    return vectors[..., which] + (vectors @ change).squeeze(-1)
+
+
+def _shifted(matrix: Cost) -> ImplicitMatrix:
+    """|S| I − S for S = (C + Cᵀ)/2; a dense matrix is symmetric already."""
+    products = Products(matrix)
+
+    def times(v: Tensor) -> Tensor:
+        flat = v.squeeze(-1)
+        image = products.matvec(flat)
+        if isinstance(matrix, ImplicitMatrix):
+            image = (image + products.rmatvec(flat)) / 2
+        return image.unsqueeze(-1)
+
+    def dense() -> Tensor:
+        whole = matrix.dense() if isinstance(matrix, ImplicitMatrix) else matrix
+        return size * torch.eye(whole.shape[-1]).to(whole) - (whole + whole.mT) / 2
+
+    kind = (matrix.dtype, matrix.device)
+    symmetric = ImplicitMatrix(matrix.shape, times, times, dense, *kind)
+    size = top_singular_pair(symmetric, tol=1e-2).sigma[..., None, None]  # a rough |S| will do
+    return ImplicitMatrix(
+        matrix.shape, lambda v: size * v - times(v), lambda v: size * v - times(v), dense, *kind
+    )

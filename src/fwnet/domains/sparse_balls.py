@@ -1,0 +1,150 @@
+"""Balls whose vertices have few entries or few groups."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, Domain, centre, dense_cost, slack, unit
+from fwnet.domains.simplex import Simplex, shift_and_clip
+from fwnet.vertices import Dense, Vertex
+
+
+@final
+@dataclass(frozen=True)
+class KSparseBall(Domain):
+    """K-sparse ball: the convex hull of the sparse sign vectors.
+
+        {x : Σ |x_i| <= k · radius, max |x_i| <= radius}
+
+    The vertices have k entries ±radius and zeros elsewhere.
+    """
+
+    k: int
+    radius: float = 1.0
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.at_least("KSparseBall(k=...)", self.k, 1)
+        checks.positive("KSparseBall(radius=...)", self.radius)
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        if shape[-1] < self.k:
+            raise ValueError(
+                f"{name}: {self} needs at least k={self.k} coordinates; got shape {tuple(shape)}."
+            )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        chosen = cost.abs().topk(self.k, dim=-1, sorted=False).indices
+        values = torch.where(cost.gather(-1, chosen) > 0, -self.radius, self.radius)
+        return Dense(torch.zeros_like(cost).scatter(-1, chosen, values.to(cost.dtype)))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        tol = slack(x, tol, self.k * self.radius)
+        size = x.abs()
+        return (size.sum(-1) <= self.k * self.radius + tol) & (size.amax(-1) <= self.radius + tol)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.sqrt(self.k)
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: x clipped, after a soft threshold if its sum is too large."""
+        clipped = x.clamp(-self.radius, self.radius)
+        total = self.k * self.radius
+        inside = clipped.abs().sum(-1, keepdim=True) <= total
+        return torch.where(inside, clipped, shift_and_clip(x.abs(), self.radius, total) * x.sign())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupL1Ball(Domain):
+    """Ball of the group lasso norm.
+
+        {x : Σ over groups g of |x_g|₂ <= radius}
+
+    A vertex is a vector of length `radius` in one group.
+
+    Arguments:
+        groups: whole numbers `(n,)`; coordinates with the same label are one group.
+    """
+
+    groups: Tensor
+    radius: float = 1.0
+    _label: Tensor = field(init=False, repr=False)
+    _count: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.groups, Tensor) or self.groups.ndim != 1 or not len(self.groups):
+            got = tuple(self.groups.shape) if isinstance(self.groups, Tensor) else self.groups
+            raise ValueError(
+                f"GroupL1Ball(groups=...) must be a tensor (n,) of group labels; got {got!r}."
+            )
+        if self.groups.is_floating_point() or self.groups.is_complex():
+            raise TypeError(
+                "GroupL1Ball(groups=...) must hold whole numbers; "
+                f"got {self.groups.dtype}. Convert with .long()."
+            )
+        checks.positive("GroupL1Ball(radius=...)", self.radius)
+        labels, inverse = torch.unique(self.groups, return_inverse=True)
+        object.__setattr__(self, "_label", inverse)
+        object.__setattr__(self, "_count", len(labels))
+
+    def __repr__(self) -> str:
+        return f"GroupL1Ball({self._count} groups of {len(self.groups)}, radius={self.radius})"
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        if shape[-1] != len(self.groups):
+            raise ValueError(
+                f"{name}: {self} takes vectors of {len(self.groups)} entries, one for each label; "
+                f"got shape {tuple(shape)}."
+            )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = unit(dense_cost(cost))
+        best = self._norms(cost).argmax(-1, keepdim=True)
+        chosen = self._label.to(cost.device) == best
+        return Dense(-self.radius * unit(torch.where(chosen, cost, 0.0)))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return self._norms(x).sum(-1) <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: the norms of the groups go to the simplex, if they are outside."""
+        norms = self._norms(x)
+        inside = norms.sum(-1, keepdim=True) <= self.radius
+        wanted = torch.where(inside, norms, Simplex(self.radius).project(norms))
+        factor = wanted / torch.where(norms > 0, norms, 1.0)
+        return x * factor[..., self._label.to(x.device)]
+
+    def _norms(self, x: Tensor) -> Tensor:
+        squares = x.new_zeros(*x.shape[:-1], self._count)
+        return squares.index_add(-1, self._label.to(x.device), x * x).sqrt()

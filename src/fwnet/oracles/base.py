@@ -1,0 +1,72 @@
+"""Oracle: how a solver asks the domain."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate
+from fwnet.problems import Gradient, Problem
+from fwnet.vertices import Vertex
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Linearization:
+    """What a step knows of the objective.
+
+    Arguments:
+        value: f(x), `(*batch,)`.
+        gradient: ∇f(x), or an estimate of it.
+        vertex: the oracle's answer to it.
+        decrease: ⟨gradient, x − vertex⟩, `(*batch,)`.
+        exact: gradient and vertex are true, so `decrease` is the duality gap; else an estimate.
+    """
+
+    value: Tensor
+    gradient: Gradient
+    vertex: Vertex
+    decrease: Tensor
+    exact: bool
+
+
+class Oracle(nn.Module, ABC):
+    """Linearise f at x and ask the domain for a vertex; a slot that may hold weights.
+
+    Attributes:
+        reads_image: whether the oracle needs Ax kept up to date from step to step.
+    """
+
+    reads_image: bool = True
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        """The state before the first step; raise here if the oracle does not fit the domain."""
+        return None
+
+    @abstractmethod
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        """The linearisation at an iterate, and the next state."""
+
+
+@final
+class Exact(Oracle):
+    """vertex = argmin over v in the domain of ⟨∇f(x), v⟩; its decrease is the duality gap."""
+
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        return linearize(problem, domain, it), state
+
+
+def linearize(problem: Problem, domain: Domain, it: Iterate) -> Linearization:
+    """The true linearisation: exact gradient, exact oracle, certified gap."""
+    value, gradient = problem.value_and_gradient(it)
+    vertex = domain.vertex(gradient)
+    decrease = problem.along_x(it, gradient) - vertex.inner(gradient)
+    return Linearization(value, gradient, vertex, decrease, exact=True)

@@ -1,0 +1,80 @@
+"""Lazy: reuse a cached vertex while it is good enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate
+from fwnet.oracles.base import Linearization, Oracle
+from fwnet.problems import Problem
+from fwnet.vertices import Vertex
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LazyState:
+    """Cached vertices `(*batch, K)`, and the decrease that is asked of one of them."""
+
+    cache: Vertex | None = None
+    target: Tensor | None = None
+
+
+@final
+class Lazy(Oracle):
+    """A cached vertex if it promises enough, else the linear minimisation oracle.
+
+        take a cached v with ⟨∇f(x), x − v⟩ >= Φ;   otherwise ask, and Φ <- min(Φ, gap/2)
+
+    Every oracle call yields the true gap; steps on cached vertices leave it unknown.
+
+    Arguments:
+        memory: how many vertices are kept, the oldest leaving first.
+
+    Reference: Braun, Pokutta and Zink, Lazifying conditional gradient algorithms (2017).
+    """
+
+    def __init__(self, memory: int = 1000) -> None:
+        super().__init__()
+        self.memory = checks.at_least("Lazy(memory=...)", memory, 1)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> LazyState:
+        return LazyState()
+
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        value, gradient = problem.value_and_gradient(it)
+        along = problem.along_x(it, gradient)
+        if state.cache is not None:
+            costs, slots = state.cache.inner(gradient).min(-1)
+            decrease = along - costs
+            if bool((decrease >= state.target).all()):
+                vertex = state.cache.select(slots)
+                return Linearization(value, gradient, vertex, decrease, exact=False), state
+        vertex = domain.vertex(gradient)
+        decrease = along - vertex.inner(gradient)
+        target = 0.5 * decrease
+        if state.target is not None:
+            target = torch.minimum(target, state.target)
+        state = LazyState(self._remember(state.cache, vertex), target)
+        return Linearization(value, gradient, vertex, decrease, exact=True), state
+
+    def _remember(self, cache: Vertex | None, vertex: Vertex) -> Vertex:
+        fresh = vertex.as_atoms()
+        if cache is None:
+            return fresh
+        keep = self.memory - 1
+
+        def join(tensor: Tensor, dims: int, name: str) -> Tensor:
+            axis = tensor.ndim - dims - 1
+            old = tensor.narrow(axis, max(0, tensor.shape[axis] - keep), min(keep, tensor.shape[axis]))
+            return torch.cat([old, getattr(fresh, name)], axis)
+
+        names = iter(cache.tensors)
+        return cache.each(lambda tensor, dims: join(tensor, dims, next(names)))

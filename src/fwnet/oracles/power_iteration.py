@@ -1,0 +1,69 @@
+"""PowerIteration: the paper's recurrent oracle for the trace-norm ball."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Domain, TraceNormBall
+from fwnet.domains.singular import power_iteration
+from fwnet.iterates import Iterate
+from fwnet.oracles.base import Linearization, Oracle
+from fwnet.problems import Problem
+from fwnet.vertices import Rank1
+
+
+@final
+class PowerIteration(Oracle):
+    """K power iterations for the top singular pair of the gradient G, a recurrent network.
+
+        u <- G v / ‖G v‖,   v <- Gᵀu / ‖Gᵀu‖,   K times;   vertex = −radius · u vᵀ
+
+    The vertex is always on the ball; with few iterations it is not the best one, and the
+    decrease that it promises underestimates the gap.
+
+    Arguments:
+        steps: K.
+        warm_start: start from the last step's v (one iteration is then often enough), else from
+            the same random v every time.
+        generator: source of the first v; by default a new one with seed 0 for every solve.
+
+    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), Fig. 5.
+    """
+
+    def __init__(
+        self, steps: int = 5, warm_start: bool = True, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.steps = checks.at_least("PowerIteration(steps=...)", steps, 1)
+        self.warm_start, self.generator = warm_start, generator
+
+    def extra_repr(self) -> str:
+        return f"steps={self.steps}, warm_start={self.warm_start}"
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Tensor:
+        if not isinstance(domain, TraceNormBall):
+            raise TypeError(
+                f"PowerIteration answers for TraceNormBall only; got {domain}. Use Exact()."
+            )
+        x = it.x
+        generator = self.generator
+        if generator is None:
+            generator = torch.Generator(device=x.device).manual_seed(0)
+        shape = (*x.shape[:-2], x.shape[-1])
+        v = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
+        return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        assert isinstance(domain, TraceNormBall)
+        value, gradient = problem.value_and_gradient(it)
+        u, sigma, v = power_iteration(gradient, state, self.steps)
+        vertex = Rank1(-domain.radius * u, v)
+        decrease = problem.along_x(it, gradient) + domain.radius * sigma
+        following = v.detach() if self.warm_start else state
+        return Linearization(value, gradient, vertex, decrease, exact=False), following

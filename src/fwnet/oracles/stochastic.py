@@ -1,0 +1,81 @@
+"""Stochastic: an averaged minibatch gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate
+from fwnet.oracles.base import Linearization, Oracle
+from fwnet.problems import Problem
+from fwnet.problems.base import dense_gradient, inner
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StochasticState:
+    """Step index and averaged gradient."""
+
+    t: int = 0
+    average: Tensor | None = None
+
+
+@final
+class Stochastic(Oracle):
+    """Minibatch gradient, averaged so that its noise fades.
+
+        d_t = (1 − ρ_t) d_{t−1} + ρ_t ∇f_batch(x_t),   ρ_t = 4 / (t + 8)^(2/3),   ρ_0 = 1
+
+    Without the average, successive vertices cancel each other. The full image Ax is not kept.
+
+    Arguments:
+        batch_size: terms of the objective per step, drawn without replacement.
+        generator: source of randomness; by default a new one with seed 0 for every solve.
+
+    Reference: Mokhtari, Hassani and Karbasi, Stochastic conditional gradient methods (2020).
+    """
+
+    reads_image = False
+
+    def __init__(self, batch_size: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.batch_size = checks.at_least("Stochastic(batch_size=...)", batch_size, 1)
+        self.generator = generator
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        terms = problem.terms()
+        if terms is None:
+            raise TypeError(
+                f"{type(problem).__name__} is not a sum of terms that could be sampled; use "
+                "FrankWolfe, or LeastSquares, LogisticRegression, SoftmaxRegression."
+            )
+        if self.batch_size > terms:
+            raise ValueError(
+                f"Stochastic(batch_size={self.batch_size}) is more than the {terms} terms."
+            )
+        generator = self.generator
+        if generator is None:
+            generator = torch.Generator(device=it.x.device).manual_seed(0)
+        return StochasticState(), generator
+
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        memory, generator = state
+        terms = problem.terms()
+        assert terms is not None
+        rows = torch.randperm(terms, generator=generator, device=it.x.device)[: self.batch_size]
+        sample = problem.minibatch(rows)
+        value, gradient = sample.value_and_gradient(sample.at(it.x))
+        average = dense_gradient(gradient)
+        if memory.average is not None:
+            average = torch.lerp(memory.average, average, 4 / (memory.t + 8) ** (2 / 3))
+        vertex = domain.vertex(average)
+        decrease = inner(average, it.x, problem.batch_dims) - vertex.inner(average)
+        state = StochasticState(memory.t + 1, average), generator
+        return Linearization(value, average, vertex, decrease, exact=False), state

@@ -1,0 +1,212 @@
+"""Problem: a smooth objective f(x) = φ(Ax) whose image Ax is kept with the iterate."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.linear_maps import LinearMap
+from fwnet.matrices import ImplicitMatrix
+from fwnet.vertices import Vertex
+
+Gradient = Tensor | ImplicitMatrix
+
+
+class Problem(ABC):
+    """A smooth objective, for one point or for each point of a batch.
+
+    The iterate that `at` makes carries the image Ax; `value`, `gradient` and `slope` read it and
+    never recompute it.
+
+    Attributes:
+        shape: `(*batch, *shape)` of x, or None where any shape will do.
+        batch_dims: how many leading dimensions of x are a batch: 0 or 1.
+        dtype, device: of x, or None where the problem holds no data.
+    """
+
+    quadratic: ClassVar[bool] = False  # f has a constant curvature along every segment
+    shape: torch.Size | None = None
+    batch_dims: int = 0
+    dtype: torch.dtype | None = None
+    device: torch.device | None = None
+
+    @abstractmethod
+    def value(self, it: Iterate) -> Tensor:
+        """f(x): `(*batch,)`."""
+
+    @abstractmethod
+    def gradient(self, it: Iterate) -> Gradient:
+        """∇f(x): `(*batch, *shape)`."""
+
+    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
+        """Both at once, for objectives that share work between them."""
+        return self.value(it), self.gradient(it)
+
+    def image(self, x: Tensor) -> Tensor | None:
+        """A x, or None for an objective without a linear part."""
+        return None
+
+    def vertex_image(self, vertex: Vertex) -> Tensor | None:
+        """A v, at the price that the vertex's structure allows."""
+        return self.image(vertex.dense())
+
+    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
+        """⟨∇f(x), x⟩."""
+        return inner(dense_gradient(gradient), it.x, self.batch_dims)
+
+    def slope(self, it: Iterate, move: Move) -> Tensor:
+        """⟨∇f(x), d⟩ at an iterate on the move's segment."""
+        return inner(dense_gradient(self.gradient(it)), move.direction, self.batch_dims)
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor | None:
+        """⟨d, ∇²f(x) d⟩ at an iterate on the move's segment, or None if unknown."""
+        return None
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        """⟨d_j, ∇²f(x) d_k⟩ of directions `(*batch, K, *shape)` with their images: `(*batch, K, K)`."""
+        raise TypeError(f"{type(self).__name__} does not know its curvature.")
+
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
+        """∇²f v of a quadratic, in the space of x; None if the problem is not quadratic."""
+        return None
+
+    def curvatures(self, atoms: Vertex) -> Tensor | None:
+        """⟨v, ∇²f v⟩ of each atom `(*batch, K)` of a quadratic, else None."""
+        return None
+
+    def gradient_block(self, it: Iterate, start: int, stop: int) -> Tensor:
+        """The coordinates start, …, stop − 1 of ∇f(x)."""
+        return dense_gradient(self.gradient(it))[..., start:stop]
+
+    def smoothness(self) -> float | None:
+        """A Lipschitz constant of the gradient, if the problem knows one."""
+        return None
+
+    def terms(self) -> int | None:
+        """How many terms the objective sums, if it can be sampled by `minibatch`."""
+        return None
+
+    def minibatch(self, rows: Tensor) -> Problem:
+        """An unbiased estimate of the objective from the given terms."""
+        raise TypeError(f"{type(self).__name__} has no minibatches.")
+
+    def at(self, x: Tensor) -> Iterate:
+        """An iterate at x, its image computed anew."""
+        return Iterate(x, self.image(x))
+
+    def check_point(self, name: str, x: Any) -> Tensor:
+        """Return x if it can be an argument of this problem; raise with a sentence otherwise."""
+        x = checks.real_tensor(name, x)
+        if self.shape is not None and x.shape != self.shape:
+            raise ValueError(
+                f"{name} must have shape {tuple(self.shape)} for this {type(self).__name__}; "
+                f"got {tuple(x.shape)}."
+            )
+        if self.dtype is not None and x.dtype != self.dtype:
+            raise TypeError(
+                f"{name} must be {self.dtype} as the data of this {type(self).__name__}; "
+                f"got {x.dtype}. Convert one of them."
+            )
+        if self.device is not None and x.device != self.device:
+            raise ValueError(
+                f"{name} must be on {self.device} as the data of this {type(self).__name__}; "
+                f"got {x.device}."
+            )
+        return x
+
+
+class LinearLoss(Problem):
+    """f(x) = φ(Ax) + ½ Σ ridge_i x_i²: gradient Aᵀ∇φ(z) + ridge x, one pass over A a step.
+
+    A subclass says what φ is, in terms of the image z = Ax.
+    """
+
+    def __init__(self, matrix: LinearMap, batch: tuple[int, ...], ridge: Tensor | None = None):
+        self.matrix, self.ridge = matrix, ridge
+        self.shape = torch.Size((*batch, matrix.shape[-1]))
+        self.batch_dims = len(batch)
+        self.dtype, self.device = matrix.dtype, matrix.device
+
+    @abstractmethod
+    def loss(self, z: Tensor) -> Tensor:
+        """φ(z): `(*batch,)`."""
+
+    @abstractmethod
+    def loss_gradient(self, z: Tensor) -> Tensor:
+        """∇φ(z): `(*batch, m)`."""
+
+    @abstractmethod
+    def loss_gram(self, z: Tensor, images: Tensor) -> Tensor:
+        """⟨a_j, ∇²φ(z) a_k⟩ of the rows of images `(*batch, K, m)`: `(*batch, K, K)`."""
+
+    def loss_curvature(self, z: Tensor, dz: Tensor) -> Tensor:
+        """⟨dz, ∇²φ(z) dz⟩: `(*batch,)`."""
+        return self.loss_gram(z, dz.unsqueeze(-2)).squeeze(-1).squeeze(-1)
+
+    def value(self, it: Iterate) -> Tensor:
+        value = self.loss(image_of(it))
+        return value if self.ridge is None else value + 0.5 * _square(it.x, self.ridge)
+
+    def gradient(self, it: Iterate) -> Tensor:
+        gradient = self.matrix.adjoint(self.loss_gradient(image_of(it)))
+        return gradient if self.ridge is None else gradient + self.ridge * it.x
+
+    def gradient_block(self, it: Iterate, start: int, stop: int) -> Tensor:
+        block = self.matrix.block(start, stop).adjoint(self.loss_gradient(image_of(it)))
+        return block if self.ridge is None else block + (self.ridge * it.x)[..., start:stop]
+
+    def image(self, x: Tensor) -> Tensor:
+        return self.matrix.apply(x)
+
+    def vertex_image(self, vertex: Vertex) -> Tensor:
+        return self.matrix.of_vertex(vertex)
+
+    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
+        z = image_of(it)
+        along = torch.linalg.vecdot(self.loss_gradient(z), z)
+        return along if self.ridge is None else along + _square(it.x, self.ridge)
+
+    def slope(self, it: Iterate, move: Move) -> Tensor:
+        slope = torch.linalg.vecdot(self.loss_gradient(image_of(it)), move.image)
+        if self.ridge is None:
+            return slope
+        return slope + torch.linalg.vecdot(self.ridge * it.x, move.direction)
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        curvature = self.loss_curvature(image_of(it), move.image)
+        return curvature if self.ridge is None else curvature + _square(move.direction, self.ridge)
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        gram = self.loss_gram(image_of(it), images)
+        return gram if self.ridge is None else gram + (self.ridge * directions) @ directions.mT
+
+
+    def terms(self) -> int | None:
+        return self.matrix.shape[-2]
+
+
+def image_of(it: Iterate) -> Tensor:
+    """The iterate's image, which the problem's own `at` has put there."""
+    assert it.image is not None, "make iterates with problem.at(x)"
+    return it.image
+
+
+def inner(a: Tensor, b: Tensor, batch_dims: int) -> Tensor:
+    """⟨a, b⟩ over all but the batch dimensions."""
+    if a.ndim - batch_dims == 1:
+        return torch.linalg.vecdot(a, b)
+    return torch.linalg.vecdot(a.flatten(batch_dims), b.flatten(batch_dims))
+
+
+def dense_gradient(gradient: Gradient) -> Tensor:
+    """A gradient as a tensor."""
+    return gradient.dense() if isinstance(gradient, ImplicitMatrix) else gradient
+
+
+def _square(x: Tensor, ridge: Tensor) -> Tensor:
+    return torch.linalg.vecdot(ridge * x, x)

@@ -1,0 +1,125 @@
+"""MatrixCompletion."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.matrices import ImplicitMatrix
+from fwnet.problems.base import Gradient, Problem, image_of
+from fwnet.vertices import Rank1, Vertex
+
+
+@final
+class MatrixCompletion(Problem):
+    """Least squares on the entries that were seen.
+
+        f(X) = ½ Σ over seen (i, j) of (X_ij − M_ij)²
+
+    Its image is X at the seen entries; the gradient is a sparse matrix that an oracle asks for
+    its products.
+
+    Arguments:
+        rows, cols: `(s,)` integer positions; a position seen twice counts twice.
+        values: `(s,)`.
+        shape: `(d, m)` of X.
+    """
+
+    quadratic: ClassVar[bool] = True
+
+    def __init__(self, rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
+        values = checks.real_tensor("MatrixCompletion(values)", values)
+        _check_positions("rows", rows, values, shape[0])
+        _check_positions("cols", cols, values, shape[1])
+        order = torch.argsort(rows * shape[1] + cols)  # by row, then column: the CSR order
+        self.rows, self.cols = rows[order].long(), cols[order].long()
+        self.values = values[order]
+        self.shape = torch.Size(shape)
+        self.dtype, self.device = values.dtype, values.device
+        self._row_starts = _starts(self.rows, shape[0])
+        self._by_column = torch.argsort(self.cols, stable=True)
+        self._rows_by_column = self.rows[self._by_column]
+        self._column_starts = _starts(self.cols[self._by_column], shape[1])
+
+    def value(self, it: Iterate) -> Tensor:
+        residual = image_of(it) - self.values
+        return 0.5 * torch.linalg.vecdot(residual, residual)
+
+    def gradient(self, it: Iterate) -> Gradient:
+        residual = image_of(it) - self.values
+        d, m = self.shape_pair
+        with warnings.catch_warnings():  # torch calls its CSR tensors a beta, once per process
+            warnings.simplefilter("ignore", UserWarning)
+            sparse = torch.sparse_csr_tensor(self._row_starts, self.cols, residual, (d, m))
+            transposed = torch.sparse_csr_tensor(
+                self._column_starts,
+                self._rows_by_column,
+                residual[self._by_column],
+                (m, d),
+            )
+        return ImplicitMatrix(
+            shape=torch.Size((d, m)),
+            matmul=lambda V: sparse @ V,
+            rmatmul=lambda U: transposed @ U,
+            materialize=lambda: torch.zeros(d, m, dtype=self.dtype, device=self.device).index_put_(
+                (self.rows, self.cols), residual, accumulate=True
+            ),
+            dtype=residual.dtype,
+            device=residual.device,
+        )
+
+    def image(self, x: Tensor) -> Tensor:
+        return x[self.rows, self.cols]
+
+    def vertex_image(self, vertex: Vertex) -> Tensor:
+        if isinstance(vertex, Rank1):
+            return vertex.u[self.rows] * vertex.v[self.cols]
+        return self.image(vertex.dense())
+
+    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
+        z = image_of(it)
+        return torch.linalg.vecdot(z - self.values, z)
+
+    def slope(self, it: Iterate, move: Move) -> Tensor:
+        return torch.linalg.vecdot(image_of(it) - self.values, move.image)
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        return torch.linalg.vecdot(move.image, move.image)
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        return images @ images.mT
+
+    def smoothness(self) -> float:
+        positions = self.rows * self.shape_pair[1] + self.cols
+        return float(torch.unique(positions, return_counts=True)[1].max())
+
+    @property
+    def shape_pair(self) -> tuple[int, int]:
+        """(d, m)."""
+        assert self.shape is not None
+        return self.shape[0], self.shape[1]
+
+
+def _check_positions(name: str, positions: Tensor, values: Tensor, limit: int) -> None:
+    if not isinstance(positions, Tensor) or positions.is_floating_point():
+        raise TypeError(f"MatrixCompletion({name}) must be an integer tensor.")
+    if positions.shape != values.shape or values.ndim != 1:
+        raise ValueError(
+            f"MatrixCompletion: rows, cols and values must be vectors of one length; {name} has "
+            f"shape {tuple(positions.shape)}, values {tuple(values.shape)}."
+        )
+    low, high = int(positions.min()), int(positions.max())
+    if low < 0 or high >= limit:
+        raise ValueError(
+            f"MatrixCompletion({name}) must lie in 0..{limit - 1} for this shape; got {low}..{high}."
+        )
+
+
+def _starts(sorted_positions: Tensor, count: int) -> Tensor:
+    lengths = torch.bincount(sorted_positions, minlength=count)
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])

@@ -1,0 +1,88 @@
+"""Function: any callable as a problem, by autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet.iterates import Iterate
+from fwnet.problems.base import Gradient, Problem
+
+
+@final
+class Function(Problem):
+    """f as the user wrote it, its gradient by autograd.
+
+    Arguments:
+        function: x -> f(x), a tensor of shape `()`; with `batched`, x `(batch, *shape)` ->
+            `(batch,)`, each entry from its own point only.
+        gradient: x -> ∇f(x), in place of autograd.
+        batched: the first dimension of x is a batch.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        gradient: Callable[[Tensor], Tensor] | None = None,
+        batched: bool = False,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(
+                f"an objective must be a Problem or a function of x; got {type(function).__name__}."
+            )
+        self.function, self.own_gradient = function, gradient
+        self.batch_dims = int(batched)
+
+    def value(self, it: Iterate) -> Tensor:
+        return self._checked(self.function(it.x), it.x)
+
+    def gradient(self, it: Iterate) -> Tensor:
+        if self.own_gradient is not None:
+            return self.own_gradient(it.x)
+        return self._by_autograd(it.x)[1]
+
+    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
+        if self.own_gradient is not None:
+            return self.value(it), self.own_gradient(it.x)
+        return self._by_autograd(it.x)
+
+    def _by_autograd(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        unrolled = torch.is_grad_enabled()
+        with torch.enable_grad():
+            if not (unrolled and x.requires_grad):
+                x = x.detach().requires_grad_()
+            value = self._checked(self.function(x), x)
+            if not value.requires_grad:
+                raise ValueError(
+                    "the objective's value does not depend on x through torch operations; write "
+                    "it with torch, or pass Function(f, gradient=...)."
+                )
+            (gradient,) = torch.autograd.grad(value.sum(), x, create_graph=unrolled)
+        return (value, gradient) if unrolled else (value.detach(), gradient)
+
+    def _checked(self, value: Tensor, x: Tensor) -> Tensor:
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"the objective must return a tensor; got {type(value).__name__}. "
+                "Compute it with torch operations."
+            )
+        expected = x.shape[: self.batch_dims]
+        if value.shape != expected:
+            hint = (
+                "Sum or average it; for a batch of problems pass Function(f, batched=True)."
+                if self.batch_dims == 0
+                else "Return one value for each point of the batch."
+            )
+            raise ValueError(
+                f"the objective must return a tensor of shape {tuple(expected)}; "
+                f"got {tuple(value.shape)}. {hint}"
+            )
+        return value
+
+
+def as_problem(objective: Problem | Callable[[Tensor], Tensor]) -> Problem:
+    """A problem as it is, a callable as a `Function`."""
+    return objective if isinstance(objective, Problem) else Function(objective)

@@ -1,0 +1,217 @@
+"""Quadratic and LeastSquares."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.linear_maps import DenseMap, LinearMap, as_linear_map
+from fwnet.problems.base import Gradient, LinearLoss, Problem, image_of
+from fwnet.vertices import OneHot, Vertex
+
+
+@final
+class Quadratic(Problem):
+    """Quadratic form.
+
+        f(x) = ½ xᵀK x + cᵀx,   ∇f(x) = Kx + c
+
+    Its image is Kx, so a step toward a one-hot vertex costs one column of K.
+
+    Arguments:
+        K: symmetric `(n, n)` or `(batch, n, n)`: a tensor (dense, sparse), a SciPy sparse matrix
+            or a `LinearMap`.
+        c: `(n,)` or `(batch, n)`, zero if left out.
+
+    Example:
+        >>> import torch, fwnet
+        >>> problem = fwnet.Quadratic(torch.eye(3))
+        >>> fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch())(problem).x
+        tensor([0.3333, 0.3333, 0.3333])
+    """
+
+    quadratic: ClassVar[bool] = True
+
+    def __init__(self, K: Tensor | LinearMap | Any, c: Tensor | None = None) -> None:
+        self.matrix = as_linear_map("Quadratic(K)", K)
+        shape = self.matrix.shape
+        if shape[-1] != shape[-2]:
+            raise ValueError(f"Quadratic(K): K must be square; got shape {tuple(shape)}.")
+        if isinstance(self.matrix, DenseMap):
+            _check_symmetric("Quadratic(K)", self.matrix.matrix)
+        batch = tuple(shape[:-2])
+        if c is not None:
+            c = checks.real_tensor("Quadratic(c)", c)
+            batch = batch or tuple(c.shape[:-1])
+            if c.shape[-1] != shape[-1] or c.shape[:-1] not in ((), batch) or len(batch) > 1:
+                raise ValueError(
+                    f"Quadratic(c) must be ({shape[-1]},) or (batch, {shape[-1]}) beside K of "
+                    f"shape {tuple(shape)}; got {tuple(c.shape)}."
+                )
+            if c.dtype != self.matrix.dtype:
+                raise TypeError(
+                    f"Quadratic(c) must be {self.matrix.dtype} as K; got {c.dtype}."
+                )
+        self.c = c
+        self.shape = torch.Size((*batch, shape[-1]))
+        self.batch_dims = len(batch)
+        self.dtype, self.device = self.matrix.dtype, self.matrix.device
+
+    def value(self, it: Iterate) -> Tensor:
+        z = image_of(it)
+        value = 0.5 * torch.linalg.vecdot(it.x, z)
+        return value if self.c is None else value + torch.linalg.vecdot(it.x, self.c)
+
+    def gradient(self, it: Iterate) -> Tensor:
+        z = image_of(it)
+        return z if self.c is None else z + self.c
+
+    def image(self, x: Tensor) -> Tensor:
+        return self.matrix.apply(x)
+
+    def vertex_image(self, vertex: Vertex) -> Tensor:
+        return self.matrix.of_vertex(vertex)
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        return torch.linalg.vecdot(move.direction, move.image)
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        return directions @ images.mT
+
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
+        return image
+
+    def curvatures(self, atoms: Vertex) -> Tensor | None:
+        if isinstance(atoms, OneHot) and isinstance(self.matrix, DenseMap):
+            diagonal = self.matrix.matrix.diagonal(dim1=-2, dim2=-1).expand(self._points)
+            return atoms.value**2 * diagonal.gather(-1, atoms.index)
+        return torch.linalg.vecdot(atoms.dense(), apply_to_atoms(self.matrix, atoms))
+
+    def smoothness(self) -> float:
+        return self.matrix.norm()
+
+    @property
+    def _points(self) -> torch.Size:
+        assert self.shape is not None
+        return self.shape
+
+
+@final
+class LeastSquares(LinearLoss):
+    """Least squares, with an optional ridge.
+
+        f(x) = ½ ‖Ax − b‖² + ½ Σ ridge_i x_i²,   ∇f(x) = Aᵀ(Ax − b) + ridge x
+
+    Its image is Ax: the gradient costs one pass over A, a one-hot vertex one column.
+
+    Arguments:
+        A: `(m, n)` or `(batch, m, n)`: a tensor (dense, sparse), a SciPy sparse matrix or a
+            `LinearMap`.
+        b: `(m,)` or `(batch, m)`; a batch of b may share one A.
+        ridge: weight of the squared norm, a number or one for each coordinate `(n,)`.
+    """
+
+    quadratic: ClassVar[bool] = True
+
+    def __init__(
+        self, A: Tensor | LinearMap | Any, b: Tensor, ridge: float | Tensor = 0.0
+    ) -> None:
+        matrix = as_linear_map("LeastSquares(A)", A)
+        b = checks.real_tensor("LeastSquares(b)", b)
+        batch = tuple(matrix.shape[:-2]) or tuple(b.shape[:-1])
+        if b.shape[-1] != matrix.shape[-2] or tuple(b.shape[:-1]) != batch or len(batch) > 1:
+            raise ValueError(
+                f"LeastSquares(A, b): b must be ({matrix.shape[-2]},) or "
+                f"(batch, {matrix.shape[-2]}) beside A of shape {tuple(matrix.shape)}; "
+                f"got {tuple(b.shape)}."
+            )
+        if b.dtype != matrix.dtype:
+            raise TypeError(f"LeastSquares(b) must be {matrix.dtype} as A; got {b.dtype}.")
+        super().__init__(matrix, batch, _ridge(ridge, matrix))
+        self.b = b
+
+    def loss(self, z: Tensor) -> Tensor:
+        residual = z - self.b
+        return 0.5 * torch.linalg.vecdot(residual, residual)
+
+    def loss_gradient(self, z: Tensor) -> Tensor:
+        return z - self.b
+
+    def loss_gram(self, z: Tensor, images: Tensor) -> Tensor:
+        return images @ images.mT
+
+    def loss_curvature(self, z: Tensor, dz: Tensor) -> Tensor:
+        return torch.linalg.vecdot(dz, dz)
+
+    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
+        if self.ridge is not None:
+            return self.value(it), self.gradient(it)
+        residual = image_of(it) - self.b
+        return 0.5 * torch.linalg.vecdot(residual, residual), self.matrix.adjoint(residual)
+
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
+        assert image is not None
+        product = self.matrix.adjoint(image)
+        return product if self.ridge is None else product + self.ridge * vertex.dense()
+
+    def curvatures(self, atoms: Vertex) -> Tensor | None:
+        if isinstance(atoms, OneHot) and isinstance(self.matrix, DenseMap):
+            squares = self.matrix.matrix.square().sum(-2)
+            if self.ridge is not None:
+                squares = squares + self.ridge
+            squares = squares.expand(*atoms.leading[:-1], squares.shape[-1])
+            return atoms.value**2 * squares.gather(-1, atoms.index)
+        images = apply_to_atoms(self.matrix, atoms)
+        own = torch.linalg.vecdot(images, images)
+        if self.ridge is None:
+            return own
+        points = atoms.dense()
+        return own + torch.linalg.vecdot(self.ridge * points, points)
+
+    def smoothness(self) -> float:
+        ridge = 0.0 if self.ridge is None else float(self.ridge.max())
+        return self.matrix.norm() ** 2 + ridge
+
+    def minibatch(self, rows: Tensor) -> LeastSquares:
+        scale = (self.matrix.shape[-2] / rows.shape[0]) ** 0.5
+        matrix = self.matrix.rows(rows)
+        assert isinstance(matrix, DenseMap)
+        ridge = 0.0 if self.ridge is None else self.ridge
+        return LeastSquares(DenseMap(scale * matrix.matrix), scale * self.b[..., rows], ridge)
+
+
+def apply_to_atoms(matrix: LinearMap, atoms: Vertex) -> Tensor:
+    """A v of each atom `(*batch, K)`: `(*batch, K, m)`."""
+    points = atoms.dense()
+    if points.ndim == 2:
+        return matrix.apply(points)
+    return torch.stack([matrix.apply(point) for point in points.unbind(1)], 1)
+
+
+def _ridge(ridge: float | Tensor, matrix: LinearMap) -> Tensor | None:
+    if not isinstance(ridge, Tensor):
+        if checks.non_negative("LeastSquares(ridge=...)", ridge) == 0:
+            return None
+        return torch.full((), ridge, dtype=matrix.dtype, device=matrix.device)
+    checks.real_tensor("LeastSquares(ridge=...)", ridge)
+    if ridge.ndim and ridge.shape[-1] != matrix.shape[-1] or bool((ridge < 0).any()):
+        raise ValueError(
+            f"LeastSquares(ridge=...) must hold {matrix.shape[-1]} numbers of at least 0; "
+            f"got shape {tuple(ridge.shape)}, smallest {ridge.min().item()}."
+        )
+    return ridge
+
+
+def _check_symmetric(name: str, matrix: Tensor) -> None:
+    with torch.no_grad():
+        difference = float((matrix - matrix.mT).abs().max())
+        size = float(matrix.abs().max())
+    if difference > 1e-4 * size:  # float32 products of features differ in their last digits
+        raise ValueError(
+            f"{name}: K must be symmetric; the largest difference |K - Kᵀ| is {difference:.3g}. "
+            "Pass (K + K.mT) / 2, which gives the same f."
+        )

@@ -1,0 +1,117 @@
+"""SoftmaxRegression."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.matrices import ImplicitMatrix
+from fwnet.problems.base import Gradient, Problem, image_of
+from fwnet.vertices import Rank1, Vertex
+
+
+@final
+class SoftmaxRegression(Problem):
+    """Multiclass logistic loss over matrices.
+
+        f(W) = 1/n Σ (log Σⱼ exp zᵢⱼ − z_{i,yᵢ}),   Z = XW,   ∇f(W) = Xᵀ(P − Y)/n
+
+    Its image is the logits Z. The gradient is never formed: an oracle asks for its products
+    with thin matrices, two passes over X.
+
+    Arguments:
+        X: `(n, d)` or `(batch, n, d)`.
+        y: labels 0, …, m − 1, `(n,)` or `(batch, n)`, integers.
+        classes: m; by default the largest label plus one.
+    """
+
+    def __init__(self, X: Tensor, y: Tensor, classes: int | None = None) -> None:
+        X = checks.real_tensor("SoftmaxRegression(X)", X)
+        if X.ndim not in (2, 3):
+            raise ValueError(
+                f"SoftmaxRegression(X) must be (n, d) or (batch, n, d); got {tuple(X.shape)}."
+            )
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.shape != X.shape[:-1]:
+            kind = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+            raise ValueError(
+                f"SoftmaxRegression(y) must be integer labels of shape {tuple(X.shape[:-1])}; "
+                f"got {kind}."
+            )
+        smallest, largest = int(y.min()), int(y.max())
+        classes = largest + 1 if classes is None else checks.at_least("classes", classes, 1)
+        if smallest < 0 or largest >= classes:
+            raise ValueError(
+                f"SoftmaxRegression(y) must lie in 0..{classes - 1}; got {smallest}..{largest}."
+            )
+        self.X, self.y, self.classes = X, y.long(), classes
+        self.batch_dims = X.ndim - 2
+        self.shape = torch.Size((*X.shape[:-2], X.shape[-1], classes))
+        self.dtype, self.device = X.dtype, X.device
+
+    def value(self, it: Iterate) -> Tensor:
+        z = image_of(it)
+        chosen = z.gather(-1, self.y.unsqueeze(-1)).squeeze(-1)
+        return (torch.logsumexp(z, -1) - chosen).mean(-1)
+
+    def gradient(self, it: Iterate) -> Gradient:
+        errors = self._errors(image_of(it))
+        X = self.X
+
+        def matmul(V: Tensor) -> Tensor:
+            return ((errors @ V).mT.contiguous() @ X).mT  # rows times X: one pass, not thirty
+
+        return ImplicitMatrix(
+            shape=self.shape or X.shape,
+            matmul=matmul,
+            rmatmul=lambda U: errors.mT @ (X @ U),
+            materialize=lambda: X.mT @ errors,
+            dtype=X.dtype,
+            device=X.device,
+        )
+
+    def image(self, x: Tensor) -> Tensor:
+        return self.X @ x
+
+    def vertex_image(self, vertex: Vertex) -> Tensor:
+        if isinstance(vertex, Rank1):
+            scores = (self.X @ vertex.u.unsqueeze(-1)).squeeze(-1)
+            return scores.unsqueeze(-1) * vertex.v.unsqueeze(-2)
+        return self.image(vertex.dense())
+
+    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
+        z = image_of(it)
+        return (self._errors(z) * z).sum((-2, -1))
+
+    def slope(self, it: Iterate, move: Move) -> Tensor:
+        return (self._errors(image_of(it)) * move.image).sum((-2, -1))
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        chance, dz = torch.softmax(image_of(it), -1), move.image
+        mean = (chance * dz).sum(-1)
+        return ((chance * dz * dz).sum(-1) - mean * mean).mean(-1)
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        chance = torch.softmax(image_of(it), -1).unsqueeze(-3)
+        means = (chance * images).sum(-1)  # (*batch, K, n)
+        spread = (chance * images).flatten(-2) @ images.flatten(-2).mT
+        return (spread - means @ means.mT) / images.shape[-2]
+
+    def smoothness(self) -> float:
+        norms = torch.linalg.matrix_norm(self.X, 2)
+        return float(norms.max()) ** 2 / (2 * self.X.shape[-2])
+
+    def terms(self) -> int | None:
+        return self.X.shape[-2]
+
+    def minibatch(self, rows: Tensor) -> SoftmaxRegression:
+        return SoftmaxRegression(self.X[..., rows, :], self.y[..., rows], self.classes)
+
+    def _errors(self, z: Tensor) -> Tensor:
+        """∇φ(Z) = (P − Y)/n."""
+        chance = torch.softmax(z, -1)
+        minus = torch.full_like(self.y, -1, dtype=z.dtype).unsqueeze(-1)
+        return chance.scatter_add(-1, self.y.unsqueeze(-1), minus) / z.shape[-2]

@@ -1,0 +1,149 @@
+"""SVMDual."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.problems.base import Gradient, Problem
+from fwnet.problems.quadratic import LeastSquares, Quadratic
+from fwnet.vertices import Vertex
+
+
+@final
+class SVMDual(Problem):
+    """Dual of the squared-hinge SVM, over the unit simplex.
+
+        f(α) = ½ αᵀQ α,   Q = yyᵀ ∘ (k(X, X) + 1) + I/C
+
+    At the optimum, w = Σ αᵢ yᵢ xᵢ / (2 f(α)) minimises ½‖w‖² + C/2 Σ max(0, 1 − yᵢ⟨w, xᵢ⟩)²,
+    the intercept being one more coordinate of w.
+
+    Arguments:
+        K: Gram matrix k(X, X), `(n, n)` or `(batch, n, n)`. Without `y`, K counts as
+            yyᵀ ∘ k(X, X) already, as in the paper.
+        y: labels −1, +1, `(n,)` or `(batch, n)`.
+        features: X `(n, d)` or `(batch, n, d)` in place of K: a linear kernel through feature
+            space, n·d numbers instead of n².
+        C: weight of the errors; None leaves I/C out (the hard margin).
+        bias: add the constant feature 1; by default if there are labels.
+    """
+
+    quadratic: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        K: Tensor | None = None,
+        y: Tensor | None = None,
+        *,
+        features: Tensor | None = None,
+        C: float | None = 1.0,
+        bias: bool | None = None,
+    ) -> None:
+        if (K is None) == (features is None):
+            raise ValueError("SVMDual: give exactly one of K and features.")
+        name = "SVMDual(K)" if features is None else "SVMDual(features)"
+        data = checks.real_tensor(name, K if features is None else features)
+        if data.ndim not in (2, 3):
+            shape = "(n, n)" if features is None else "(n, d)"
+            raise ValueError(
+                f"{name} must be {shape}, with or without a batch in front; got {tuple(data.shape)}."
+            )
+        if bias and y is None:
+            raise ValueError("SVMDual(bias=True) needs the labels y.")
+        ridge = 0.0 if C is None else 1 / checks.positive("SVMDual(C=...)", C)
+        self.ridge = ridge
+        labels = None if y is None else _labels(y, data)
+        use_bias = labels is not None if bias is None else bias
+        self.form: Quadratic | LeastSquares
+        if features is None:
+            self.form = _kernel_form(data, labels, ridge, use_bias)
+        else:
+            self.form = _feature_form(data, labels, ridge, use_bias)
+        self.shape, self.batch_dims = self.form.shape, self.form.batch_dims
+        self.dtype, self.device = data.dtype, data.device
+
+    def value(self, it: Iterate) -> Tensor:
+        return self.form.value(it)
+
+    def gradient(self, it: Iterate) -> Tensor:
+        return self.form.gradient(it)
+
+    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
+        return self.form.value_and_gradient(it)
+
+    def image(self, x: Tensor) -> Tensor:
+        return self.form.image(x)
+
+    def vertex_image(self, vertex: Vertex) -> Tensor:
+        return self.form.vertex_image(vertex)
+
+    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
+        return self.form.along_x(it, gradient)
+
+    def slope(self, it: Iterate, move: Move) -> Tensor:
+        return self.form.slope(it, move)
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        return self.form.curvature(it, move)
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        return self.form.gram(it, directions, images)
+
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
+        return self.form.hessian_vertex(vertex, image)
+
+    def curvatures(self, atoms: Vertex) -> Tensor | None:
+        return self.form.curvatures(atoms)
+
+    def smoothness(self) -> float:
+        return self.form.smoothness()
+
+    def hinge_gap(self, it: Iterate) -> tuple[Tensor, Tensor]:
+        """Duality gap of the squared-hinge form, and its primal value.
+
+            primal = ½‖w‖² + C/2 Σ max(0, 1 − yᵢ⟨w, xᵢ⟩)²,   dual = 1 / (4 f(α))
+
+        at w = Σ αᵢ yᵢ xᵢ / ρ, ρ = 2 f(α). Needs a finite C.
+        """
+        if self.ridge == 0:
+            raise ValueError("hinge_gap: the hard margin (C=None) has no squared-hinge form.")
+        rho = 2 * self.form.value(it)
+        margins = (self.form.gradient(it) - self.ridge * it.x) / rho.unsqueeze(-1)
+        errors = (1 - margins).clamp_min(0)
+        norm = (rho - self.ridge * torch.linalg.vecdot(it.x, it.x)) / rho**2  # ‖w‖²
+        primal = 0.5 * norm + 0.5 / self.ridge * errors.square().sum(-1)
+        return primal - 0.5 / rho, primal
+
+
+def _labels(y: Tensor, data: Tensor) -> Tensor:
+    if not isinstance(y, Tensor):
+        raise TypeError(f"SVMDual(y) must be a torch.Tensor; got {type(y).__name__}.")
+    if y.shape != data.shape[:-1]:
+        raise ValueError(
+            f"SVMDual(y) must have shape {tuple(data.shape[:-1])}; got {tuple(y.shape)}."
+        )
+    if not bool(((y == 1) | (y == -1)).all()):
+        raise ValueError("SVMDual(y) must hold -1 and +1 only; map other labels to these first.")
+    return y.to(data)
+
+
+def _kernel_form(K: Tensor, y: Tensor | None, ridge: float, bias: bool) -> Quadratic:
+    Q = K
+    if y is not None:
+        Q = y.unsqueeze(-1) * (K + 1.0 if bias else K) * y.unsqueeze(-2)
+    if ridge:
+        Q = Q + ridge * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    return Quadratic(Q)
+
+
+def _feature_form(X: Tensor, y: Tensor | None, ridge: float, bias: bool) -> LeastSquares:
+    if bias:
+        X = torch.cat([X, X.new_ones(*X.shape[:-1], 1)], -1)
+    if y is not None:
+        X = y.unsqueeze(-1) * X
+    return LeastSquares(X.mT, X.new_zeros(*X.shape[:-2], X.shape[-1]), ridge)

@@ -1,0 +1,241 @@
+"""FrankWolfe: the one loop, with its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fwnet import checks
+from fwnet.active_set import ActiveSet
+from fwnet.directions import Direction, Toward
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate, Move
+from fwnet.oracles import Exact, Linearization, Oracle
+from fwnet.problems import Problem, as_problem
+from fwnet.progress import observers
+from fwnet.solvers.watch import SENTENCES, Observer, Watch
+from fwnet.steps import OpenLoop, StepRule, as_rule, bounded
+from fwnet.trace import Result
+
+Objective = Problem | Callable[[Tensor], Tensor]
+
+
+class SlotStates(NamedTuple):
+    """What the slots remember from step to step."""
+
+    oracle: Any
+    direction: Any
+    rule: Any
+
+
+class FrankWolfe(nn.Module):
+    """Conditional gradients: linearise, ask for a vertex, step, never project.
+
+        s = argmin over v in D of ⟨∇f(x), v⟩;   x <- x + γ d,   d = s − x
+
+    Arguments:
+        domain: where x lives.
+        rule: how far, a `StepRule` or a function t -> γ; 2/(t + 2) if left out.
+        direction: which way; toward the vertex if left out.
+        oracle: how the domain is asked; exactly if left out.
+        max_steps: budget of steps.
+        tol: stop when the duality gap is at most this.
+        max_seconds: budget of time.
+        check_every: steps between true certificates where the oracle is inexact.
+        refresh_every: steps after which Ax is computed anew, so that rounding does not add up.
+
+    Example:
+        >>> import torch, fwnet
+        >>> problem = fwnet.LeastSquares(torch.eye(3), torch.tensor([0.5, 0.3, 0.2]))
+        >>> solver = fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch(), tol=1e-4)
+        >>> solver(problem).status
+        'converged'
+
+    Reference: Frank and Wolfe (1956); Jaggi (2013).
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        rule: StepRule | Callable[[int], float | Tensor] | None = None,
+        *,
+        direction: Direction | None = None,
+        oracle: Oracle | None = None,
+        max_steps: int = 1000,
+        tol: float = 1e-6,
+        max_seconds: float | None = None,
+        check_every: int = 10,
+        refresh_every: int = 1000,
+    ) -> None:
+        super().__init__()
+        if not isinstance(domain, Domain):
+            raise TypeError(f"domain must be a Domain such as Simplex(); got {domain!r}.")
+        self.domain = domain
+        self.rule = OpenLoop() if rule is None else as_rule(rule)
+        self.direction = Toward() if direction is None else direction
+        self.oracle = Exact() if oracle is None else oracle
+        self.max_steps = checks.at_least("max_steps", max_steps, 0)
+        self.tol = checks.non_negative("tol", tol)
+        if max_seconds is not None:
+            checks.positive("max_seconds", max_seconds)
+        self.max_seconds = max_seconds
+        self.check_every = checks.at_least("check_every", check_every, 1)
+        self.refresh_every = checks.at_least("refresh_every", refresh_every, 1)
+
+    def extra_repr(self) -> str:
+        return f"domain={self.domain}, max_steps={self.max_steps}, tol={self.tol}"
+
+    @torch.no_grad()
+    def forward(
+        self,
+        problem: Objective,
+        x0: Tensor | Result | None = None,
+        *,
+        on_step: Observer | None = None,
+        progress: bool = False,
+        verbose: bool = False,
+    ) -> Result:
+        """Minimise.
+
+        Arguments:
+            problem: a `Problem`, or any function of x that autograd can differentiate.
+            x0: where to start, a point of the domain, never changed; a `Result` of an earlier
+                solve starts from its x and its atoms; the domain's own start if left out.
+            on_step: called with each `StepRecord`; stops the solve by returning True.
+            progress: show a progress bar (needs rich).
+            verbose: print a table of steps.
+        """
+        problem = as_problem(problem)
+        it, state = self.begin(problem, x0)
+        with ExitStack() as stack:
+            watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
+            watch = Watch(problem, self.domain, self.tol, self.max_seconds, watching)
+            try:
+                it, status, t = self._run(problem, it, state, watch)
+            except KeyboardInterrupt:
+                it, status, t = watch.best or it, "interrupted", len(watch.trace)
+        return self._result(watch, it, status, t)
+
+    def begin(self, problem: Problem, x0: Tensor | Result | None) -> tuple[Iterate, SlotStates]:
+        """The first iterate and the slots' first states."""
+        active = x0.active if isinstance(x0, Result) and self.direction.keeps_atoms else None
+        x = self._start(problem, x0.x if isinstance(x0, Result) else x0)
+        it = problem.at(x)
+        if not self.oracle.reads_image:
+            it = Iterate(it.x)
+        if self.direction.keeps_atoms:
+            if active is None:
+                atoms, weights = self.domain.decompose(x)
+                active = ActiveSet(atoms, weights)
+            own = active.atoms.each(lambda tensor, dims: tensor.clone())  # slots are reused
+            it = Iterate(it.x, it.image, ActiveSet(own, active.weights))
+        return it, SlotStates(
+            self.oracle.init(problem, self.domain, it),
+            self.direction.init(problem, self.domain, it),
+            self.rule.init(problem, it),
+        )
+
+    def look(
+        self, problem: Problem, it: Iterate, state: SlotStates
+    ) -> tuple[Linearization, SlotStates]:
+        """Gradient, vertex, gap or its estimate."""
+        lin, oracle = self.oracle(problem, self.domain, it, state.oracle)
+        return lin, state._replace(oracle=oracle)
+
+    def choose(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: SlotStates
+    ) -> tuple[Move, Tensor, SlotStates]:
+        """Which way and how far, inside the domain whatever the slots answer."""
+        move, direction = self.direction(problem, it, lin, state.direction)
+        step_size, rule = self.rule(problem, it, move, state.rule)
+        return move, bounded(step_size, move), SlotStates(state.oracle, direction, rule)
+
+    def _run(
+        self, problem: Problem, it: Iterate, state: SlotStates, watch: Watch
+    ) -> tuple[Iterate, str, int]:
+        sampled = not self.oracle.reads_image
+        for t in range(self.max_steps + 1):
+            lin, state = self.look(problem, it, state)
+            value, gap = lin.value, lin.decrease if lin.exact else None
+            if gap is None and (t % self.check_every == 0 or t == self.max_steps):
+                it_true, true = watch.certify(it)
+                value, gap = true.value, true.decrease
+                it = it_true if not sampled else it
+            elif sampled:
+                value = torch.full_like(value, torch.nan)
+            status = watch.verdict(lin.value if gap is None else value, gap)
+            if status == "converged" and lin.exact:
+                it, true = watch.certify(it)  # without the rounding of the steps so far
+                value, gap, lin = true.value, true.decrease, true
+                status = watch.verdict(value, gap)
+            if status != "non_finite" and not (sampled and gap is None):
+                watch.keep_best(it, value)
+            if status is None and t == self.max_steps:
+                status = "max_steps"
+            if status is not None:
+                watch.record(t, value, gap, None)
+                return (watch.best or it if status == "non_finite" else it), status, t
+            move, step_size, state = self.choose(problem, it, lin, state)
+            if gap is not None and gap.ndim:
+                step_size = watch.freeze(gap, step_size)
+            elif watch.done is not None:
+                step_size = torch.where(watch.done, 0.0, step_size)
+            if watch.record(t, value, gap, step_size):
+                return it, "stopped", t
+            it = move.arrive(step_size)
+            if (t + 1) % self.refresh_every == 0 and not sampled:
+                it = watch.refreshed(it)
+        raise AssertionError("unreachable: the last pass returns")
+
+    def _start(self, problem: Problem, x0: Tensor | None) -> Tensor:
+        if x0 is None:
+            if problem.shape is None:
+                raise ValueError(
+                    "x0 must be given: a plain function does not tell the shape of its argument."
+                )
+            self._check_batch(problem, tuple(problem.shape), "problem")
+            x = self.domain.start(tuple(problem.shape), problem.dtype, problem.device)
+            if not self.direction.keeps_atoms:
+                return x
+            return self.domain.vertex(problem.gradient(problem.at(x))).dense()
+        x = problem.check_point("x0", x0)
+        self._check_batch(problem, tuple(x.shape), "x0")
+        inside = self.domain.contains(x)
+        if not torch.compiler.is_compiling() and not bool(inside.all()):
+            where = "" if inside.ndim == 0 else f" (problem {int((~inside).nonzero()[0])} of the batch)"
+            raise ValueError(
+                f"x0 must lie in {self.domain}{where}. Start from domain.start(shape), or from "
+                "domain.lmo(cost).dense()."
+            )
+        return x
+
+    def _check_batch(self, problem: Problem, shape: tuple[int, ...], name: str) -> None:
+        self.domain.check_shape(name, shape)
+        points = len(shape) - problem.batch_dims
+        if points != self.domain.event_dim:
+            kind = "vectors" if self.domain.event_dim == 1 else "matrices"
+            raise ValueError(
+                f"{name}: {self.domain} holds {kind}, but shape {shape} has {points} dimensions "
+                f"besides {problem.batch_dims} of a batch. Flatten x, or build the problem with a "
+                "batch dimension."
+            )
+
+    def _result(self, watch: Watch, it: Iterate, status: str, t: int) -> Result:
+        it, true = watch.certify(it)
+        message = SENTENCES[status]
+        if status == "non_finite":
+            message += f" (step {t})"
+        statuses: str | tuple[str, ...] = status
+        steps: int | tuple[int, ...] = t
+        if true.value.ndim:
+            done = true.decrease <= self.tol
+            statuses = tuple("converged" if bool(d) else status for d in done)
+            counts = watch.steps
+            steps = (0,) * len(done) if counts is None else tuple(int(c) for c in counts)
+        return Result(
+            it.x, true.value, true.decrease, statuses, steps, watch.trace, message, it.active
+        )

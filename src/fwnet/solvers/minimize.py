@@ -1,0 +1,59 @@
+"""minimize: one call for whoever has a function and a domain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fwnet.domains import Domain
+from fwnet.solvers.frank_wolfe import FrankWolfe, Objective
+from fwnet.solvers.presets import Budgets, PairwiseFrankWolfe
+from fwnet.solvers.watch import Observer
+from fwnet.steps import LineSearch
+from fwnet.trace import Result
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def minimize(
+    objective: Objective,
+    domain: Domain,
+    x0: Tensor | Result | None = None,
+    *,
+    on_step: Observer | None = None,
+    progress: bool = False,
+    verbose: bool = False,
+    **budgets: Unpack[Budgets],
+) -> Result:
+    """min f(x) over x in the domain, by the variant that suits the domain.
+
+    Pairwise Frank-Wolfe on polytopes, plain Frank-Wolfe elsewhere, both with exact line search.
+
+    Arguments:
+        objective: a `Problem`, or any function of x that autograd can differentiate.
+        domain: where x lives.
+        x0: where to start; a plain function needs it.
+        on_step, progress, verbose: see `FrankWolfe.forward`.
+        budgets: `max_steps`, `tol`, `max_seconds` and the like, see `FrankWolfe`; 10,000 steps if
+            left out.
+
+    Example:
+        >>> import torch, fwnet
+        >>> goal = torch.tensor([0.5, 0.3, 0.2])
+        >>> result = fwnet.minimize(lambda x: ((x - goal) ** 2).sum(), fwnet.Simplex(),
+        ...                         x0=torch.ones(3) / 3, tol=1e-5)
+        >>> result.status
+        'converged'
+    """
+    budgets.setdefault("max_steps", 10_000)
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a Domain such as Simplex(); got {domain!r}.")
+    solver: FrankWolfe
+    if domain.polyhedral:
+        solver = PairwiseFrankWolfe(domain, LineSearch(), **budgets)
+    else:
+        solver = FrankWolfe(domain, LineSearch(), **budgets)
+    result: Result = solver(objective, x0, on_step=on_step, progress=progress, verbose=verbose)
+    return result

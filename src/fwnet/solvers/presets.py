@@ -1,0 +1,173 @@
+"""The named variants: the one loop with other slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict, final
+
+import torch
+from torch import Tensor
+
+from fwnet.directions import Away, Blended, Corrections, Pairwise
+from fwnet.domains import Domain, Product
+from fwnet.oracles import Blocks, Lazy, Stochastic
+from fwnet.solvers.frank_wolfe import FrankWolfe
+from fwnet.steps import LineSearch, OpenLoop, StepRule
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Rule = StepRule | Callable[[int], float | Tensor]
+
+
+class Budgets(TypedDict, total=False):
+    """The arguments of `FrankWolfe` that every variant takes."""
+
+    max_steps: int
+    tol: float
+    max_seconds: float | None
+    check_every: int
+    refresh_every: int
+
+
+@final
+class AwayFrankWolfe(FrankWolfe):
+    """Frank-Wolfe with away steps: linear convergence on polytopes.
+
+    See `fwnet.directions.Away`; the rule is an exact line search if left out.
+    """
+
+    def __init__(
+        self, domain: Domain, rule: Rule | None = None, **budgets: Unpack[Budgets]
+    ) -> None:
+        super().__init__(domain, rule or LineSearch(), direction=Away(), **budgets)
+
+
+@final
+class PairwiseFrankWolfe(FrankWolfe):
+    """Pairwise Frank-Wolfe: mass moves from the worst atom to the best vertex.
+
+    See `fwnet.directions.Pairwise`; the rule is an exact line search if left out.
+
+    Arguments:
+        second_order: choose the atom by its own line search, as SMO does (quadratics).
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        rule: Rule | None = None,
+        *,
+        second_order: bool = False,
+        **budgets: Unpack[Budgets],
+    ) -> None:
+        super().__init__(
+            domain, rule or LineSearch(), direction=Pairwise(second_order), **budgets
+        )
+
+
+@final
+class BlendedPairwise(FrankWolfe):
+    """Blended pairwise conditional gradients: few atoms, no swap steps.
+
+    See `fwnet.directions.Blended`; the rule is an exact line search if left out.
+    """
+
+    def __init__(
+        self, domain: Domain, rule: Rule | None = None, **budgets: Unpack[Budgets]
+    ) -> None:
+        super().__init__(domain, rule or LineSearch(), direction=Blended(), **budgets)
+
+
+@final
+class Corrective(FrankWolfe):
+    """Exact minimum over the hull of a few recent points at every step.
+
+    Few steps, each with a small quadratic programme: for gradients that are expensive. See
+    `fwnet.directions.Corrections`; the rule is an exact line search if left out.
+
+    Arguments:
+        memory: how many recent points the hull keeps, besides x and the new ones.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        rule: Rule | None = None,
+        *,
+        memory: int = 6,
+        **budgets: Unpack[Budgets],
+    ) -> None:
+        super().__init__(domain, rule or LineSearch(), direction=Corrections(memory), **budgets)
+
+
+@final
+class LazyFrankWolfe(FrankWolfe):
+    """Frank-Wolfe that asks the domain only when no cached vertex is good enough.
+
+    For domains whose oracle is expensive (Birkhoff, polytopes). See `fwnet.oracles.Lazy`; the
+    rule is an exact line search if left out.
+
+    Arguments:
+        memory: how many vertices are cached.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        rule: Rule | None = None,
+        *,
+        memory: int = 1000,
+        **budgets: Unpack[Budgets],
+    ) -> None:
+        super().__init__(domain, rule or LineSearch(), oracle=Lazy(memory), **budgets)
+
+
+@final
+class StochasticFrankWolfe(FrankWolfe):
+    """Frank-Wolfe on averaged minibatch gradients.
+
+    See `fwnet.oracles.Stochastic`; the rule is 2/(t + 2) if left out, and must not look at f.
+
+    Arguments:
+        batch_size: terms of the objective per step.
+        generator: source of the minibatches.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        rule: Rule | None = None,
+        *,
+        batch_size: int = 64,
+        generator: torch.Generator | None = None,
+        **budgets: Unpack[Budgets],
+    ) -> None:
+        super().__init__(
+            domain, rule or OpenLoop(), oracle=Stochastic(batch_size, generator), **budgets
+        )
+
+
+@final
+class BlockCoordinateFrankWolfe(FrankWolfe):
+    """Frank-Wolfe on a product, one block a step.
+
+    See `fwnet.oracles.Blocks`; the rule is an exact line search if left out.
+
+    Arguments:
+        shuffle: visit the blocks in a new random order each round, else in turn.
+        generator: source of the order.
+    """
+
+    def __init__(
+        self,
+        domain: Product,
+        rule: Rule | None = None,
+        *,
+        shuffle: bool = True,
+        generator: torch.Generator | None = None,
+        **budgets: Unpack[Budgets],
+    ) -> None:
+        super().__init__(
+            domain, rule or LineSearch(), oracle=Blocks(shuffle, generator), **budgets
+        )

@@ -1,0 +1,68 @@
+"""StepRule: how far to go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from fwnet.iterates import Iterate, Move
+from fwnet.problems import Problem
+
+
+class StepRule(nn.Module, ABC):
+    """Chooses the step size γ along a move; a slot that may hold weights.
+
+    Whatever a rule answers, the loop clamps to [0, max_step]: no rule can leave the domain.
+    """
+
+    def init(self, problem: Problem, it: Iterate) -> Any:
+        """The state before the first step; raise here if the rule does not fit the problem."""
+        return None
+
+    @abstractmethod
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        """The step size `(*batch,)`, or one number for all, and the next state."""
+
+
+@final
+class ByIndex(StepRule):
+    """γ_t = schedule(t): a plain function of the step index, t = 0, 1, 2, …"""
+
+    def __init__(self, schedule: Callable[[int], float | Tensor]) -> None:
+        super().__init__()
+        self.schedule = schedule
+
+    def init(self, problem: Problem, it: Iterate) -> int:
+        return 0
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        return self.schedule(state), state + 1
+
+
+def as_rule(rule: StepRule | Callable[[int], float | Tensor]) -> StepRule:
+    """A rule as it is, a plain callable t -> γ as a rule."""
+    if isinstance(rule, StepRule):
+        return rule
+    if not callable(rule):
+        raise TypeError(f"rule must be a StepRule or a function of t; got {rule!r}.")
+    return ByIndex(rule)
+
+
+def bounded(step_size: Tensor | float, move: Move) -> Tensor:
+    """The step size as a tensor `(*batch,)`, clamped to [0, max_step]."""
+    slope = move.slope
+    if not isinstance(step_size, Tensor):
+        step_size = torch.full_like(slope, step_size)
+    elif step_size.shape != slope.shape:
+        step_size = step_size.expand(slope.shape)
+    if isinstance(move.max_step, Tensor):
+        return torch.minimum(step_size.clamp_min(0.0), move.max_step)
+    return step_size.clamp(0.0, move.max_step)

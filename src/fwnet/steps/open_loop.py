@@ -1,0 +1,88 @@
+"""Step sizes that only know the index."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.problems import Problem
+from fwnet.steps.base import StepRule
+
+
+@final
+class OpenLoop(StepRule):
+    """The classic schedule.
+
+        γ_t = 2 / (t + offset)
+
+    O(1/t) without knowing anything of f. The first step of offset 2 jumps to a vertex; a larger
+    offset keeps a good start.
+
+    Arguments:
+        offset: at least 2.
+
+    Reference: Dunn and Harshbarger (1978); Jaggi (2013).
+    """
+
+    def __init__(self, offset: float = 2.0) -> None:
+        super().__init__()
+        if checks.positive("OpenLoop(offset=...)", offset) < 2:
+            raise ValueError(f"OpenLoop(offset=...) must be at least 2; got {offset!r}.")
+        self.offset = float(offset)
+
+    def extra_repr(self) -> str:
+        return f"offset={self.offset}"
+
+    def init(self, problem: Problem, it: Iterate) -> int:
+        return 0
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        return 2 / (state + self.offset), state + 1
+
+
+@final
+class LogOpenLoop(StepRule):
+    """Open loop with a logarithmic numerator, which adapts to the growth of f.
+
+        γ_t = (2 + log(t + 1)) / (t + 2 + log(t + 1))
+
+    Reference: Wirth, Peña and Pokutta, Accelerated affine-invariant convergence rates (2023).
+    """
+
+    def init(self, problem: Problem, it: Iterate) -> int:
+        return 0
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        top = 2 + math.log(state + 1)
+        return top / (state + top), state + 1
+
+
+@final
+class Constant(StepRule):
+    """γ_t = γ.
+
+    Arguments:
+        step_size: γ in (0, 1].
+    """
+
+    def __init__(self, step_size: float) -> None:
+        super().__init__()
+        if checks.positive("Constant(step_size=...)", step_size) > 1:
+            raise ValueError(f"Constant(step_size=...) must be at most 1; got {step_size!r}.")
+        self.step_size = float(step_size)
+
+    def extra_repr(self) -> str:
+        return f"{self.step_size}"
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        return self.step_size, state

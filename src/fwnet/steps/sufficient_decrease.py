@@ -1,0 +1,180 @@
+"""Step sizes from models of f: short step, backtracking, Armijo, monotone open loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.iterates import Iterate, Move
+from fwnet.problems import Problem
+from fwnet.problems.base import inner
+from fwnet.steps.base import StepRule, bounded
+
+
+@final
+class ShortStep(StepRule):
+    """Minimise the quadratic upper bound.
+
+        γ = −⟨∇f(x), d⟩ / (smoothness · ‖d‖²)
+
+    Arguments:
+        smoothness: Lipschitz constant of ∇f; by default asked of the problem, once a solve.
+
+    Reference: Demyanov and Rubinov (1970).
+    """
+
+    def __init__(self, smoothness: float | None = None) -> None:
+        super().__init__()
+        if smoothness is not None:
+            checks.positive("ShortStep(smoothness=...)", smoothness)
+        self.smoothness = smoothness
+
+    def init(self, problem: Problem, it: Iterate) -> float:
+        known = problem.smoothness() if self.smoothness is None else self.smoothness
+        if known is None:
+            raise ValueError(
+                f"ShortStep: {type(problem).__name__} does not know its smoothness; pass "
+                "ShortStep(smoothness=...) or use Backtracking()."
+            )
+        return known
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        return _short(move, state, _length(problem, move)), state
+
+
+@final
+class Backtracking(StepRule):
+    """Short step with a smoothness estimate L that adapts at every step.
+
+        L <- decrease · L;   while f(x + γd) > f(x) + γ⟨∇f, d⟩ + ½γ²L‖d‖²:  L <- increase · L
+
+    One value of f a step once L has settled, and it follows the local curvature down.
+
+    Arguments:
+        decrease: optimism before each step, in (0, 1].
+        increase: factor after a failed test, above 1.
+
+    Reference: Pedregosa, Negiar, Askari and Jaggi, Linearly convergent Frank-Wolfe (2020).
+    """
+
+    def __init__(self, decrease: float = 0.9, increase: float = 2.0) -> None:
+        super().__init__()
+        if checks.positive("Backtracking(decrease=...)", decrease) > 1:
+            raise ValueError(f"Backtracking(decrease=...) must be at most 1; got {decrease!r}.")
+        if checks.positive("Backtracking(increase=...)", increase) <= 1:
+            raise ValueError(f"Backtracking(increase=...) must be above 1; got {increase!r}.")
+        self.decrease, self.increase = float(decrease), float(increase)
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        length = _length(problem, move)
+        smoothness = self._first(problem, move, length) if state is None else self.decrease * state
+        noise = _noise(move)
+        for _ in range(100):
+            step_size = bounded(_short(move, smoothness, length), move)
+            bound = step_size * (move.slope + 0.5 * step_size * smoothness * length)
+            rose = problem.value(move.trial(step_size)) > move.value + bound + noise
+            if not bool(rose.any()):
+                break
+            smoothness = torch.where(rose, self.increase * smoothness, smoothness)
+        return step_size, smoothness
+
+    def _first(self, problem: Problem, move: Move, length: Tensor) -> Tensor:
+        """Curvature of f along d, from a small step."""
+        probe = bounded(torch.full_like(move.slope, 1e-3), move)
+        rise = problem.value(move.trial(probe)) - move.value - probe * move.slope
+        estimate = 2 * rise / (probe * probe * length)
+        usable = torch.isfinite(estimate) & (estimate > 0)
+        fallback = move.slope.abs() / length.clamp_min(torch.finfo(length.dtype).tiny)
+        return torch.where(usable, estimate, fallback.clamp_min(1e-12))
+
+
+@final
+class Armijo(StepRule):
+    """Halve the longest step until f falls by a share of what the slope promises.
+
+        f(x + γd) <= f(x) + share · γ ⟨∇f(x), d⟩
+
+    Arguments:
+        share: in (0, 1).
+        shrink: factor of the step after a failed test, in (0, 1).
+
+    Reference: Armijo (1966).
+    """
+
+    def __init__(self, share: float = 0.1, shrink: float = 0.5) -> None:
+        super().__init__()
+        for name, value in (("share", share), ("shrink", shrink)):
+            if checks.positive(f"Armijo({name}=...)", value) >= 1:
+                raise ValueError(f"Armijo({name}=...) must be below 1; got {value!r}.")
+        self.share, self.shrink = float(share), float(shrink)
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        step_size = bounded(move.max_step, move).clamp_max(1.0)
+        noise = _noise(move)
+        for _ in range(60):
+            goal = move.value + self.share * step_size * move.slope + noise
+            rose = problem.value(move.trial(step_size)) > goal
+            if not bool(rose.any()):
+                break
+            step_size = torch.where(rose, self.shrink * step_size, step_size)
+        return step_size, state
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MonotonicState:
+    """Step index and the factor that monotonicity has cost so far, `(*batch,)`."""
+
+    t: int
+    factor: Tensor
+
+
+@final
+class Monotonic(StepRule):
+    """Open loop, halved for good whenever f would rise.
+
+        γ_t = 2^(−N_t) · 2 / (t + 2)
+
+    Reference: Carderera, Besançon and Pokutta, Simple steps are all you need (2021).
+    """
+
+    def init(self, problem: Problem, it: Iterate) -> MonotonicState:
+        batch = it.x.shape[: problem.batch_dims]
+        return MonotonicState(0, it.x.new_ones(batch))
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        factor, noise = state.factor, _noise(move)
+        for _ in range(60):
+            step_size = bounded(factor * 2 / (state.t + 2), move)
+            rose = problem.value(move.trial(step_size)) > move.value + noise
+            if not bool(rose.any()):
+                break
+            factor = torch.where(rose, 0.5 * factor, factor)
+        return step_size, MonotonicState(state.t + 1, factor)
+
+
+def _length(problem: Problem, move: Move) -> Tensor:
+    """‖d‖²."""
+    return inner(move.direction, move.direction, problem.batch_dims)
+
+
+def _short(move: Move, smoothness: Tensor | float, length: Tensor) -> Tensor:
+    bound = (smoothness * length).clamp_min(torch.finfo(length.dtype).tiny)
+    return -move.slope / bound
+
+
+def _noise(move: Move) -> Tensor:
+    """Rounding of f: differences below it say nothing about rising or falling."""
+    return 4 * torch.finfo(move.value.dtype).eps * move.value.abs()
