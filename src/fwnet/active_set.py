@@ -53,7 +53,7 @@ class ActiveSet:
         return self.weights.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
 
     def holding(self, vertex: Vertex, curvature: Tensor | None = None) -> tuple[ActiveSet, Tensor]:
-        """A set with a slot for `vertex`, and that slot: its own if it is an atom, else a free one."""
+        """A set with a slot for `vertex`, and that slot: its own, or else a free one."""
         if type(vertex) is not type(self.atoms):
             vertex = as_dense(vertex)
             if type(vertex) is not type(self.atoms):

@@ -41,7 +41,8 @@ def real_tensor(name: str, value: Any) -> Tensor:
         )
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(
-            f"{name} must be float32 or float64; got {value.dtype}. Convert with .float() or .double()."
+            f"{name} must be float32 or float64; got {value.dtype}. "
+            "Convert with .float() or .double()."
         )
     if value.numel() == 0:
         raise ValueError(f"{name} must not be empty; got shape {tuple(value.shape)}.")

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from fwnet.active_set import ActiveSet
@@ -24,7 +25,7 @@ from fwnet.vertices import Vertex
 @final
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """x, its image Ax (None where the problem has none) and, if a solver keeps one, its active set."""
+    """x, its image Ax (None where the problem has none) and the active set, if a solver keeps one."""
 
     x: Tensor  # (*batch, *shape)
     image: Tensor | None = None
@@ -48,7 +49,7 @@ class Move:
 
     Arguments:
         it: where it starts.
-        scale: how much of x itself is in d.
+        scale: how much of x itself is in d: −1, 0, 1, or a tensor `(*batch,)`.
         terms: the vertices in d.
         value: f(x).
         slope: ⟨∇f(x), d⟩, negative for a descent direction.
@@ -94,19 +95,20 @@ class Move:
         """x + γ d."""
         x = self.it.x
         dims = x.ndim - self.slope.ndim
-        if not isinstance(self.scale, Tensor) and self.scale == 0:
-            x = x.clone()
-        else:
+        if isinstance(self.scale, Tensor) or self.scale == 1:
             x = x * expand(1 + self.scale * step_size, dims)
+        else:
+            x = x.clone() if self.scale == 0 else x * expand(1 - step_size, dims)
         for term in self.terms:
-            x = term.vertex.add_to(x, step_size * term.coefficient)
+            plain = not isinstance(term.coefficient, Tensor) and term.coefficient == 1
+            x = term.vertex.add_to(x, step_size if plain else step_size * term.coefficient)
         return x
 
     def trial(self, step_size: Tensor) -> Iterate:
         """The iterate at x + γ d with its image, for a rule that looks ahead."""
         z = self.it.image
         if z is not None:
-            z = z + expand(step_size, z.ndim - self.slope.ndim) * self.image
+            z = torch.addcmul(z, expand(step_size, z.ndim - self.slope.ndim), self.image)
         return Iterate(self.point(step_size), z)
 
     def arrive(self, step_size: Tensor) -> Iterate:
@@ -118,7 +120,7 @@ class Move:
         return Iterate(there.x, there.image, active.moved(self.scale, slots, step_size))
 
 
-def expand(scale: Tensor | float, dims: int) -> Tensor | float:
+def expand(scale: Any, dims: int) -> Any:
     """A factor per problem, shaped to multiply tensors with `dims` more dimensions."""
     if isinstance(scale, Tensor) and scale.ndim:
         return scale.reshape(*scale.shape, *(1,) * dims)

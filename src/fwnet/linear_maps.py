@@ -170,8 +170,8 @@ def as_linear_map(name: str, matrix: Any) -> LinearMap:
         csr = matrix.tocsr()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            parts = (torch.as_tensor(part) for part in (csr.indptr, csr.indices, csr.data))
-            matrix = torch.sparse_csr_tensor(*parts, size=csr.shape)
+            starts, places, values = map(torch.as_tensor, (csr.indptr, csr.indices, csr.data))
+            matrix = torch.sparse_csr_tensor(starts, places, values, size=csr.shape)
     if isinstance(matrix, Tensor) and matrix.layout is not torch.strided:
         if matrix.ndim != 2:
             raise ValueError(f"{name}: a sparse matrix is (m, n); got {tuple(matrix.shape)}.")

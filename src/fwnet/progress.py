@@ -75,8 +75,8 @@ def bar(stack: ExitStack, max_steps: int, tol: float) -> Observer:
 
     def show(record: StepRecord) -> None:
         gap = _largest(record.gap)
-        text = "" if math.isnan(gap) else f"gap {gap:.1e} (goal {tol:.0e})"
-        display.update(task, completed=record.t, **({"description": text} if text else {}))
+        text = None if math.isnan(gap) else f"gap {gap:.1e} (goal {tol:.0e})"
+        display.update(task, completed=record.t, description=text)
 
     return show
 

@@ -125,8 +125,8 @@ class Result:
     def __repr__(self) -> str:
         if isinstance(self.status, str):
             return (
-                f"Result(status={self.status!r}, steps={self.steps}, value={self.value.item():.6g}, "
-                f"gap={self.gap.item():.3g}, x={tuple(self.x.shape)})"
+                f"Result(status={self.status!r}, steps={self.steps}, "
+                f"value={self.value.item():.6g}, gap={self.gap.item():.3g}, x={tuple(self.x.shape)})"
             )
         counts = {name: self.status.count(name) for name in dict.fromkeys(self.status)}
         return f"Result(batch={len(self.status)}, status={counts}, x={tuple(self.x.shape)})"

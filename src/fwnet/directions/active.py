@@ -38,8 +38,7 @@ class Away(Direction):
     ) -> tuple[Move, Any]:
         assert it.active is not None
         worst, cost = it.active.extreme(lin.gradient, largest=True)
-        along = lin.decrease + lin.vertex.inner(lin.gradient)
-        retreat = cost - along  # ⟨g, a − x⟩
+        retreat = cost - lin.along  # ⟨g, a − x⟩
         forward = lin.decrease >= retreat
         weight = it.active.weight_of(worst)
         limit = weight / (1 - weight).clamp_min(torch.finfo(weight.dtype).tiny)
@@ -84,7 +83,7 @@ class Pairwise(Direction):
     ) -> tuple[Move, Any]:
         assert it.active is not None
         switch = _Switch(problem, it, lin)
-        best = lin.vertex.inner(lin.gradient)
+        best = lin.along - lin.decrease  # ⟨g, s⟩
         if self.second_order:
             worst, cost = self._partner(problem, switch, best)
         else:
@@ -189,9 +188,7 @@ class _Switch:
         assert atom is not None
         self.terms.append(Term(coefficient, atom, image_if_kept(self.problem, self.it, atom), slot))
 
-    def move(
-        self, slope: Tensor, limit: Tensor | float, along_x: Tensor | None = None
-    ) -> Move:
+    def move(self, slope: Tensor, limit: Tensor | float, along_x: Tensor | None = None) -> Move:
         """The move; `along_x` says where +x is part of the direction."""
         scale = self.scale
         if along_x is not None:

@@ -53,9 +53,7 @@ class Toward(Direction):
         return Move(it, 0.0, (term,), lin.value, -lin.decrease), state
 
 
-def toward(
-    problem: Problem, it: Iterate, lin: Linearization, slot: Tensor | None = None
-) -> Move:
+def toward(problem: Problem, it: Iterate, lin: Linearization, slot: Tensor | None = None) -> Move:
     """The move toward the oracle's vertex."""
     term = Term(1.0, lin.vertex, image_if_kept(problem, it, lin.vertex), slot)
     return Move(it, -1.0, (term,), lin.value, -lin.decrease)

@@ -23,13 +23,14 @@ from fwnet.vertices import Dense, Vertex
 @final
 @dataclass(frozen=True, eq=False)
 class CorrectionState:
-    """Recent points `(*batch, K, *shape)` and their images, newest first; the last x and gradient."""
+    """Recent points `(*batch, K, *shape)` with images, newest first; the last x, gradient and η."""
 
     domain: Domain
     points: Tensor | None = None
     images: Tensor | None = None
     x: Tensor | None = None
     gradient: Tensor | None = None
+    length: Tensor | None = None  # η of the projected step
 
 
 @final
@@ -67,20 +68,27 @@ class Corrections(Direction):
         assert it.image is not None
         b = problem.batch_dims
         gradient = dense_gradient(lin.gradient)
-        points, images = self._hull(problem, it, lin.vertex, gradient, state)
-        along = problem.along_x(it, lin.gradient)
-        slopes = (points.flatten(b + 1) @ gradient.flatten(b).unsqueeze(-1)).squeeze(-1)
-        slopes = slopes - along.unsqueeze(-1)
-        bends = problem.gram(it, points - it.x.unsqueeze(b), images - it.image.unsqueeze(b))
+        length = _step_length(problem, it, gradient, state)
+        points, images = self._hull(problem, it, lin.vertex, gradient, state, length)
+        # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
+        ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
+        steep = state.domain.tangent(gradient).flatten(b)
+        slopes = (ways.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
+        bends = problem.gram(it, ways, bent)
+        if length is None:  # the curvature toward the vertex is a first guess
+            size = ways.select(b, 0).flatten(b).square().sum(-1)
+            length = size / bends[..., 0, 0].clamp_min(torch.finfo(size.dtype).tiny)
         # The first weight is that of x itself, from which slopes and bends are measured.
         weights = simplex_qp(pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0)))
         rest = weights[..., 1:]
+        # No descent beyond rounding: leave it to the line search toward the vertex.
+        lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
+        rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
         term = Term(1.0, Dense(_mix(rest, points), state.domain.event_dim), _mix(rest, images))
-        slope = (rest * slopes).sum(-1)
-        move = Move(it, weights[..., 0] - 1, (term,), lin.value, slope)
-        keep = slice(0, self.memory)
-        kept = points.movedim(b, 0)[keep].movedim(0, b), images.movedim(b, 0)[keep].movedim(0, b)
-        return move, CorrectionState(state.domain, *kept, it.x, gradient)
+        move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
+        kept = points.narrow(b, 0, min(self.memory, points.shape[b]))
+        seen = images.narrow(b, 0, min(self.memory, points.shape[b]))
+        return move, CorrectionState(state.domain, kept, seen, it.x, gradient, length)
 
     def _hull(
         self,
@@ -89,13 +97,16 @@ class Corrections(Direction):
         vertex: Vertex,
         gradient: Tensor,
         state: CorrectionState,
+        length: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """The points besides x, `(*batch, K, *shape)`, and their images."""
         b = problem.batch_dims
         fresh = [(vertex.dense(), problem.vertex_image(vertex))]
-        projected = _projected_step(problem, it, gradient, state)
-        if projected is not None:
-            fresh.append((projected, problem.image(projected)))
+        if length is not None:
+            ahead = it.x - expand(length, it.x.ndim - b) * gradient
+            projected = state.domain.project(ahead)
+            if projected is not None:
+                fresh.append((projected, problem.image(projected)))
         points = torch.stack([point for point, _ in fresh], b)
         images = torch.stack([image for _, image in fresh if image is not None], b)
         if state.points is None or state.images is None:
@@ -103,17 +114,16 @@ class Corrections(Direction):
         return torch.cat([points, state.points], b), torch.cat([images, state.images], b)
 
 
-def _projected_step(
+def _step_length(
     problem: Problem, it: Iterate, gradient: Tensor, state: CorrectionState
 ) -> Tensor | None:
-    """P(x − η∇f(x)) with the Barzilai-Borwein η = ⟨s, s⟩ / ⟨s, y⟩ of the last step."""
-    if state.x is None or state.gradient is None:
+    """η = ⟨s, s⟩ / ⟨s, y⟩ of the last step s and the gradient's change y, or the η before."""
+    if state.x is None or state.gradient is None or state.length is None:
         return None
     b = problem.batch_dims
     step, change = it.x - state.x, gradient - state.gradient
     bend = inner(step, change, b)
-    length = torch.where(bend > 0, inner(step, step, b) / bend, 0.0)
-    return state.domain.project(it.x - expand(length, it.x.ndim - b) * gradient)
+    return torch.where(bend > 0, inner(step, step, b) / bend, state.length)
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:

@@ -68,6 +68,10 @@ class Domain(ABC):
         """The nearest point of the domain where that is cheap, else None; no solver needs it."""
         return None
 
+    def tangent(self, gradient: Tensor) -> Tensor:
+        """The gradient without a part that is constant on the domain, so that it rounds less."""
+        return gradient
+
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise a ValueError if points of `shape` cannot belong to this domain."""
         if len(shape) < self.event_dim:

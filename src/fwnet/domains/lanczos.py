@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, final
 
@@ -12,7 +13,6 @@ from fwnet.domains.base import Cost, norm, unit
 from fwnet.matrices import ImplicitMatrix
 
 _BASIS = 96  # vectors that are kept; then the best third restarts
-_RESTARTS = 40
 
 
 class SingularPair(NamedTuple):
@@ -80,21 +80,28 @@ class _Bidiagonal:
         _, w = _remove(basis, w)
         self.beta = self._store(self.right.select(-2, k), w)
 
-    def restart(self, p: Tensor, s: Tensor, q: Tensor) -> None:
+    def restart(self) -> None:
         """Keep the best third of the singular triples of T, and the vector that comes next."""
         kept = self.size // 3
+        p, values, q = (x.to(self.left) for x in torch.linalg.svd(self.square()))
         self.left[..., :kept, :] = p[..., :kept].mT @ self.left
         self.right[..., :kept, :] = q[..., :kept, :] @ self.right[..., :-1, :]
         self.right[..., kept, :] = self.right[..., -1, :]
         self.small.zero_()
-        self.small.diagonal(dim1=-2, dim2=-1)[..., :kept] = s[..., :kept]
+        self.small.diagonal(dim1=-2, dim2=-1)[..., :kept] = values[..., :kept]
         self.k = kept
 
-    def pair(self, p: Tensor, s: Tensor, q: Tensor) -> SingularPair:
-        """The top triple of T as a pair of G."""
-        u = (p[..., :1].mT @ self.left[..., : self.k, :]).squeeze(-2)
-        v = (q[..., :1, :] @ self.right[..., : self.k, :]).squeeze(-2)
-        sigma = s[..., 0] if self.scale is None else s[..., 0] * self.scale.squeeze(-1)
+    def square(self) -> Tensor:
+        """T as far as it is known, in float64."""
+        return self.small[..., : self.k, : self.k].double().cpu()
+
+    def pair(self, p: Tensor, sigma: Tensor) -> SingularPair:
+        """The pair of G for the left singular vector p of T and its value."""
+        p, q, sigma = (x.to(self.left) for x in (p, p.unsqueeze(-2) @ self.square(), sigma))
+        u = (p.unsqueeze(-2) @ self.left[..., : self.k, :]).squeeze(-2)
+        v = (unit(q) @ self.right[..., : self.k, :]).squeeze(-2)
+        if self.scale is not None:
+            sigma = sigma * self.scale.squeeze(-1)
         return SingularPair(unit(u), sigma, unit(v))
 
     def _store(self, place: Tensor, w: Tensor) -> Tensor:
@@ -103,11 +110,14 @@ class _Bidiagonal:
         return size
 
 
-def lanczos(products: Products, start: Tensor, tol: float) -> tuple[SingularPair, bool]:
+def lanczos(
+    products: Products, start: Tensor, tol: float, max_restarts: int
+) -> tuple[SingularPair, bool]:
     """The top singular pair, and whether it is accurate.
 
-    For a singular triple (p, s, q) of T, the residual of (Uₖ p, s, Vₖ q) is beta |pₖ|, and the
-    error of s is about min(residual, residual² / distance to the next value of T).
+    For a singular triple (p, s, q) of T, the residual of (Uₖ p, s, Vₖ q) is beta |pₖ|. The error
+    of s is at most that, and about residual² / distance to the next value. Values that are closer
+    than the residual look like one, so that the second estimate counts only if it is small.
 
     Reference: Golub and Kahan (1965); thick restarts as in Baglama and Reichel (2005).
     """
@@ -119,20 +129,21 @@ def lanczos(products: Products, start: Tensor, tol: float) -> tuple[SingularPair
         if k < min(check, bases.size):
             continue
         check = k + 2 + k // 6
-        small = bases.small[..., :k, :k].double().cpu()
-        if not bool(small.isfinite().all()):
-            nan = torch.full_like(small, torch.nan).to(start)
-            return bases.pair(nan, nan[..., 0], nan), True
-        p, s, q = torch.linalg.svd(small)
-        residual = bases.beta.double().cpu() * p[..., -1, 0].abs()
-        distance = (s[..., 0] - s[..., 1]).clamp_min(1e-300)
-        error = torch.minimum(residual, residual * (residual / distance))
+        small = bases.square()
+        values, vectors = torch.linalg.eigh((small @ small.mT).nan_to_num())
+        p, sigma = vectors[..., -1], values[..., -1].clamp_min(0).sqrt()
+        residual = bases.beta.double().cpu() * p[..., -1].abs()
+        distance = (sigma - values[..., -2].clamp_min(0).sqrt()).clamp_min(1e-300)
+        close = (residual <= tol * sigma) | (
+            (residual * (residual / distance) <= tol * sigma)
+            & (residual <= 3e-3 * math.sqrt(tol) * sigma)
+        )
         exhausted = k == bases.side and restarts == 0
-        accurate = exhausted or bool((error <= tol * s[..., 0]).all())
-        if accurate or (k == bases.size and restarts == _RESTARTS):
-            return bases.pair(p.to(start), s.to(start), q.to(start)), accurate
+        accurate = exhausted or bool((close | ~residual.isfinite()).all())
+        if accurate or (k == bases.size and restarts == max_restarts):
+            return bases.pair(p, sigma), accurate
         if k == bases.size:
-            bases.restart(p.to(start), s.to(start), q.to(start))
+            bases.restart()
             check, restarts = bases.k + 16, restarts + 1
 
 

@@ -64,6 +64,9 @@ class Simplex(Domain):
         value = torch.full(index.shape, self.radius, dtype=x.dtype, device=x.device)
         return OneHot(index, value, x.shape[-1]), x[..., used].clamp_min(0) / self.radius
 
+    def tangent(self, gradient: Tensor) -> Tensor:
+        return gradient - gradient.amin(-1, keepdim=True)
+
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection by sorting (Held, Wolfe and Crowder, 1974)."""
         x = x - x.amax(-1, keepdim=True)  # the same projection; large entries keep their digits

@@ -39,8 +39,10 @@ def top_singular_pair(
     elif min(d, m) <= _SMALL or (matrix.requires_grad and torch.is_grad_enabled()):
         return _full(matrix)
     tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-7
+    # some min(d, m) / 4 steps cost as much as a full decomposition
+    max_restarts = 1 + min(d, m) // 256 if isinstance(matrix, Tensor) else 40
     with torch.no_grad():
-        pair, accurate = lanczos(Products(matrix), _guess(matrix, start), tol)
+        pair, accurate = lanczos(Products(matrix), _guess(matrix, start), tol, max_restarts)
     if not accurate and isinstance(matrix, Tensor):
         return _full(matrix)
     return pair

@@ -22,13 +22,15 @@ class Linearization:
     Arguments:
         value: f(x), `(*batch,)`.
         gradient: ∇f(x), or an estimate of it.
-        vertex: the oracle's answer to it.
+        along: ⟨gradient, x⟩, `(*batch,)`.
+        vertex: the oracle's answer to the gradient.
         decrease: ⟨gradient, x − vertex⟩, `(*batch,)`.
         exact: gradient and vertex are true, so `decrease` is the duality gap; else an estimate.
     """
 
     value: Tensor
     gradient: Gradient
+    along: Tensor
     vertex: Vertex
     decrease: Tensor
     exact: bool
@@ -66,7 +68,6 @@ class Exact(Oracle):
 
 def linearize(problem: Problem, domain: Domain, it: Iterate) -> Linearization:
     """The true linearisation: exact gradient, exact oracle, certified gap."""
-    value, gradient = problem.value_and_gradient(it)
+    value, gradient, along = problem.first_order(it)
     vertex = domain.vertex(gradient)
-    decrease = problem.along_x(it, gradient) - vertex.inner(gradient)
-    return Linearization(value, gradient, vertex, decrease, exact=True)
+    return Linearization(value, gradient, along, vertex, along - vertex.inner(gradient), exact=True)

@@ -52,6 +52,7 @@ class Blocks(Oracle):
         lead = gradient.shape[:-1]
         answer = block.vertex(gradient.reshape(*lead, *shape)).dense().reshape(*lead, -1)
         vertex = Slice(answer, start, it.x.shape[-1])
-        gain = ((it.x[..., start:stop] - answer) * gradient).sum(-1)
-        value = problem.value(it)
-        return Linearization(value, gradient, vertex, gain, exact=False), (queue[1:], generator)
+        along = (it.x[..., start:stop] * gradient).sum(-1)  # of this block alone, as the gradient
+        decrease = along - (answer * gradient).sum(-1)
+        lin = Linearization(problem.value(it), gradient, along, vertex, decrease, exact=False)
+        return lin, (queue[1:], generator)

@@ -49,21 +49,20 @@ class Lazy(Oracle):
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        value, gradient = problem.value_and_gradient(it)
-        along = problem.along_x(it, gradient)
+        value, gradient, along = problem.first_order(it)
         if state.cache is not None:
             costs, slots = state.cache.inner(gradient).min(-1)
             decrease = along - costs
             if bool((decrease >= state.target).all()):
                 vertex = state.cache.select(slots)
-                return Linearization(value, gradient, vertex, decrease, exact=False), state
+                return Linearization(value, gradient, along, vertex, decrease, exact=False), state
         vertex = domain.vertex(gradient)
         decrease = along - vertex.inner(gradient)
         target = 0.5 * decrease
         if state.target is not None:
             target = torch.minimum(target, state.target)
         state = LazyState(self._remember(state.cache, vertex), target)
-        return Linearization(value, gradient, vertex, decrease, exact=True), state
+        return Linearization(value, gradient, along, vertex, decrease, exact=True), state
 
     def _remember(self, cache: Vertex | None, vertex: Vertex) -> Vertex:
         fresh = vertex.as_atoms()
@@ -73,7 +72,9 @@ class Lazy(Oracle):
 
         def join(tensor: Tensor, dims: int, name: str) -> Tensor:
             axis = tensor.ndim - dims - 1
-            old = tensor.narrow(axis, max(0, tensor.shape[axis] - keep), min(keep, tensor.shape[axis]))
+            old = tensor.narrow(
+                axis, max(0, tensor.shape[axis] - keep), min(keep, tensor.shape[axis])
+            )
             return torch.cat([old, getattr(fresh, name)], axis)
 
         names = iter(cache.tensors)

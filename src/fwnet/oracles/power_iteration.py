@@ -61,9 +61,9 @@ class PowerIteration(Oracle):
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
         assert isinstance(domain, TraceNormBall)
-        value, gradient = problem.value_and_gradient(it)
+        value, gradient, along = problem.first_order(it)
         u, sigma, v = power_iteration(gradient, state, self.steps)
         vertex = Rank1(-domain.radius * u, v)
-        decrease = problem.along_x(it, gradient) + domain.radius * sigma
+        decrease = along + domain.radius * sigma
         following = v.detach() if self.warm_start else state
-        return Linearization(value, gradient, vertex, decrease, exact=False), following
+        return Linearization(value, gradient, along, vertex, decrease, exact=False), following

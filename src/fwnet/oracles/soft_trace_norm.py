@@ -45,10 +45,10 @@ class SoftTraceNorm(Oracle):
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
         assert isinstance(domain, TraceNormBall)
-        value, gradient = problem.value_and_gradient(it)
+        value, gradient, along = problem.first_order(it)
         u, sigma, vt = torch.linalg.svd(dense_gradient(gradient), full_matrices=False)
         top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
         shares = torch.softmax(self.beta * sigma / top, -1)
         vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
-        decrease = problem.along_x(it, gradient) + domain.radius * (shares * sigma).sum(-1)
-        return Linearization(value, gradient, vertex, decrease, exact=False), state
+        decrease = along + domain.radius * (shares * sigma).sum(-1)
+        return Linearization(value, gradient, along, vertex, decrease, exact=False), state

@@ -13,7 +13,6 @@ from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
 from fwnet.oracles.base import Linearization, Oracle
 from fwnet.problems import Problem
-from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense, Vertex
 
 
@@ -53,13 +52,12 @@ class Softmin(Oracle):
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
         assert isinstance(domain, Simplex)
-        value, gradient = problem.value_and_gradient(it)
-        gradient = dense_gradient(gradient)
-        along = problem.along_x(it, gradient)
+        value, gradient, along = problem.first_order(it)
+        assert isinstance(gradient, Tensor)
         scale = along.abs() / domain.radius if self.relative else None
         vertex = self.ask(domain, gradient, scale, state)
         decrease = along - vertex.inner(gradient)
-        return Linearization(value, gradient, vertex, decrease, exact=False), state + 1
+        return Linearization(value, gradient, along, vertex, decrease, exact=False), state + 1
 
     def ask(self, domain: Simplex, gradient: Tensor, scale: Tensor | None, t: int) -> Vertex:
         """The soft vertex for a gradient."""

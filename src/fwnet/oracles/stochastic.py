@@ -71,11 +71,12 @@ class Stochastic(Oracle):
         assert terms is not None
         rows = torch.randperm(terms, generator=generator, device=it.x.device)[: self.batch_size]
         sample = problem.minibatch(rows)
-        value, gradient = sample.value_and_gradient(sample.at(it.x))
+        value, gradient, _ = sample.first_order(sample.at(it.x))
         average = dense_gradient(gradient)
         if memory.average is not None:
             average = torch.lerp(memory.average, average, 4 / (memory.t + 8) ** (2 / 3))
         vertex = domain.vertex(average)
-        decrease = inner(average, it.x, problem.batch_dims) - vertex.inner(average)
+        along = inner(average, it.x, problem.batch_dims)
+        decrease = along - vertex.inner(average)
         state = StochasticState(memory.t + 1, average), generator
-        return Linearization(value, average, vertex, decrease, exact=False), state
+        return Linearization(value, average, along, vertex, decrease, exact=False), state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,14 @@ from fwnet.matrices import ImplicitMatrix
 from fwnet.vertices import Vertex
 
 Gradient = Tensor | ImplicitMatrix
+
+
+class FirstOrder(NamedTuple):
+    """What a step reads of f at x."""
+
+    value: Tensor  # f(x), (*batch,)
+    gradient: Gradient  # ∇f(x), (*batch, *shape)
+    along: Tensor  # ⟨∇f(x), x⟩, (*batch,)
 
 
 class Problem(ABC):
@@ -43,9 +51,11 @@ class Problem(ABC):
     def gradient(self, it: Iterate) -> Gradient:
         """∇f(x): `(*batch, *shape)`."""
 
-    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
-        """Both at once, for objectives that share work between them."""
-        return self.value(it), self.gradient(it)
+    def first_order(self, it: Iterate) -> FirstOrder:
+        """f(x), ∇f(x) and ⟨∇f(x), x⟩ at once, with the work that they share done once."""
+        gradient = self.gradient(it)
+        along = inner(dense_gradient(gradient), it.x, self.batch_dims)
+        return FirstOrder(self.value(it), gradient, along)
 
     def image(self, x: Tensor) -> Tensor | None:
         """A x, or None for an objective without a linear part."""
@@ -54,10 +64,6 @@ class Problem(ABC):
     def vertex_image(self, vertex: Vertex) -> Tensor | None:
         """A v, at the price that the vertex's structure allows."""
         return self.image(vertex.dense())
-
-    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
-        """⟨∇f(x), x⟩."""
-        return inner(dense_gradient(gradient), it.x, self.batch_dims)
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
         """⟨∇f(x), d⟩ at an iterate on the move's segment."""
@@ -68,7 +74,7 @@ class Problem(ABC):
         return None
 
     def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
-        """⟨d_j, ∇²f(x) d_k⟩ of directions `(*batch, K, *shape)` with their images: `(*batch, K, K)`."""
+        """⟨d_j, ∇²f(x) d_k⟩ of directions `(*batch, K, *shape)` with images: `(*batch, K, K)`."""
         raise TypeError(f"{type(self).__name__} does not know its curvature.")
 
     def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
@@ -166,10 +172,14 @@ class LinearLoss(Problem):
     def vertex_image(self, vertex: Vertex) -> Tensor:
         return self.matrix.of_vertex(vertex)
 
-    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
+    def first_order(self, it: Iterate) -> FirstOrder:
         z = image_of(it)
-        along = torch.linalg.vecdot(self.loss_gradient(z), z)
-        return along if self.ridge is None else along + _square(it.x, self.ridge)
+        outer = self.loss_gradient(z)
+        gradient, along = self.matrix.adjoint(outer), torch.linalg.vecdot(outer, z)
+        if self.ridge is not None:
+            gradient = gradient + self.ridge * it.x
+            along = along + _square(it.x, self.ridge)
+        return FirstOrder(self.value(it), gradient, along)
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
         slope = torch.linalg.vecdot(self.loss_gradient(image_of(it)), move.image)
@@ -184,7 +194,6 @@ class LinearLoss(Problem):
     def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
         gram = self.loss_gram(image_of(it), images)
         return gram if self.ridge is None else gram + (self.ridge * directions) @ directions.mT
-
 
     def terms(self) -> int | None:
         return self.matrix.shape[-2]

@@ -11,7 +11,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.matrices import ImplicitMatrix
-from fwnet.problems.base import Gradient, Problem, image_of
+from fwnet.problems.base import FirstOrder, Gradient, Problem, image_of
 from fwnet.vertices import Rank1, Vertex
 
 
@@ -51,7 +51,15 @@ class MatrixCompletion(Problem):
         return 0.5 * torch.linalg.vecdot(residual, residual)
 
     def gradient(self, it: Iterate) -> Gradient:
-        residual = image_of(it) - self.values
+        return self._sparse(image_of(it) - self.values)
+
+    def first_order(self, it: Iterate) -> FirstOrder:
+        z = image_of(it)
+        residual = z - self.values
+        value = 0.5 * torch.linalg.vecdot(residual, residual)
+        return FirstOrder(value, self._sparse(residual), torch.linalg.vecdot(residual, z))
+
+    def _sparse(self, residual: Tensor) -> ImplicitMatrix:
         d, m = self.shape_pair
         with warnings.catch_warnings():  # torch calls its CSR tensors a beta, once per process
             warnings.simplefilter("ignore", UserWarning)
@@ -80,10 +88,6 @@ class MatrixCompletion(Problem):
         if isinstance(vertex, Rank1):
             return vertex.u[self.rows] * vertex.v[self.cols]
         return self.image(vertex.dense())
-
-    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
-        z = image_of(it)
-        return torch.linalg.vecdot(z - self.values, z)
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
         return torch.linalg.vecdot(image_of(it) - self.values, move.image)
@@ -115,9 +119,7 @@ def _check_positions(name: str, positions: Tensor, values: Tensor, limit: int) -
         )
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= limit:
-        raise ValueError(
-            f"MatrixCompletion({name}) must lie in 0..{limit - 1} for this shape; got {low}..{high}."
-        )
+        raise ValueError(f"MatrixCompletion({name}) must lie in 0..{limit - 1}; got {low}..{high}.")
 
 
 def _starts(sorted_positions: Tensor, count: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwnet.iterates import Iterate
-from fwnet.problems.base import Gradient, Problem
+from fwnet.problems.base import FirstOrder, Problem, inner
 
 
 @final
@@ -44,10 +44,11 @@ class Function(Problem):
             return self.own_gradient(it.x)
         return self._by_autograd(it.x)[1]
 
-    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
+    def first_order(self, it: Iterate) -> FirstOrder:
         if self.own_gradient is not None:
-            return self.value(it), self.own_gradient(it.x)
-        return self._by_autograd(it.x)
+            return super().first_order(it)
+        value, gradient = self._by_autograd(it.x)
+        return FirstOrder(value, gradient, inner(gradient, it.x, self.batch_dims))
 
     def _by_autograd(self, x: Tensor) -> tuple[Tensor, Tensor]:
         unrolled = torch.is_grad_enabled()

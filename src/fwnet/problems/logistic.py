@@ -39,7 +39,9 @@ class LogisticRegression(LinearLoss):
                 f"shape {tuple(matrix.shape)}; got {tuple(y.shape)}."
             )
         if not bool(((y == 1) | (y == -1)).all()):
-            raise ValueError("LogisticRegression(y) must hold -1 and +1 only; map 0/1 by 2 * y - 1.")
+            raise ValueError(
+                "LogisticRegression(y) must hold -1 and +1 only; map 0/1 by 2 * y - 1."
+            )
         super().__init__(matrix, batch)
         self.y = y.to(dtype=matrix.dtype, device=matrix.device)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.linear_maps import DenseMap, LinearMap, as_linear_map
-from fwnet.problems.base import Gradient, LinearLoss, Problem, image_of
+from fwnet.problems.base import FirstOrder, LinearLoss, Problem, image_of
 from fwnet.vertices import OneHot, Vertex
 
 
@@ -53,9 +53,7 @@ class Quadratic(Problem):
                     f"shape {tuple(shape)}; got {tuple(c.shape)}."
                 )
             if c.dtype != self.matrix.dtype:
-                raise TypeError(
-                    f"Quadratic(c) must be {self.matrix.dtype} as K; got {c.dtype}."
-                )
+                raise TypeError(f"Quadratic(c) must be {self.matrix.dtype} as K; got {c.dtype}.")
         self.c = c
         self.shape = torch.Size((*batch, shape[-1]))
         self.batch_dims = len(batch)
@@ -69,6 +67,14 @@ class Quadratic(Problem):
     def gradient(self, it: Iterate) -> Tensor:
         z = image_of(it)
         return z if self.c is None else z + self.c
+
+    def first_order(self, it: Iterate) -> FirstOrder:
+        z = image_of(it)
+        bend = torch.linalg.vecdot(it.x, z)
+        if self.c is None:
+            return FirstOrder(0.5 * bend, z, bend)
+        tilt = torch.linalg.vecdot(it.x, self.c)
+        return FirstOrder(0.5 * bend + tilt, z + self.c, bend + tilt)
 
     def image(self, x: Tensor) -> Tensor:
         return self.matrix.apply(x)
@@ -117,9 +123,7 @@ class LeastSquares(LinearLoss):
 
     quadratic: ClassVar[bool] = True
 
-    def __init__(
-        self, A: Tensor | LinearMap | Any, b: Tensor, ridge: float | Tensor = 0.0
-    ) -> None:
+    def __init__(self, A: Tensor | LinearMap | Any, b: Tensor, ridge: float | Tensor = 0.0) -> None:
         matrix = as_linear_map("LeastSquares(A)", A)
         b = checks.real_tensor("LeastSquares(b)", b)
         batch = tuple(matrix.shape[:-2]) or tuple(b.shape[:-1])
@@ -147,11 +151,14 @@ class LeastSquares(LinearLoss):
     def loss_curvature(self, z: Tensor, dz: Tensor) -> Tensor:
         return torch.linalg.vecdot(dz, dz)
 
-    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
+    def first_order(self, it: Iterate) -> FirstOrder:
         if self.ridge is not None:
-            return self.value(it), self.gradient(it)
-        residual = image_of(it) - self.b
-        return 0.5 * torch.linalg.vecdot(residual, residual), self.matrix.adjoint(residual)
+            return super().first_order(it)
+        z = image_of(it)
+        residual = z - self.b
+        value = 0.5 * torch.linalg.vecdot(residual, residual)
+        along = torch.linalg.vecdot(residual, z)
+        return FirstOrder(value, self.matrix.adjoint(residual), along)
 
     def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
         assert image is not None
@@ -198,7 +205,7 @@ def _ridge(ridge: float | Tensor, matrix: LinearMap) -> Tensor | None:
             return None
         return torch.full((), ridge, dtype=matrix.dtype, device=matrix.device)
     checks.real_tensor("LeastSquares(ridge=...)", ridge)
-    if ridge.ndim and ridge.shape[-1] != matrix.shape[-1] or bool((ridge < 0).any()):
+    if (ridge.ndim and ridge.shape[-1] != matrix.shape[-1]) or bool((ridge < 0).any()):
         raise ValueError(
             f"LeastSquares(ridge=...) must hold {matrix.shape[-1]} numbers of at least 0; "
             f"got shape {tuple(ridge.shape)}, smallest {ridge.min().item()}."

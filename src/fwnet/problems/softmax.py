@@ -10,7 +10,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.matrices import ImplicitMatrix
-from fwnet.problems.base import Gradient, Problem, image_of
+from fwnet.problems.base import FirstOrder, Gradient, Problem, image_of
 from fwnet.vertices import Rank1, Vertex
 
 
@@ -58,7 +58,16 @@ class SoftmaxRegression(Problem):
         return (torch.logsumexp(z, -1) - chosen).mean(-1)
 
     def gradient(self, it: Iterate) -> Gradient:
-        errors = self._errors(image_of(it))
+        return self._product(self._errors(image_of(it)))
+
+    def first_order(self, it: Iterate) -> FirstOrder:
+        z = image_of(it)
+        errors = self._errors(z)
+        along = torch.linalg.vecdot(errors.flatten(-2), z.flatten(-2))
+        return FirstOrder(self.value(it), self._product(errors), along)
+
+    def _product(self, errors: Tensor) -> ImplicitMatrix:
+        """Xᵀ · errors."""
         X = self.X
 
         def matmul(V: Tensor) -> Tensor:
@@ -81,10 +90,6 @@ class SoftmaxRegression(Problem):
             scores = (self.X @ vertex.u.unsqueeze(-1)).squeeze(-1)
             return scores.unsqueeze(-1) * vertex.v.unsqueeze(-2)
         return self.image(vertex.dense())
-
-    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
-        z = image_of(it)
-        return (self._errors(z) * z).sum((-2, -1))
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
         return (self._errors(image_of(it)) * move.image).sum((-2, -1))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.problems.base import Gradient, Problem
+from fwnet.problems.base import FirstOrder, Problem
 from fwnet.problems.quadratic import LeastSquares, Quadratic
 from fwnet.vertices import Vertex
 
@@ -51,7 +51,8 @@ class SVMDual(Problem):
         if data.ndim not in (2, 3):
             shape = "(n, n)" if features is None else "(n, d)"
             raise ValueError(
-                f"{name} must be {shape}, with or without a batch in front; got {tuple(data.shape)}."
+                f"{name} must be {shape}, with or without a batch in front; "
+                f"got {tuple(data.shape)}."
             )
         if bias and y is None:
             raise ValueError("SVMDual(bias=True) needs the labels y.")
@@ -73,17 +74,14 @@ class SVMDual(Problem):
     def gradient(self, it: Iterate) -> Tensor:
         return self.form.gradient(it)
 
-    def value_and_gradient(self, it: Iterate) -> tuple[Tensor, Gradient]:
-        return self.form.value_and_gradient(it)
+    def first_order(self, it: Iterate) -> FirstOrder:
+        return self.form.first_order(it)
 
     def image(self, x: Tensor) -> Tensor:
         return self.form.image(x)
 
     def vertex_image(self, vertex: Vertex) -> Tensor:
         return self.form.vertex_image(vertex)
-
-    def along_x(self, it: Iterate, gradient: Gradient) -> Tensor:
-        return self.form.along_x(it, gradient)
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
         return self.form.slope(it, move)

@@ -206,7 +206,9 @@ class FrankWolfe(nn.Module):
         self._check_batch(problem, tuple(x.shape), "x0")
         inside = self.domain.contains(x)
         if not torch.compiler.is_compiling() and not bool(inside.all()):
-            where = "" if inside.ndim == 0 else f" (problem {int((~inside).nonzero()[0])} of the batch)"
+            where = (
+                "" if inside.ndim == 0 else f" (problem {int((~inside).nonzero()[0])} of the batch)"
+            )
             raise ValueError(
                 f"x0 must lie in {self.domain}{where}. Start from domain.start(shape), or from "
                 "domain.lmo(cost).dense()."

@@ -61,9 +61,7 @@ class PairwiseFrankWolfe(FrankWolfe):
         second_order: bool = False,
         **budgets: Unpack[Budgets],
     ) -> None:
-        super().__init__(
-            domain, rule or LineSearch(), direction=Pairwise(second_order), **budgets
-        )
+        super().__init__(domain, rule or LineSearch(), direction=Pairwise(second_order), **budgets)
 
 
 @final
@@ -168,6 +166,4 @@ class BlockCoordinateFrankWolfe(FrankWolfe):
         generator: torch.Generator | None = None,
         **budgets: Unpack[Budgets],
     ) -> None:
-        super().__init__(
-            domain, rule or LineSearch(), oracle=Blocks(shuffle, generator), **budgets
-        )
+        super().__init__(domain, rule or LineSearch(), oracle=Blocks(shuffle, generator), **budgets)
