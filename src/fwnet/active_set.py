@@ -8,8 +8,10 @@ from typing import final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from fwnet.matrices import ImplicitMatrix
+from fwnet.scaling import rescaled
 from fwnet.vertices import Vertex, as_dense
 
 
@@ -41,30 +43,31 @@ class ActiveSet:
 
     def extreme(self, cost: Tensor | ImplicitMatrix, largest: bool) -> tuple[Tensor, Tensor]:
         """Slot and ⟨cost, atom⟩ of the atom with the largest (or smallest) inner product."""
-        values = self.atoms.inner(cost)
-        barred = values.masked_fill(~self.used, -torch.inf if largest else torch.inf)
-        best = barred.max(-1) if largest else barred.min(-1)
+        values = self.atoms.inner(cost).masked_fill(
+            self.weights <= 0, -torch.inf if largest else torch.inf
+        )
+        best = values.max(-1) if largest else values.min(-1)
         return best.indices, best.values
 
     def weight_of(self, slot: Tensor) -> Tensor:
         """The weight in a slot: `(*batch,)`."""
-        if slot.ndim == 0:
-            return self.weights[slot]
-        return self.weights.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
+        return _pick(self.weights, slot)
 
     def holding(self, vertex: Vertex, curvature: Tensor | None = None) -> tuple[ActiveSet, Tensor]:
         """A set with a slot for `vertex`, and that slot: its own, or else a free one."""
-        if type(vertex) is not type(self.atoms):
+        if not _alike(self.atoms, vertex):
             vertex = as_dense(vertex)
-            if type(vertex) is not type(self.atoms):
+            if not _alike(self.atoms, vertex):
                 return replace(self, atoms=as_dense(self.atoms)).holding(vertex, curvature)
         match = self.atoms.same_as(vertex)
-        rank = torch.where(match, 2, (self.weights <= 0).to(torch.int8))
-        slot = rank.argmax(-1)
-        if bool((_pick(rank, slot) == 0).any()):
-            return self._grown().holding(vertex, curvature)
-        if bool(_pick(match, slot).all()):
+        slot = match.to(torch.int8).argmax(-1)
+        found = _pick(match, slot)
+        if bool(found.all()):
             return self, slot
+        free = self.weights.argmin(-1)
+        slot = torch.where(found, slot, free)
+        if bool((~found & (_pick(self.weights, slot) > 0)).any()):
+            return self._grown().holding(vertex, curvature)
         fresh = vertex.as_atoms()
         atoms = type(self.atoms)(
             **{
@@ -86,16 +89,16 @@ class ActiveSet:
         step_size: Tensor,
     ) -> ActiveSet:
         """The weights after a step: (1 + γ·scale) weights + γ Σ c_k e_slot(k)."""
-        keep = 1 + scale * step_size
-        weights = self.weights * (keep.unsqueeze(-1) if keep.ndim else keep)
+        weights = rescaled(self.weights, scale, step_size, 1)
         for slot, coefficient in terms:
-            weights = weights.scatter_add(
-                -1, slot.unsqueeze(-1), (step_size * coefficient).unsqueeze(-1)
-            )
+            amount = step_size * coefficient
+            if slot.ndim == 0 and not torch.is_grad_enabled():
+                weights[slot].add_(amount)
+            else:
+                weights = weights.scatter_add(-1, slot.unsqueeze(-1), amount.unsqueeze(-1))
         # A dropped atom leaves rounding behind, of either sign: it must not come back as weight.
         floor = 4 * torch.finfo(weights.dtype).eps
-        weights = torch.where(weights > floor, weights, 0.0)
-        return ActiveSet(self.atoms, weights, self.curvatures)
+        return ActiveSet(self.atoms, threshold(weights, floor, 0.0), self.curvatures)
 
     def normalized(self) -> ActiveSet:
         """The same set with weights that sum to 1 to the last bit or two."""
@@ -115,12 +118,26 @@ class ActiveSet:
         return ActiveSet(self.atoms.each(pad), pad(self.weights, 0), curvatures)
 
 
+def _alike(atoms: Vertex, vertex: Vertex) -> bool:
+    """Whether they differ in their tensors only: not in type, nor in a radius or a place."""
+    return type(vertex) is type(atoms) and all(
+        getattr(vertex, name) == value
+        for name, value in vars(atoms).items()
+        if name not in atoms.tensors
+    )
+
+
 def _pick(values: Tensor, slot: Tensor) -> Tensor:
+    if slot.ndim == 0:
+        return values[slot]
     return values.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
 
 
 def _write(buffer: Tensor, row: Tensor, slot: Tensor) -> Tensor:
     """buffer with `row` at `slot` along the atom dimension; in place where no graph needs it."""
+    if slot.ndim == 0 and not torch.is_grad_enabled():
+        buffer[slot] = row[0]
+        return buffer
     axis = slot.ndim
     index = slot.reshape(*slot.shape, *(1,) * (buffer.ndim - axis))
     index = index.expand(*slot.shape, 1, *buffer.shape[axis + 1 :])

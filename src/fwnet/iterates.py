@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from fwnet.active_set import ActiveSet
+from fwnet.scaling import expand, rescaled
 from fwnet.vertices import Vertex
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """x, its image Ax (None where the problem has none) and the active set, if a solver keeps one."""
+    """x, its image Ax (None where the problem has none), and the active set if one is kept."""
 
     x: Tensor  # (*batch, *shape)
     image: Tensor | None = None
@@ -63,9 +64,25 @@ class Move:
     slope: Tensor
     max_step: Tensor | float = 1.0
 
-    @cached_property
+    @property
     def direction(self) -> Tensor:
-        """d as a tensor."""
+        """d as a tensor, computed once."""
+        return self._make_direction() if torch.compiler.is_compiling() else self._direction
+
+    @property
+    def image(self) -> Tensor:
+        """A d, from the images that are known, computed once."""
+        return self._make_image() if torch.compiler.is_compiling() else self._image
+
+    @cached_property
+    def _direction(self) -> Tensor:  # a compiler shares equal terms, and cannot trace the cache
+        return self._make_direction()
+
+    @cached_property
+    def _image(self) -> Tensor:
+        return self._make_image()
+
+    def _make_direction(self) -> Tensor:
         x = self.it.x
         batch = self.slope.ndim
         direction = expand(self.scale, x.ndim - batch) * x
@@ -73,32 +90,17 @@ class Move:
             direction = term.vertex.add_to(direction, term.coefficient)
         return direction
 
-    @cached_property
-    def image(self) -> Tensor:
-        """A d, from the images that are known."""
+    def _make_image(self) -> Tensor:
         z = self.it.image
         assert z is not None
-        dims = z.ndim - self.slope.ndim
-        total: Tensor | None = None
-        if isinstance(self.scale, Tensor) or self.scale not in (0, -1):
-            total = expand(self.scale, dims) * z
-        for term in self.terms:
-            assert term.image is not None
-            part = term.image
-            if isinstance(term.coefficient, Tensor) or term.coefficient != 1:
-                part = expand(term.coefficient, dims) * part
-            total = part if total is None else total + part
-        assert total is not None
-        return total - z if not isinstance(self.scale, Tensor) and self.scale == -1 else total
+        parts = [(term.coefficient, term.image) for term in self.terms]
+        return _combination([*parts, (self.scale, z)], z.ndim - self.slope.ndim)
 
     def point(self, step_size: Tensor) -> Tensor:
         """x + γ d."""
         x = self.it.x
         dims = x.ndim - self.slope.ndim
-        if isinstance(self.scale, Tensor) or self.scale == 1:
-            x = x * expand(1 + self.scale * step_size, dims)
-        else:
-            x = x.clone() if self.scale == 0 else x * expand(1 - step_size, dims)
+        x = rescaled(x, self.scale, step_size, dims)
         for term in self.terms:
             plain = not isinstance(term.coefficient, Tensor) and term.coefficient == 1
             x = term.vertex.add_to(x, step_size if plain else step_size * term.coefficient)
@@ -120,8 +122,18 @@ class Move:
         return Iterate(there.x, there.image, active.moved(self.scale, slots, step_size))
 
 
-def expand(scale: Any, dims: int) -> Any:
-    """A factor per problem, shaped to multiply tensors with `dims` more dimensions."""
-    if isinstance(scale, Tensor) and scale.ndim:
-        return scale.reshape(*scale.shape, *(1,) * dims)
-    return scale
+def _combination(parts: list[tuple[Tensor | float, Tensor | None]], dims: int) -> Tensor:
+    """Σ c · tensor, without multiplying by 0 and ±1."""
+    total: Tensor | None = None
+    for coefficient, tensor in parts:
+        assert tensor is not None
+        if isinstance(coefficient, Tensor):
+            part = expand(coefficient, dims) * tensor
+            total = part if total is None else total + part
+        elif coefficient == -1 and total is not None:
+            total = total - tensor
+        elif coefficient != 0:
+            part = tensor if coefficient == 1 else coefficient * tensor
+            total = part if total is None else total + part
+    assert total is not None
+    return total

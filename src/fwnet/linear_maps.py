@@ -36,7 +36,10 @@ class LinearMap(ABC):
     def of_vertex(self, vertex: Vertex) -> Tensor:
         """A v: one column for a one-hot vertex."""
         if isinstance(vertex, OneHot):
-            return vertex.value.unsqueeze(-1) * self.columns(vertex.index)
+            column = self.columns(vertex.index)
+            if vertex.unit:
+                return column
+            return column * (vertex.value.unsqueeze(-1) if vertex.value.ndim else vertex.value)
         return self.apply(vertex.dense())
 
     def columns(self, index: Tensor) -> Tensor:
@@ -53,14 +56,24 @@ class LinearMap(ABC):
         raise TypeError(f"{type(self).__name__} gives no access to blocks; use a dense matrix.")
 
     def norm(self) -> float:
-        """The spectral norm, at most 1 % too large: 30 power iterations, then a margin."""
-        start = torch.linspace(1.0, 2.0, self.shape[-1], dtype=self.dtype, device=self.device)
-        x, size = start.expand(*self.shape[:-2], -1), start.new_tensor(0.0)
-        for _ in range(30):
-            x = x / x.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(self.dtype).tiny)
-            x = self.adjoint(self.apply(x))
-            size = x.norm(dim=-1).max()
-        return 1.01 * float(size.sqrt())
+        """The spectral norm, at most 1 % too large: 30 Lanczos steps on AᵀA, then a margin."""
+        n, tiny = self.shape[-1], torch.finfo(self.dtype).tiny
+        start = torch.randn(n, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
+        v = start.to(self.device).expand(*self.shape[:-2], -1)
+        before, size = torch.zeros_like(v), v.norm(dim=-1, keepdim=True)
+        v, steps = v / size, min(30, n)
+        small = v.new_zeros(*v.shape[:-1], steps + 1, steps + 1)
+        size = torch.zeros_like(size)
+        for k in range(steps):
+            w = self.adjoint(self.apply(v)) - size * before
+            along = (w * v).sum(-1, keepdim=True)
+            w = w - along * v
+            size = w.norm(dim=-1, keepdim=True)
+            small[..., k, k] = along[..., 0]
+            small[..., k, k + 1] = small[..., k + 1, k] = size[..., 0]
+            before, v = v, w / size.clamp_min(tiny)
+        largest = torch.linalg.eigvalsh(small[..., :-1, :-1])[..., -1].max()
+        return 1.01 * float(largest.clamp_min(0).sqrt())
 
 
 @final
@@ -69,20 +82,21 @@ class DenseMap(LinearMap):
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
+        self.transposed = matrix.mT
         self.shape, self.dtype, self.device = matrix.shape, matrix.dtype, matrix.device
 
     def apply(self, x: Tensor) -> Tensor:
         if self.matrix.ndim == 3:
             return torch.bmm(self.matrix, x.unsqueeze(2)).squeeze(2)
-        return self.matrix @ x if x.ndim == 1 else x @ self.matrix.mT
+        return torch.mv(self.matrix, x) if x.ndim == 1 else x @ self.transposed
 
     def adjoint(self, z: Tensor) -> Tensor:
         if self.matrix.ndim == 3:  # a row vector times A: 3-6 times faster on CPU than Aᵀ times z
             return torch.bmm(z.unsqueeze(1), self.matrix).squeeze(1)
-        return self.matrix.mT @ z if z.ndim == 1 else z @ self.matrix
+        return torch.mv(self.transposed, z) if z.ndim == 1 else z @ self.matrix
 
     def of_vertex(self, vertex: Vertex) -> Tensor:
-        if isinstance(vertex, Slice):
+        if type(vertex) is Slice:
             return self.block(vertex.start, vertex.stop).apply(vertex.values)
         return super().of_vertex(vertex)
 
@@ -97,6 +111,8 @@ class DenseMap(LinearMap):
 
     def columns(self, index: Tensor) -> Tensor:
         if index.ndim == 0:
+            if torch.compiler.is_compiling():  # no number of its own to index with
+                return self.matrix.index_select(1, index.reshape(1)).squeeze(1)
             return self.matrix[:, index]
         if self.matrix.ndim == 2:
             return self.matrix.index_select(1, index).mT

@@ -19,8 +19,8 @@ class ImplicitMatrix:
 
     Arguments:
         shape: `(*batch, d, m)`.
-        matmul: V `(*batch, m, k)` -> G V `(*batch, d, k)`.
-        rmatmul: U `(*batch, d, k)` -> Gᵀ U `(*batch, m, k)`.
+        matmul: V `(*batch, m, k)` -> G V `(*batch, d, k)`; without a batch also v `(m,)` -> `(d,)`.
+        rmatmul: U `(*batch, d, k)` -> Gᵀ U `(*batch, m, k)`; also u `(d,)` -> `(m,)`.
         materialize: () -> G, for whoever needs all of it.
         dtype, device: of its products.
     """
@@ -39,11 +39,11 @@ class ImplicitMatrix:
 
     def matvec(self, v: Tensor) -> Tensor:
         """G v."""
-        return self.matmul(v.unsqueeze(-1)).squeeze(-1)
+        return self.matmul(v) if v.ndim == 1 else self.matmul(v.unsqueeze(-1)).squeeze(-1)
 
     def rmatvec(self, u: Tensor) -> Tensor:
         """Gᵀ u."""
-        return self.rmatmul(u.unsqueeze(-1)).squeeze(-1)
+        return self.rmatmul(u) if u.ndim == 1 else self.rmatmul(u.unsqueeze(-1)).squeeze(-1)
 
     def dense(self) -> Tensor:
         """G as a tensor."""

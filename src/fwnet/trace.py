@@ -23,7 +23,8 @@ class StepRecord(NamedTuple):
 
     `gap` is the true duality gap, NaN on steps where an inexact oracle left it unknown; `value`
     is f(x) before the step, NaN where only a minibatch was seen; `step_size` is 0 in the record
-    of the last iterate, from which no step was taken.
+    of the last iterate, from which no step was taken (`on_step` may stop before a step: then it
+    is the size of that one).
     """
 
     t: int
@@ -126,7 +127,8 @@ class Result:
         if isinstance(self.status, str):
             return (
                 f"Result(status={self.status!r}, steps={self.steps}, "
-                f"value={self.value.item():.6g}, gap={self.gap.item():.3g}, x={tuple(self.x.shape)})"
+                f"value={self.value.item():.6g}, gap={self.gap.item():.3g}, "
+                f"x={tuple(self.x.shape)})"
             )
         counts = {name: self.status.count(name) for name in dict.fromkeys(self.status)}
         return f"Result(batch={len(self.status)}, status={counts}, x={tuple(self.x.shape)})"

@@ -45,7 +45,7 @@ class Toward(Direction):
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
         vertex = lin.vertex
-        if not isinstance(vertex, Slice):
+        if type(vertex) is not Slice:
             return toward(problem, it, lin), state
         here = it.x[..., vertex.start : vertex.stop]
         step = Slice(vertex.values - here, vertex.start, vertex.size)

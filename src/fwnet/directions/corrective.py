@@ -12,11 +12,12 @@ from torch.nn.functional import pad
 from fwnet import checks
 from fwnet.directions.base import Direction
 from fwnet.domains import Domain
-from fwnet.iterates import Iterate, Move, Term, expand
+from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 from fwnet.quadratic_programs import simplex_qp
+from fwnet.scaling import expand
 from fwnet.vertices import Dense, Vertex
 
 
@@ -74,7 +75,7 @@ class Corrections(Direction):
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
         slopes = (ways.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
-        bends = problem.gram(it, ways, bent)
+        bends = _semidefinite(problem.gram(it, ways, bent))
         if length is None:  # the curvature toward the vertex is a first guess
             size = ways.select(b, 0).flatten(b).square().sum(-1)
             length = size / bends[..., 0, 0].clamp_min(torch.finfo(size.dtype).tiny)
@@ -124,6 +125,13 @@ def _step_length(
     step, change = it.x - state.x, gradient - state.gradient
     bend = inner(step, change, b)
     return torch.where(bend > 0, inner(step, step, b) / bend, state.length)
+
+
+def _semidefinite(gram: Tensor) -> Tensor:
+    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
+    gram = (gram + gram.mT) / 2
+    diagonal = gram.diagonal(dim1=-2, dim2=-1)
+    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:

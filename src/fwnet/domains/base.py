@@ -44,7 +44,7 @@ class Domain(ABC):
         Arguments:
             cost: `(*batch, *shape)`, finite; zero and tied costs give one of the minimisers.
         """
-        if isinstance(cost, Tensor):
+        if not isinstance(cost, ImplicitMatrix):
             checks.real_tensor("cost", cost)
         self.check_shape("cost", cost.shape)
         return self.vertex(cost)

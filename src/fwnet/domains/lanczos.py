@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, norm, unit
+from fwnet.domains.base import Cost, unit
 from fwnet.matrices import ImplicitMatrix
 
+Array = np.ndarray[Any, np.dtype[Any]]
+_Size = float | Tensor
 _BASIS = 96  # vectors that are kept; then the best third restarts
 
 
@@ -45,22 +48,30 @@ class _Bidiagonal:
 
         G Vₖ = Uₖ T,   Gᵀ Uₖ = Vₖ Tᵀ + beta vₖ₊₁ eₖᵀ
 
-    Fully reorthogonalised. A zero product adds a zero vector, which changes nothing.
+    T is bidiagonal, after a restart behind a diagonal block and a column that couples it. Both
+    bases are reorthogonalised in full. What is only the rounding of a product adds a zero vector,
+    which changes nothing. Sizes are numbers, or tensors `(*batch, 1)` if there is a batch.
     """
 
     def __init__(self, products: Products, start: Tensor) -> None:
         *batch, d, m = products.shape
         self.products = products
-        self.k = 0
-        self.size = min(d, m, _BASIS)
         self.side = min(d, m)
+        self.size = min(self.side, _BASIS)
         self.left = start.new_empty(*batch, self.size, d)
         self.right = start.new_empty(*batch, self.size + 1, m)
-        self.small = start.new_zeros(*batch, self.size, self.size)
-        self.beta = start.new_zeros(batch)
         self.right[..., 0, :] = unit(start)
+        self.alphas: list[_Size] = []  # the diagonal of T after its first block
+        self.betas: list[_Size] = []  # above it; the last one is outside of T
+        self.kept = np.zeros((*batch, 0))  # the diagonal of the first block
+        self.spike = np.zeros((*batch, 0))  # the column next to it
         self.scale: Tensor | None = None  # keeps squares of huge and tiny products in range
-        self.tiny = torch.finfo(start.dtype).tiny
+        self.noise = 10 * torch.finfo(start.dtype).eps
+
+    @property
+    def k(self) -> int:
+        """Number of vectors."""
+        return self.kept.shape[-1] + len(self.alphas)
 
     def grow(self) -> None:
         """One more vector on either side."""
@@ -69,45 +80,69 @@ class _Bidiagonal:
         if k == 0:
             self.scale = _extreme(w)
         w = w if self.scale is None else w / self.scale
-        if k:
-            self.small[..., :k, k], w = _remove(self.left.narrow(-2, 0, k), w)
-        self.small[..., k, k] = self._store(self.left.select(-2, k), w)
+        before: _Size = 0.0
+        if self.alphas:
+            before = self.betas[-1]
+            w = _subtract(w, before, self.left.select(-2, k - 1))
+        elif k:
+            spike = torch.from_numpy(self.spike).to(w)
+            w = w - (spike.unsqueeze(-2) @ self.left.narrow(-2, 0, k)).squeeze(-2)
+        alpha = self._append(self.left, k, w, before)
         w = self.products.rmatvec(self.left.select(-2, k))
         w = w if self.scale is None else w / self.scale
-        self.k = k = k + 1
-        basis = self.right.narrow(-2, 0, k)
-        _, w = _remove(basis, w)
-        _, w = _remove(basis, w)
-        self.beta = self._store(self.right.select(-2, k), w)
+        w = _subtract(w, alpha, self.right.select(-2, k))
+        self.betas.append(self._append(self.right, k + 1, w, alpha))
+        self.alphas.append(alpha)
 
     def restart(self) -> None:
         """Keep the best third of the singular triples of T, and the vector that comes next."""
-        kept = self.size // 3
-        p, values, q = (x.to(self.left) for x in torch.linalg.svd(self.square()))
-        self.left[..., :kept, :] = p[..., :kept].mT @ self.left
-        self.right[..., :kept, :] = q[..., :kept, :] @ self.right[..., :-1, :]
-        self.right[..., kept, :] = self.right[..., -1, :]
-        self.small.zero_()
-        self.small.diagonal(dim1=-2, dim2=-1)[..., :kept] = values[..., :kept]
-        self.k = kept
+        count = self.size // 3
+        p, values, q = np.linalg.svd(self.small())
+        left, right = (torch.from_numpy(x).to(self.left) for x in (p, q))
+        self.left[..., :count, :] = left[..., :count].mT @ self.left
+        self.right[..., :count, :] = right[..., :count, :] @ self.right[..., :-1, :]
+        self.right[..., count, :] = self.right[..., -1, :]
+        self.kept, self.spike = values[..., :count], self.beta[..., None] * p[..., -1, :count]
+        self.alphas, self.betas = [], []
 
-    def square(self) -> Tensor:
-        """T as far as it is known, in float64."""
-        return self.small[..., : self.k, : self.k].double().cpu()
+    @property
+    def beta(self) -> Array:
+        """The last beta, `(*batch,)`."""
+        return _numbers(self.betas[-1:])[..., 0]
 
-    def pair(self, p: Tensor, sigma: Tensor) -> SingularPair:
+    def small(self) -> Array:
+        """T in float64."""
+        first, k = self.kept.shape[-1], self.k
+        small = np.zeros((*self.kept.shape[:-1], k, k))
+        place = np.arange(k)
+        small[..., place, place] = np.concatenate([self.kept, _numbers(self.alphas)], -1)
+        small[..., :first, first] = self.spike
+        small[..., place[first:-1], place[first + 1 :]] = _numbers(self.betas)[..., :-1]
+        return small
+
+    def pair(self, p: Array, sigma: Array) -> SingularPair:
         """The pair of G for the left singular vector p of T and its value."""
-        p, q, sigma = (x.to(self.left) for x in (p, p.unsqueeze(-2) @ self.square(), sigma))
-        u = (p.unsqueeze(-2) @ self.left[..., : self.k, :]).squeeze(-2)
-        v = (unit(q) @ self.right[..., : self.k, :]).squeeze(-2)
+        row = p[..., None, :]
+        left, right = (torch.from_numpy(x).to(self.left) for x in (row, row @ self.small()))
+        u = (left @ self.left[..., : self.k, :]).squeeze(-2)
+        v = (unit(right) @ self.right[..., : self.k, :]).squeeze(-2)
+        value = torch.as_tensor(sigma).to(self.left)
         if self.scale is not None:
-            sigma = sigma * self.scale.squeeze(-1)
-        return SingularPair(unit(u), sigma, unit(v))
+            value = value * self.scale.squeeze(-1)
+        return SingularPair(unit(u), value, unit(v))
 
-    def _store(self, place: Tensor, w: Tensor) -> Tensor:
-        size = norm(w)
-        torch.div(w, size.clamp_min(self.tiny).unsqueeze(-1), out=place)
-        return size
+    def _append(self, basis: Tensor, k: int, w: Tensor, before: _Size) -> _Size:
+        """Add w, of which `before` was subtracted, to the first k vectors; return its size."""
+        known, place = basis.narrow(-2, 0, k), basis.select(-2, k)
+        if w.ndim == 1:
+            w = torch.addmv(w, known.T, known.mv(w), alpha=-1.0)
+            size = float(torch.linalg.vector_norm(w))
+            torch.mul(w, 0.0 if size <= self.noise * before else 1.0 / size, out=place)
+            return size
+        w = w - (known.mT @ (known @ w.unsqueeze(-1))).squeeze(-1)
+        sizes: Tensor = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
+        torch.div(w, torch.where(sizes <= self.noise * before, torch.inf, sizes), out=place)
+        return sizes
 
 
 def lanczos(
@@ -122,38 +157,51 @@ def lanczos(
     Reference: Golub and Kahan (1965); thick restarts as in Baglama and Reichel (2005).
     """
     bases = _Bidiagonal(products, start)
-    check, restarts = 4, 0
+    check, restarts, last = 4, 0, (0, 0.0)
     while True:
         bases.grow()
         k = bases.k
         if k < min(check, bases.size):
             continue
-        check = k + 2 + k // 6
-        small = bases.square()
-        values, vectors = torch.linalg.eigh((small @ small.mT).nan_to_num())
-        p, sigma = vectors[..., -1], values[..., -1].clamp_min(0).sqrt()
-        residual = bases.beta.double().cpu() * p[..., -1].abs()
-        distance = (sigma - values[..., -2].clamp_min(0).sqrt()).clamp_min(1e-300)
-        close = (residual <= tol * sigma) | (
-            (residual * (residual / distance) <= tol * sigma)
-            & (residual <= 3e-3 * math.sqrt(tol) * sigma)
-        )
-        exhausted = k == bases.side and restarts == 0
-        accurate = exhausted or bool((close | ~residual.isfinite()).all())
+        small = bases.small()
+        values, vectors = np.linalg.eigh(np.nan_to_num(small @ small.swapaxes(-1, -2)))
+        values = np.sqrt(values.clip(min=0.0))
+        p, sigma = vectors[..., -1], values[..., -1]
+        excess = _excess(bases.beta * np.abs(p[..., -1]), sigma, values[..., -2], tol)
+        accurate = excess <= 0.0 or (k == bases.side and restarts == 0)
         if accurate or (k == bases.size and restarts == max_restarts):
             return bases.pair(p, sigma), accurate
+        # residuals fall by some factor a step: check again when they should be small enough
+        rate = max((last[1] - excess) / (k - last[0]), 0.05)
+        check, last = k + max(1, min(math.ceil(excess / rate), 1 + k // 4)), (k, excess)
         if k == bases.size:
             bases.restart()
-            check, restarts = bases.k + 16, restarts + 1
+            check, restarts, last = bases.k + 16, restarts + 1, (bases.k, excess)
 
 
-def _remove(basis: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """Coefficients of w `(…, n)` in an orthonormal basis `(…, k, n)`, and the rest of w."""
-    if w.ndim == 1:
-        coefficients = basis.mv(w)
-        return coefficients, torch.addmv(w, basis.T, coefficients, alpha=-1.0)
-    column = basis @ w.unsqueeze(-1)
-    return column.squeeze(-1), w - (basis.mT @ column).squeeze(-1)
+def _excess(residual: Array, sigma: Array, second: Array, tol: float) -> float:
+    """The decades by which the worst residual of a batch is too large; NaN is none of our cares."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative, distance = residual / sigma, 1.0 - second / sigma
+        allowed = np.maximum(tol, np.minimum(np.sqrt(tol * distance), 3e-3 * math.sqrt(tol)))
+        decades = np.log10(relative / allowed)
+    return float(np.where(np.isfinite(decades), decades, -np.inf).max())
+
+
+def _subtract(w: Tensor, size: _Size, x: Tensor) -> Tensor:
+    """w − size · x."""
+    if isinstance(size, Tensor):
+        return torch.addcmul(w, size, x, value=-1.0)
+    return torch.sub(w, x, alpha=size)
+
+
+def _numbers(sizes: list[_Size]) -> Array:
+    """Sizes as an array `(*batch, len)` in float64."""
+    if sizes and isinstance(sizes[0], Tensor):
+        stacked = torch.cat([x for x in sizes if isinstance(x, Tensor)], -1)
+        array: Array = stacked.to("cpu", torch.float64).numpy()
+        return array
+    return np.array(sizes, dtype=np.float64)
 
 
 def _extreme(w: Tensor) -> Tensor | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.domains.base import Cost, Domain, centre, dense_cost, slack
-from fwnet.domains.norm_balls import L1Ball
+from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
 from fwnet.vertices import Dense, Rank1, Vertex
@@ -44,8 +44,12 @@ class TraceNormBall(Domain):
         return Rank1(-self.radius * u, v)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        limit = self.radius + slack(x, tol, self.radius)
+        size = torch.linalg.matrix_norm(x) * math.sqrt(min(x.shape[-2:]))  # at least ‖x‖_*
+        if not torch.compiler.is_compiling() and bool((size <= limit).all()):
+            return size <= limit  # no decomposition needed, as at the start, 0
         total: Tensor = torch.linalg.svdvals(x).sum(-1)
-        return total <= self.radius + slack(x, tol, self.radius)
+        return total <= limit
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
@@ -66,7 +70,8 @@ class TraceNormBall(Domain):
         """
         u, s, vh = _svd(x)
         rank = _rank(s)
-        u, weights, v = u[..., :rank].mT, s[..., :rank] / self.radius, vh[..., :rank, :]
+        u, v = u[..., :rank].mT, vh[..., :rank, :]
+        weights = at_most_one(s[..., :rank] / self.radius)
         missing = (1.0 - weights.sum(-1, keepdim=True)).clamp_min(0)
         if bool((missing > max(x.shape[-2:]) * torch.finfo(x.dtype).eps).any()):
             first = weights[..., :1] + missing / 2
@@ -179,7 +184,8 @@ class Spectraplex(Domain):
         values, vectors = values.flip(-1).clamp_min(0), vectors.flip(-1)
         rank = _rank(values)
         v = vectors[..., :rank].mT
-        return Rank1(self.radius * v, v), values[..., :rank] / self.radius
+        weights = values[..., :rank]
+        return Rank1(self.radius * v, v), weights / weights.sum(-1, keepdim=True)
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: that of the eigenvalues on the simplex."""

@@ -65,10 +65,10 @@ class L1Ball(Domain):
         used = used if len(used) else used.new_zeros(1)
         entries = x[..., used]
         value = torch.where(entries < 0, -self.radius, self.radius).to(x.dtype)
-        weights = entries.abs() / self.radius
-        index = used.expand(index_shape := entries.shape)
+        weights = at_most_one(entries.abs() / self.radius)
+        index = used.expand(entries.shape)
         missing = (1.0 - weights.sum(-1, keepdim=True)).clamp_min(0)
-        if bool((missing > index_shape[-1] * torch.finfo(x.dtype).eps).any()):
+        if bool((missing > weights.shape[-1] * torch.finfo(x.dtype).eps).any()):
             largest = weights.argmax(-1, keepdim=True)
             weights = weights.scatter_add(-1, largest, missing / 2)
             weights = torch.cat([weights, missing / 2], -1)
@@ -297,6 +297,11 @@ class Box(Domain):
 def _against(cost: Tensor, size: float) -> Tensor:
     """−size where the cost is positive, else size."""
     return torch.where(cost > 0, -size, size).to(cost.dtype)
+
+
+def at_most_one(weights: Tensor) -> Tensor:
+    """Weights whose sum passes 1 by rounding, scaled back."""
+    return weights / weights.sum(-1, keepdim=True).clamp_min(1.0)
 
 
 def _bound(name: str, value: float | Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class Simplex(Domain):
         cost = dense_cost(cost)
         index = cost.argmin(-1)
         value = torch.full(index.shape, self.radius, dtype=cost.dtype, device=cost.device)
-        return OneHot(index, value, cost.shape[-1])
+        return OneHot(index, value, cost.shape[-1], unit=self.radius == 1)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         tol = slack(x, tol, self.radius)
@@ -62,7 +62,8 @@ class Simplex(Domain):
         used = x.reshape(-1, x.shape[-1]).gt(0).any(0).nonzero().squeeze(-1)
         index = used.expand(*x.shape[:-1], -1)
         value = torch.full(index.shape, self.radius, dtype=x.dtype, device=x.device)
-        return OneHot(index, value, x.shape[-1]), x[..., used].clamp_min(0) / self.radius
+        atoms = OneHot(index, value, x.shape[-1], unit=self.radius == 1)
+        return atoms, x[..., used].clamp_min(0) / self.radius
 
     def tangent(self, gradient: Tensor) -> Tensor:
         return gradient - gradient.amin(-1, keepdim=True)

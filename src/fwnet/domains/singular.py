@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -92,11 +94,19 @@ def power_iteration(matrix: Cost, v: Tensor, steps: int) -> SingularPair:
 
 
 def _guess(matrix: Cost, start: Tensor | None) -> Tensor:
-    """The same fixed noise for every matrix of a batch, so that a batch equals a loop."""
-    generator = torch.Generator().manual_seed(2016)
-    noise = torch.randn(matrix.shape[-1], dtype=torch.float64, generator=generator)
-    noise = unit(noise).to(matrix.device, matrix.dtype).expand(*matrix.shape[:-2], -1)
+    """The start of Lanczos, noise or `start` with some noise.
+
+    The noise is the same for every matrix of a batch, so that a batch equals a loop.
+    """
+    noise = _noise(matrix.shape[-1], matrix.dtype, matrix.device)
+    noise = noise.expand(*matrix.shape[:-2], -1)
     return noise if start is None else unit(start.detach()) + 0.3 * noise
+
+
+@lru_cache(maxsize=4)
+def _noise(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    generator = torch.Generator().manual_seed(2016)
+    return unit(torch.randn(size, dtype=torch.float64, generator=generator)).to(device, dtype)
 
 
 def _full(matrix: Tensor) -> SingularPair:

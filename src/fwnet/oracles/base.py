@@ -55,6 +55,10 @@ class Oracle(nn.Module, ABC):
     ) -> tuple[Linearization, Any]:
         """The linearisation at an iterate, and the next state."""
 
+    def patience(self, domain: Domain) -> int:
+        """After how many steps of size 0 in a row a solve has stalled."""
+        return 10
+
 
 @final
 class Exact(Oracle):

@@ -36,17 +36,19 @@ class Blocks(Oracle):
         generator = self.generator
         if generator is None:
             generator = torch.Generator().manual_seed(0)
-        return [], generator
+        return [], int(torch.randint(2**62, (), generator=generator))
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
         assert isinstance(domain, Product)
-        queue, generator = state
+        queue, seed = state
         if not queue:
             count = len(domain.blocks)
+            # A generator of its own for every round: a cell that is recomputed draws the same.
+            generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(count, generator=generator) if self.shuffle else range(count)
-            queue = [int(b) for b in order]
+            queue, seed = [int(b) for b in order], seed + 1
         block, start, stop, shape = domain.blocks[queue[0]]
         gradient = problem.gradient_block(it, start, stop)
         lead = gradient.shape[:-1]
@@ -55,4 +57,9 @@ class Blocks(Oracle):
         along = (it.x[..., start:stop] * gradient).sum(-1)  # of this block alone, as the gradient
         decrease = along - (answer * gradient).sum(-1)
         lin = Linearization(problem.value(it), gradient, along, vertex, decrease, exact=False)
-        return lin, (queue[1:], generator)
+        return lin, (queue[1:], seed)
+
+    def patience(self, domain: Domain) -> int:
+        """A block may be at its optimum while others are not: two rounds."""
+        assert isinstance(domain, Product)
+        return super().patience(domain) + 2 * len(domain.blocks)

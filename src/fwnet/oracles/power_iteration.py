@@ -65,5 +65,5 @@ class PowerIteration(Oracle):
         u, sigma, v = power_iteration(gradient, state, self.steps)
         vertex = Rank1(-domain.radius * u, v)
         decrease = along + domain.radius * sigma
-        following = v.detach() if self.warm_start else state
+        following = v if self.warm_start else state
         return Linearization(value, gradient, along, vertex, decrease, exact=False), following

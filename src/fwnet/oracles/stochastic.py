@@ -58,17 +58,19 @@ class Stochastic(Oracle):
             raise ValueError(
                 f"Stochastic(batch_size={self.batch_size}) is more than the {terms} terms."
             )
-        generator = self.generator
+        generator, device = self.generator, it.x.device
         if generator is None:
-            generator = torch.Generator(device=it.x.device).manual_seed(0)
-        return StochasticState(), generator
+            generator = torch.Generator(device=device).manual_seed(0)
+        return StochasticState(), int(torch.randint(2**62, (), generator=generator, device=device))
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        memory, generator = state
+        memory, seed = state
         terms = problem.terms()
         assert terms is not None
+        # A generator of its own for every step: a cell that is recomputed draws the same rows.
+        generator = torch.Generator(device=it.x.device).manual_seed(seed + memory.t)
         rows = torch.randperm(terms, generator=generator, device=it.x.device)[: self.batch_size]
         sample = problem.minibatch(rows)
         value, gradient, _ = sample.first_order(sample.at(it.x))
@@ -78,5 +80,5 @@ class Stochastic(Oracle):
         vertex = domain.vertex(average)
         along = inner(average, it.x, problem.batch_dims)
         decrease = along - vertex.inner(average)
-        state = StochasticState(memory.t + 1, average), generator
+        state = StochasticState(memory.t + 1, average), seed
         return Linearization(value, average, along, vertex, decrease, exact=False), state

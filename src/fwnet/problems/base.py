@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.linear_maps import LinearMap
+from fwnet.linear_maps import DenseMap, LinearMap
 from fwnet.matrices import ImplicitMatrix
 from fwnet.vertices import Vertex
 
@@ -77,7 +77,7 @@ class Problem(ABC):
         """⟨d_j, ∇²f(x) d_k⟩ of directions `(*batch, K, *shape)` with images: `(*batch, K, K)`."""
         raise TypeError(f"{type(self).__name__} does not know its curvature.")
 
-    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Gradient | None:
         """∇²f v of a quadratic, in the space of x; None if the problem is not quadratic."""
         return None
 
@@ -163,6 +163,8 @@ class LinearLoss(Problem):
         return gradient if self.ridge is None else gradient + self.ridge * it.x
 
     def gradient_block(self, it: Iterate, start: int, stop: int) -> Tensor:
+        if not isinstance(self.matrix, DenseMap):  # no part of it is cheaper than all of it
+            return self.gradient(it)[..., start:stop]
         block = self.matrix.block(start, stop).adjoint(self.loss_gradient(image_of(it)))
         return block if self.ridge is None else block + (self.ridge * it.x)[..., start:stop]
 

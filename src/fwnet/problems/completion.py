@@ -36,15 +36,20 @@ class MatrixCompletion(Problem):
         values = checks.real_tensor("MatrixCompletion(values)", values)
         _check_positions("rows", rows, values, shape[0])
         _check_positions("cols", cols, values, shape[1])
+        rows, cols = rows.long(), cols.long()  # before a product that a small type cannot hold
         order = torch.argsort(rows * shape[1] + cols)  # by row, then column: the CSR order
-        self.rows, self.cols = rows[order].long(), cols[order].long()
+        self.rows, self.cols = rows[order], cols[order]
         self.values = values[order]
         self.shape = torch.Size(shape)
         self.dtype, self.device = values.dtype, values.device
-        self._row_starts = _starts(self.rows, shape[0])
+        # 32-bit indices where they fit: a sparse product is bound by what it reads.
+        small = max(values.shape[0], *shape) < 2**31
+        self._index = torch.int32 if small else torch.int64
+        self._row_starts = _starts(self.rows, shape[0]).to(self._index)
+        self._csr_cols = self.cols.to(self._index)
         self._by_column = torch.argsort(self.cols, stable=True)
-        self._rows_by_column = self.rows[self._by_column]
-        self._column_starts = _starts(self.cols[self._by_column], shape[1])
+        self._rows_by_column = self.rows[self._by_column].to(self._index)
+        self._column_starts = _starts(self.cols[self._by_column], shape[1]).to(self._index)
 
     def value(self, it: Iterate) -> Tensor:
         residual = image_of(it) - self.values
@@ -63,7 +68,7 @@ class MatrixCompletion(Problem):
         d, m = self.shape_pair
         with warnings.catch_warnings():  # torch calls its CSR tensors a beta, once per process
             warnings.simplefilter("ignore", UserWarning)
-            sparse = torch.sparse_csr_tensor(self._row_starts, self.cols, residual, (d, m))
+            sparse = torch.sparse_csr_tensor(self._row_starts, self._csr_cols, residual, (d, m))
             transposed = torch.sparse_csr_tensor(
                 self._column_starts,
                 self._rows_by_column,
@@ -97,6 +102,16 @@ class MatrixCompletion(Problem):
 
     def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
         return images @ images.mT
+
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Gradient:
+        return self._sparse(self.vertex_image(vertex) if image is None else image)
+
+    def curvatures(self, atoms: Vertex) -> Tensor:
+        if isinstance(atoms, Rank1):
+            images = atoms.u[..., self.rows] * atoms.v[..., self.cols]
+        else:
+            images = atoms.dense()[..., self.rows, self.cols]
+        return torch.linalg.vecdot(images, images)
 
     def smoothness(self) -> float:
         positions = self.rows * self.shape_pair[1] + self.cols

@@ -71,6 +71,8 @@ class SoftmaxRegression(Problem):
         X = self.X
 
         def matmul(V: Tensor) -> Tensor:
+            if V.ndim == 1:
+                return X.mT @ (errors @ V)
             return ((errors @ V).mT.contiguous() @ X).mT  # rows times X: one pass, not thirty
 
         return ImplicitMatrix(

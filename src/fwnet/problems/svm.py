@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.problems.base import FirstOrder, Problem
+from fwnet.problems.base import FirstOrder, Gradient, Problem
 from fwnet.problems.quadratic import LeastSquares, Quadratic
 from fwnet.vertices import Vertex
 
@@ -92,7 +92,7 @@ class SVMDual(Problem):
     def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
         return self.form.gram(it, directions, images)
 
-    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
+    def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Gradient | None:
         return self.form.hessian_vertex(vertex, image)
 
     def curvatures(self, atoms: Vertex) -> Tensor | None:

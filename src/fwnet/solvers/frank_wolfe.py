@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -78,6 +79,7 @@ class FrankWolfe(nn.Module):
         self.rule = OpenLoop() if rule is None else as_rule(rule)
         self.direction = Toward() if direction is None else direction
         self.oracle = Exact() if oracle is None else oracle
+        self._check_slots()
         self.max_steps = checks.at_least("max_steps", max_steps, 0)
         self.tol = checks.non_negative("tol", tol)
         if max_seconds is not None:
@@ -113,11 +115,12 @@ class FrankWolfe(nn.Module):
         it, state = self.begin(problem, x0)
         with ExitStack() as stack:
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
-            watch = Watch(problem, self.domain, self.tol, self.max_seconds, watching)
+            patience = self.oracle.patience(self.domain)
+            watch = Watch(problem, self.domain, self.tol, self.max_seconds, watching, patience)
             try:
                 it, status, t = self._run(problem, it, state, watch)
             except KeyboardInterrupt:
-                it, status, t = watch.best or it, "interrupted", len(watch.trace)
+                it, status, t = watch.best or it, "interrupted", watch.taken
         return self._result(watch, it, status, t)
 
     def begin(self, problem: Problem, x0: Tensor | Result | None) -> tuple[Iterate, SlotStates]:
@@ -128,7 +131,7 @@ class FrankWolfe(nn.Module):
         if not self.oracle.reads_image:
             it = Iterate(it.x)
         if self.direction.keeps_atoms:
-            if active is None:
+            if active is None or not self._holds(active):
                 atoms, weights = self.domain.decompose(x)
                 active = ActiveSet(atoms, weights)
             own = active.atoms.each(lambda tensor, dims: tensor.clone())  # slots are reused
@@ -144,7 +147,7 @@ class FrankWolfe(nn.Module):
     ) -> tuple[Linearization, SlotStates]:
         """Gradient, vertex, gap or its estimate."""
         lin, oracle = self.oracle(problem, self.domain, it, state.oracle)
-        return lin, state._replace(oracle=oracle)
+        return lin, SlotStates(oracle, state.direction, state.rule)
 
     def choose(
         self, problem: Problem, it: Iterate, lin: Linearization, state: SlotStates
@@ -160,19 +163,21 @@ class FrankWolfe(nn.Module):
         sampled = not self.oracle.reads_image
         for t in range(self.max_steps + 1):
             lin, state = self.look(problem, it, state)
-            value, gap = lin.value, lin.decrease if lin.exact else None
+            value = watch.plain(lin.value)
+            gap = watch.plain(lin.decrease) if lin.exact else None
             if gap is None and (t % self.check_every == 0 or t == self.max_steps):
-                it_true, true = watch.certify(it)
-                value, gap = true.value, true.decrease
-                it = it_true if not sampled else it
-            elif sampled:
-                value = torch.full_like(value, torch.nan)
-            status = watch.verdict(lin.value if gap is None else value, gap)
+                fresh, true = watch.certify(it)
+                value, gap = watch.plain(true.value), watch.plain(true.decrease)
+                it = it if sampled else fresh
+            status = watch.verdict(value, gap)
             if status == "converged" and lin.exact:
-                it, true = watch.certify(it)  # without the rounding of the steps so far
-                value, gap, lin = true.value, true.decrease, true
+                it, lin = watch.certify(it)  # without the rounding of the steps so far
+                value, gap = watch.plain(lin.value), watch.plain(lin.decrease)
                 status = watch.verdict(value, gap)
-            if status != "non_finite" and not (sampled and gap is None):
+                watch.done = None  # frozen on a gap with rounding: judge them all anew
+            if sampled and gap is None:
+                value = value * math.nan  # only a minibatch was seen
+            elif status != "non_finite":
                 watch.keep_best(it, value)
             if status is None and t == self.max_steps:
                 status = "max_steps"
@@ -180,16 +185,24 @@ class FrankWolfe(nn.Module):
                 watch.record(t, value, gap, None)
                 return (watch.best or it if status == "non_finite" else it), status, t
             move, step_size, state = self.choose(problem, it, lin, state)
-            if gap is not None and gap.ndim:
-                step_size = watch.freeze(gap, step_size)
-            elif watch.done is not None:
-                step_size = torch.where(watch.done, 0.0, step_size)
+            step_size = watch.freeze(gap, step_size)
             if watch.record(t, value, gap, step_size):
                 return it, "stopped", t
             it = move.arrive(step_size)
             if (t + 1) % self.refresh_every == 0 and not sampled:
                 it = watch.refreshed(it)
         raise AssertionError("unreachable: the last pass returns")
+
+    def _check_slots(self) -> None:
+        if not isinstance(self.direction, Direction):
+            raise TypeError(f"direction must be a Direction; got {self.direction!r}.")
+        if not isinstance(self.oracle, Oracle):
+            raise TypeError(f"oracle must be an Oracle; got {self.oracle!r}.")
+        if self.rule.reads_objective and not self.oracle.reads_image:
+            raise TypeError(
+                f"{type(self.rule).__name__} looks at f, of which {type(self.oracle).__name__} "
+                "sees a sample only; use OpenLoop(), Constant(...) or ShortStep(...)."
+            )
 
     def _start(self, problem: Problem, x0: Tensor | None) -> Tensor:
         if x0 is None:
@@ -213,7 +226,16 @@ class FrankWolfe(nn.Module):
                 f"x0 must lie in {self.domain}{where}. Start from domain.start(shape), or from "
                 "domain.lmo(cost).dense()."
             )
-        return x
+        return x.clone()  # so that a result never is x0 itself
+
+    def _holds(self, active: ActiveSet) -> bool:
+        """Whether the atoms, of an earlier solve, lie in this domain: else x may leave it."""
+        slots = range(active.weights.shape[-1])
+        which = [active.weights.new_full(active.weights.shape[:-1], k).long() for k in slots]
+        return all(
+            bool((self.domain.contains(active.atoms.select(k).dense()) | ~used).all())
+            for k, used in zip(which, active.used.unbind(-1), strict=True)
+        )
 
     def _check_batch(self, problem: Problem, shape: tuple[int, ...], name: str) -> None:
         self.domain.check_shape(name, shape)

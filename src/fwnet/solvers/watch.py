@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from fwnet.domains import Domain
 from fwnet.iterates import Iterate
 from fwnet.oracles import Linearization, linearize
 from fwnet.problems import Problem
-from fwnet.trace import StepRecord, Trace
+from fwnet.trace import Number, StepRecord, Trace
 
 Observer = Callable[[StepRecord], object]
 
@@ -27,7 +28,6 @@ SENTENCES = {
     "non_finite": "f or its gap became NaN or infinite; x is the best iterate before that",
     "stalled": "steps of size 0 at the precision of this dtype; try float64 or another rule",
 }
-_STALL = 10  # steps of size 0 in a row
 
 
 @final
@@ -44,17 +44,18 @@ class Watch:
         tol: float,
         max_seconds: float | None,
         observers: Sequence[Observer],
+        patience: int = 10,
     ) -> None:
-        self.problem, self.domain = problem, domain
+        self.problem, self.domain, self.patience = problem, domain, patience
         self.tol, self.max_seconds, self.observers = tol, max_seconds, observers
         self.trace = Trace()
         self.started = time.perf_counter()
         self.best: Iterate | None = None
-        self.best_value: Tensor | float = math.inf
-        self.gap: Tensor | None = None  # of the last certified iterate
+        self.best_value: Number = math.inf
         self.done: Tensor | None = None  # a batch: which problems are finished
-        self.steps: Tensor | None = None
-        self.idle = 0
+        self.taken = 0  # steps
+        self.steps: Tensor | None = None  # a batch: steps of each problem
+        self.idle = 0  # steps of size 0 in a row
 
     def refreshed(self, it: Iterate) -> Iterate:
         """The iterate with x from its atoms and its image from x: rounding starts anew."""
@@ -63,81 +64,80 @@ class Watch:
         fresh = self.problem.at(x)
         return Iterate(fresh.x, fresh.image, active)
 
+    def plain(self, value: Tensor) -> Number:
+        """One problem's number as a float: comparing floats costs nothing."""
+        return value if self.problem.batch_dims else value.item()
+
     def certify(self, it: Iterate) -> tuple[Iterate, Linearization]:
         """The true linearisation at a refreshed iterate."""
         it = self.refreshed(it)
         return it, linearize(self.problem, self.domain, it)
 
-    def verdict(self, value: Tensor, gap: Tensor | None) -> str | None:
+    def verdict(self, value: Number, gap: Number | None) -> str | None:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
-        if value.ndim == 0:
-            if not math.isfinite(value) or not (gap is None or math.isfinite(gap)):
-                return "non_finite"
-            if gap is not None and gap <= self.tol:
-                return "converged"
-        else:
+        if isinstance(value, Tensor):
             known = torch.isfinite(value) if gap is None else torch.isfinite(value + gap)
-            if not bool(known.all()):
-                return "non_finite"
-            if gap is not None and bool((gap <= self.tol).all()):
-                return "converged"
+            broken, solved = not bool(known.all()), gap is not None and bool(_all(gap <= self.tol))
+        else:
+            broken = not (math.isfinite(value) and (gap is None or math.isfinite(gap)))
+            solved = gap is not None and bool(gap <= self.tol)
+        if broken or solved:
+            return "non_finite" if broken else "converged"
         if self.max_seconds is not None and self.seconds() >= self.max_seconds:
             return "max_seconds"
-        return "stalled" if self.idle >= _STALL else None
+        return "stalled" if self.idle >= self.patience else None
 
-    def freeze(self, gap: Tensor, step_size: Tensor) -> Tensor:
+    def freeze(self, gap: Number | None, step_size: Tensor) -> Tensor:
         """Step sizes with 0 for the problems of a batch that are finished."""
-        done = gap <= self.tol
-        self.done = done if self.done is None else self.done | done
-        return torch.where(self.done, 0.0, step_size)
+        if isinstance(gap, Tensor):
+            done = gap <= self.tol
+            self.done = done if self.done is None else self.done | done
+        return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
 
-    def keep_best(self, it: Iterate, value: Tensor) -> None:
+    def keep_best(self, it: Iterate, value: Number) -> None:
         """Remember the iterate with the smallest f, each problem for itself."""
-        if value.ndim == 0:
-            number = float(value)
-            if number < self.best_value or self.best is None:
-                self.best, self.best_value = it, number
-        elif self.best is None:
+        if self.best is None or bool(_all(value <= self.best_value)):
             self.best, self.best_value = it, value
-        else:
-            better = value < self.best_value
-            if bool(better.all()):
-                self.best, self.best_value = it, value
-                return
-            shape = better.reshape(-1, *(1,) * (it.x.ndim - 1))
-            self.best = Iterate(torch.where(shape, it.x, self.best.x))
+        elif isinstance(value, Tensor):
+            mask = (value <= self.best_value).reshape(-1, *(1,) * (it.x.ndim - 1))
+            self.best = Iterate(torch.where(mask, it.x, self.best.x))
             self.best_value = torch.minimum(value, torch.as_tensor(self.best_value))
+        elif self.best.active is not None:  # later iterates write into its slots
+            self.best = Iterate(self.best.x, self.best.image)
 
-    def record(self, t: int, value: Tensor, gap: Tensor | None, step_size: Tensor | None) -> bool:
+    def record(self, t: int, value: Number, gap: Number | None, step_size: Tensor | None) -> bool:
         """Write the record, tell the observers; whether one of them asks to stop."""
-        nothing = math.nan
-        if value.ndim == 0:
-            numbers = (
-                float(value),
-                nothing if gap is None else float(gap),
-                0.0 if step_size is None else float(step_size),
-            )
-            self.idle = self.idle + 1 if step_size is not None and numbers[2] == 0 else 0
-            record = StepRecord(t, *numbers, self.seconds())
-        else:
-            unknown = torch.full_like(value, nothing)
-            zeros = torch.zeros_like(value)
-            record = StepRecord(
-                t,
-                value,
-                unknown if gap is None else gap,
-                zeros if step_size is None else step_size,
-                self.seconds(),
-            )
-            moving = step_size is not None and bool((step_size > 0).any())
-            self.idle = 0 if moving or step_size is None else self.idle + 1
-            if step_size is not None:
-                taken = torch.ones_like(value) if self.done is None else (~self.done).to(value)
-                self.steps = taken if self.steps is None else self.steps + taken
+        nothing: Number = math.nan
+        size: Number = 0.0
+        if isinstance(value, Tensor):
+            nothing = torch.full_like(value, math.nan)
+            size = torch.zeros_like(value) if step_size is None else step_size
+        elif step_size is not None:
+            size = float(step_size)
+        still = step_size is not None and bool(_all(size == 0))
+        self.idle = self.idle + 1 if still else 0
+        record = StepRecord(t, value, nothing if gap is None else gap, size, self.seconds())
         self.trace.append(record)
         answers = [observer(record) for observer in self.observers]
-        return any(answer is True for answer in answers)
+        stop = any(_is_true(answer) for answer in answers)
+        if step_size is not None and not stop:
+            self.taken += 1
+            if isinstance(value, Tensor):
+                moved = torch.ones_like(value) if self.done is None else (~self.done).to(value)
+                self.steps = moved if self.steps is None else self.steps + moved
+        return stop
 
     def seconds(self) -> float:
         """Since the solve began."""
         return time.perf_counter() - self.started
+
+
+def _is_true(answer: object) -> bool:
+    """True as Python, NumPy or torch says it; None and numbers ask for nothing."""
+    if isinstance(answer, Tensor):
+        return answer.dtype == torch.bool and bool(answer.all())
+    return isinstance(answer, (bool, np.bool_)) and bool(answer)
+
+
+def _all(condition: bool | Tensor) -> bool | Tensor:
+    return condition.all() if isinstance(condition, Tensor) else condition

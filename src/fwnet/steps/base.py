@@ -17,7 +17,12 @@ class StepRule(nn.Module, ABC):
     """Chooses the step size γ along a move; a slot that may hold weights.
 
     Whatever a rule answers, the loop clamps to [0, max_step]: no rule can leave the domain.
+
+    Attributes:
+        reads_objective: whether the rule evaluates f or its slope elsewhere on the segment.
     """
+
+    reads_objective: bool = False
 
     def init(self, problem: Problem, it: Iterate) -> Any:
         """The state before the first step; raise here if the rule does not fit the problem."""

@@ -21,12 +21,14 @@ class LineSearch(StepRule):
 
     On quadratics in closed form, −slope / curvature. Otherwise Newton's method on the slope
     (the secant method where curvature is unknown), kept inside a shrinking bracket; it sees only
-    φ on the segment z + γ A d, never A.
+    φ on the segment z + γ A d, never A. Gradients are those of the exact minimum.
 
     Arguments:
         tol: stop when |slope| fell to `tol` times its start.
         max_evaluations: of the slope, at most.
     """
+
+    reads_objective = True
 
     def __init__(self, tol: float = 1e-4, max_evaluations: int = 30) -> None:
         super().__init__()
@@ -45,29 +47,47 @@ class LineSearch(StepRule):
         return self._search(problem, it, move), state
 
     def _search(self, problem: Problem, it: Iterate, move: Move) -> Tensor:
+        if not torch.is_grad_enabled():
+            return self._root(problem, it, move)[0]
+        problem.slope(it, move)  # the move remembers d and Ad: with their graphs
+        with torch.no_grad():
+            step_size, interior = self._root(problem, it, move)
+        # The root moves with the data as the slope there does: dγ = −dslope / curvature.
+        root = step_size.clone().requires_grad_()
+        slope = problem.slope(move.trial(root), move)
+        (curvature,) = torch.autograd.grad(slope.sum(), root, retain_graph=True)
+        slope = problem.slope(move.trial(step_size), move)
+        shift = (slope - slope.detach()) / torch.where(curvature > 0, curvature, 1.0)
+        return torch.where(interior, step_size - shift, bounded(move.max_step, move))
+
+    def _root(self, problem: Problem, it: Iterate, move: Move) -> tuple[Tensor, Tensor]:
+        """The step size, and whether it lies inside the segment rather than at its far end."""
         goal = self.tol * move.slope.abs()
-        low, low_slope = torch.zeros_like(move.slope), move.slope
-        high = bounded(move.max_step, move)
-        there = move.trial(high)
-        high_slope = problem.slope(there, move)
-        inside = high_slope > 0  # else f still falls at the far end: stop there
-        guess = _newton(low, low_slope, problem.curvature(it, move))
+        slope = move.slope
+        low, high = torch.zeros_like(slope), bounded(move.max_step, move)
+        high_slope = problem.slope(move.trial(high), move)
+        far = high_slope <= 0  # f still falls at the far end: stop there; NaN is too far
+        settled, answer = far, torch.where(far, high, low)
+        curvature = problem.curvature(it, move)
+        bend = (high_slope - slope) / high if curvature is None else curvature
+        stride = torch.full_like(slope, torch.inf)
         for _ in range(self.max_evaluations - 1):
-            secant = low + (high - low) * low_slope / (low_slope - high_slope)
-            guess = secant if guess is None else guess
-            outside = ~((guess > low) & (guess < high))  # NaN counts as outside
-            guess = torch.where(outside, 0.5 * (low + high), guess)
-            guess = torch.where(inside, guess, high)
+            guess = answer - slope / bend
+            # Halve the bracket where the guess leaves it (NaN does) or the steps do not shrink.
+            poor = ~((guess > low) & (guess < high)) | ((guess - answer).abs() > 0.5 * stride)
+            guess = torch.where(poor, 0.5 * (low + high), guess)
+            guess = torch.where(settled, answer, guess)
+            stride = (guess - answer).abs()
             there = move.trial(guess)
-            slope = problem.slope(there, move)
-            if bool(((slope.abs() <= goal) | ~inside).all()):
-                return guess
-            left = slope < 0
-            low, low_slope = torch.where(left, guess, low), torch.where(left, slope, low_slope)
-            high = torch.where(left, high, guess)
-            high_slope = torch.where(left, high_slope, slope)
-            guess = _newton(guess, slope, problem.curvature(there, move))
-        return torch.where(inside, low, high)  # the left end of the bracket: f has not risen
+            before, slope = slope, problem.slope(there, move)
+            curvature = problem.curvature(there, move)
+            bend = (slope - before) / (guess - answer) if curvature is None else curvature
+            answer = guess
+            settled = settled | (slope.abs() <= goal)
+            if bool(settled.all()):
+                return answer, ~far
+            low, high = torch.where(slope < 0, answer, low), torch.where(slope < 0, high, answer)
+        return torch.where(settled, answer, low), ~far  # at the bracket's left end f has not risen
 
 
 @final
@@ -82,6 +102,8 @@ class OverRelaxed(StepRule):
     Arguments:
         omega: the multiple.
     """
+
+    reads_objective = True
 
     def __init__(self, omega: float = 1.8) -> None:
         super().__init__()
@@ -98,7 +120,3 @@ class OverRelaxed(StepRule):
     ) -> tuple[Tensor | float, Any]:
         step_size, _ = self.search(problem, it, move, None)
         return self.omega * step_size, state
-
-
-def _newton(point: Tensor, slope: Tensor, curvature: Tensor | None) -> Tensor | None:
-    return None if curvature is None else point - slope / curvature

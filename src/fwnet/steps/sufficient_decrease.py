@@ -63,6 +63,8 @@ class Backtracking(StepRule):
     Reference: Pedregosa, Negiar, Askari and Jaggi, Linearly convergent Frank-Wolfe (2020).
     """
 
+    reads_objective = True
+
     def __init__(self, decrease: float = 0.9, increase: float = 2.0) -> None:
         super().__init__()
         if checks.positive("Backtracking(decrease=...)", decrease) > 1:
@@ -80,7 +82,7 @@ class Backtracking(StepRule):
         for _ in range(100):
             step_size = bounded(_short(move, smoothness, length), move)
             bound = step_size * (move.slope + 0.5 * step_size * smoothness * length)
-            rose = problem.value(move.trial(step_size)) > move.value + bound + noise
+            rose = ~(problem.value(move.trial(step_size)) <= move.value + bound + noise)
             if not bool(rose.any()):
                 break
             smoothness = torch.where(rose, self.increase * smoothness, smoothness)
@@ -109,6 +111,8 @@ class Armijo(StepRule):
     Reference: Armijo (1966).
     """
 
+    reads_objective = True
+
     def __init__(self, share: float = 0.1, shrink: float = 0.5) -> None:
         super().__init__()
         for name, value in (("share", share), ("shrink", shrink)):
@@ -123,7 +127,7 @@ class Armijo(StepRule):
         noise = _noise(move)
         for _ in range(60):
             goal = move.value + self.share * step_size * move.slope + noise
-            rose = problem.value(move.trial(step_size)) > goal
+            rose = ~(problem.value(move.trial(step_size)) <= goal)  # NaN has risen too
             if not bool(rose.any()):
                 break
             step_size = torch.where(rose, self.shrink * step_size, step_size)
@@ -148,6 +152,8 @@ class Monotonic(StepRule):
     Reference: Carderera, Besançon and Pokutta, Simple steps are all you need (2021).
     """
 
+    reads_objective = True
+
     def init(self, problem: Problem, it: Iterate) -> MonotonicState:
         batch = it.x.shape[: problem.batch_dims]
         return MonotonicState(0, it.x.new_ones(batch))
@@ -158,7 +164,7 @@ class Monotonic(StepRule):
         factor, noise = state.factor, _noise(move)
         for _ in range(60):
             step_size = bounded(factor * 2 / (state.t + 2), move)
-            rose = problem.value(move.trial(step_size)) > move.value + noise
+            rose = ~(problem.value(move.trial(step_size)) <= move.value + noise)
             if not bool(rose.any()):
                 break
             factor = torch.where(rose, 0.5 * factor, factor)

@@ -1,0 +1,23 @@
+"""Every case by name, in the order in which they run. A new case is one file and one line."""
+
+from benchmarks.cases import (
+    batched_simplex,
+    cost_growth,
+    import_time,
+    l1_least_squares,
+    matrix_completion,
+    simplex_least_squares,
+)
+from benchmarks.harness import Case
+
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        l1_least_squares.CASE,
+        simplex_least_squares.CASE,
+        matrix_completion.CASE,
+        batched_simplex.CASE,
+        cost_growth.CASE,
+        import_time.CASE,
+    )
+}

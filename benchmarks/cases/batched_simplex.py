@@ -1,0 +1,99 @@
+"""Time per step of 64 simplex problems at once: 1/2 |A_i x_i - b_i|^2, A 64 x 200 x 1000.
+
+The sequential loops solve one problem after the other, so each A_i stays in the core's cache for
+all its steps; a batched step sweeps all 64. chop's closure has a hand-written gradient (the
+fastest batched one) and, for comparison, the gradient by autograd that its documentation shows.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import loops, peers
+from benchmarks.harness import OURS, Case, Contender, Missing, Row, compare, interleave, require
+
+BATCH, ROWS, COLUMNS, STEPS = 64, 200, 1000, 20
+NUMPY, CACHED, TORCH = "64 NumPy loops", "64 NumPy loops, cached Ax", "64 torch loops"
+AUTOGRAD = "chop, autograd closure"
+BARS: dict[str, float | None] = {
+    NUMPY: 1.0,
+    CACHED: None,
+    TORCH: 1.0,
+    "chop": 0.3,
+    AUTOGRAD: None,
+}
+
+
+def run(repeats: int) -> list[Row]:
+    return [row for dtype in (np.float32, np.float64) for row in _rows(dtype, repeats)]
+
+
+def _rows(dtype: type, repeats: int) -> list[Row]:
+    arrays = make(dtype)
+    tensors = [torch.from_numpy(array) for array in arrays]
+    contenders: dict[str, Contender] = {
+        OURS: peers.contender("fwnet", _fwnet, *tensors),
+        NUMPY: partial(_each, loops.recomputing, *arrays),
+        CACHED: partial(_each, loops.caching, *arrays),
+        TORCH: partial(_each, loops.recomputing_in_torch, *tensors),
+        "chop": peers.contender("chop", _chop, *tensors, False),
+        AUTOGRAD: peers.contender("chop", _chop, *tensors, True),
+    }
+    samples = interleave(contenders, repeats, units=STEPS)
+    _check(contenders[OURS], _each(loops.caching, *arrays), *arrays[:2])
+    return compare(f"time per step, {dtype.__name__}", samples, BARS, 1e3, "ms")
+
+
+def make(dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    a = generator.standard_normal((BATCH, ROWS, COLUMNS))
+    x_true = generator.dirichlet(np.ones(COLUMNS), BATCH)
+    b = np.einsum("bmn,bn->bm", a, x_true) + 0.1 * generator.standard_normal((BATCH, ROWS))
+    x0 = np.full((BATCH, COLUMNS), 1 / COLUMNS)
+    return a.astype(dtype), b.astype(dtype), x0.astype(dtype)
+
+
+def _each(loop: Any, a: Any, b: Any, x0: Any) -> list[Any]:
+    return [loop(a[k], b[k], x0[k], STEPS) for k in range(BATCH)]
+
+
+def _check(ours: Contender, theirs: list[np.ndarray], a: np.ndarray, b: np.ndarray) -> None:
+    """The same exact steps, summed in another order: values agree to the dtype's rounding."""
+    if isinstance(ours, Missing):
+        return
+    found = ours().x.numpy()  # type: ignore[attr-defined]
+    tolerance = 1e-3 if a.dtype == np.float32 else 1e-8
+    for k in range(BATCH):
+        f, reference = (0.5 * float(np.sum((a[k] @ v - b[k]) ** 2)) for v in (found[k], theirs[k]))
+        require(
+            abs(f - reference) <= tolerance * reference,
+            f"problem {k}: fwnet's f = {f:.9g} differs from the loop's {reference:.9g}.",
+        )
+
+
+def _fwnet(fwnet: Any, a: torch.Tensor, b: torch.Tensor, x0: torch.Tensor) -> Contender:
+    problem = fwnet.LeastSquares(a, b)
+    solver = fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch(), max_steps=STEPS, tol=0)
+    return lambda: solver(problem, x0)
+
+
+def _chop(
+    chop: Any, a: torch.Tensor, b: torch.Tensor, x0: torch.Tensor, autograd: bool
+) -> Contender:
+    def value(x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * (torch.bmm(a, x[:, :, None])[..., 0] - b).square().sum(1)
+
+    @torch.no_grad()
+    def by_hand(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        residual = torch.bmm(a, x[:, :, None])[..., 0] - b
+        return 0.5 * residual.square().sum(1), torch.bmm(residual[:, None, :], a)[:, 0]
+
+    closure = chop.utils.closure(value) if autograd else by_hand
+    return lambda: chop.optim.minimize_frank_wolfe(
+        closure, x0, peers.chop_simplex_lmo, step="sublinear", max_iter=STEPS
+    )
+
+
+CASE = Case("batch", f"{BATCH} simplex problems at once, A {BATCH} x {ROWS} x {COLUMNS}", run)

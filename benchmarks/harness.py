@@ -1,0 +1,168 @@
+"""Time several callables in turn, and set each peer's figure beside ours.
+
+    ratio = median over rounds of (our time / the peer's time in the same round)
+
+The machine's speed drifts; two calls in one round see nearly the same machine, so the ratio of a
+round is steadier than the ratio of two medians.
+"""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from benchmarks import THREADS
+
+torch.set_num_threads(THREADS)
+
+OURS = "fwnet"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A contender that cannot run here, and why; it keeps its row in the table."""
+
+    reason: str
+
+
+Contender = Callable[[], object] | Missing
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median and the quartiles of the samples."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, samples: Iterable[float]) -> "Spread":
+        values = np.asarray(list(samples), dtype=float)
+        low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+        return cls(float(median), float(low), float(high), values.size)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: our figure, the peer's, what lies between them and the bar.
+
+    A row against a peer holds `ratio` to `bar`; a row without one holds our figure itself.
+    """
+
+    what: str
+    unit: str
+    ours: Spread | None
+    peer: str = ""
+    theirs: Spread | None = None
+    ratio: Spread | None = None
+    bar: float | None = None
+    note: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the bar is met; None where there is no bar or nothing was measured."""
+        measured = self.ratio if self.peer else self.ours
+        if self.bar is None or measured is None:
+            return None
+        return measured.median <= self.bar
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named measurement: `run(repeats)` returns the rows of its table."""
+
+    name: str
+    title: str
+    run: Callable[[int], list[Row]]
+
+
+Samples = Mapping[str, "list[float] | Missing"]
+
+
+def interleave(
+    contenders: Mapping[str, Contender], repeats: int, units: float = 1.0
+) -> dict[str, list[float] | Missing]:
+    """Seconds per unit of work of each contender, one sample a round, after one untimed call.
+
+    The order turns by one place a round, so that no contender always follows the same one.
+    """
+    able = {name: call for name, call in contenders.items() if not isinstance(call, Missing)}
+    samples: dict[str, list[float]] = {name: [] for name in able}
+    for call in able.values():
+        call()
+    names = list(able)
+    for turn in range(repeats):
+        gc.collect()
+        gc.disable()
+        try:
+            for k in range(len(names)):
+                name = names[(turn + k) % len(names)]
+                samples[name].append(_seconds(able[name]) / units)
+        finally:
+            gc.enable()
+    return {
+        name: call if isinstance(call, Missing) else samples[name]
+        for name, call in contenders.items()
+    }
+
+
+def compare(
+    what: str, samples: Samples, bars: Mapping[str, float | None], scale: float, unit: str
+) -> list[Row]:
+    """One row a peer, in the order of `bars`: medians times `scale`, and the ratio to the peer."""
+    ours = samples[OURS]
+    rows = []
+    for peer, bar in bars.items():
+        theirs = samples[peer]
+        lacking = [s.reason for s in (ours, theirs) if isinstance(s, Missing)]
+        ratio = None
+        if not isinstance(ours, Missing) and not isinstance(theirs, Missing):
+            ratio = Spread.of(a / b for a, b in zip(ours, theirs, strict=True))
+        rows.append(
+            Row(
+                what,
+                unit,
+                ours=_scaled(ours, scale),
+                peer=peer,
+                theirs=_scaled(theirs, scale),
+                ratio=ratio,
+                bar=bar,
+                note="; ".join(lacking),
+            )
+        )
+    return rows
+
+
+def figure(
+    what: str, values: Sequence[float], unit: str, bar: float | None = None, note: str = ""
+) -> Row:
+    """A row that stands alone: our figure, to be at most `bar`."""
+    return Row(what, unit, ours=Spread.of(values) if values else None, bar=bar, note=note)
+
+
+def require(condition: bool, message: str) -> None:
+    """Stop the case: a time is worth nothing if the contenders solved different problems."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def power_of_growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The p of seconds ~ sizes^p, by least squares on the logarithms."""
+    slope, _ = np.polyfit([math.log(n) for n in sizes], [math.log(s) for s in seconds], 1)
+    return float(slope)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _scaled(samples: "list[float] | Missing", scale: float) -> Spread | None:
+    return None if isinstance(samples, Missing) else Spread.of(scale * s for s in samples)

@@ -1,0 +1,92 @@
+"""Rows to a table, to JSON, and what must stand beside a time: versions, processor, threads."""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import peers
+from benchmarks.harness import OURS, Row, Spread
+
+HEADER = ("quantity", OURS, "peer", "its figure", "ratio", "(quartiles)", "bar", "")
+
+
+def environment() -> dict[str, Any]:
+    """Versions, processor, threads."""
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": peers.versions(),
+        "cpu": _processor(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def describe(facts: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return f"{facts['cpu']}, {facts['threads']} thread, Python {facts['python']}\n{versions}"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """One line a row, columns aligned; the note of a row on its own line below."""
+    lines = [HEADER] + [_cells(row) for row in rows]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(HEADER))]
+    out = []
+    for k, line in enumerate(lines):
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        out.append("  ".join(cells).rstrip())
+        note = rows[k - 1].note if k else ""
+        if note and (k == len(rows) or rows[k].note != note):  # once for a run of equal notes
+            out.append(f"    {note}")
+    return "\n".join(out)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    judged = [row for row in rows if row.passed is not None]
+    missed = [row for row in judged if not row.passed]
+    skipped = [row for row in rows if row.bar is not None and row.passed is None]
+    text = f"{len(judged) - len(missed)} of {len(judged)} bars met"
+    return text + (f", {len(skipped)} not measured" if skipped else "")
+
+
+def write(path: Path, facts: Mapping[str, Any], results: Mapping[str, Sequence[Row]]) -> None:
+    cases = {
+        name: [{**asdict(row), "passed": row.passed} for row in rows]
+        for name, rows in results.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**facts, "cases": cases}, indent=2) + "\n", encoding="utf-8")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    judgement = {None: "", True: "pass", False: "MISS"}[row.passed]
+    absent = "not measured" if row.peer or row.bar is not None else ""
+    return (
+        row.what,
+        _figure(row.ours, row.unit) or absent,
+        row.peer,
+        (_figure(row.theirs, row.unit) or absent) if row.peer else "",
+        f"{row.ratio.median:.2f}" if row.ratio else "",
+        f"({row.ratio.low:.2f} .. {row.ratio.high:.2f})" if row.ratio else "",
+        f"<= {row.bar:g}" if row.bar is not None else "",
+        judgement,
+    )
+
+
+def _figure(spread: Spread | None, unit: str) -> str:
+    return f"{spread.median:.3g} {unit}".rstrip() if spread else ""
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

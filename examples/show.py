@@ -1,0 +1,79 @@
+"""What the examples share: options, a table, a figure of gaps."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from fwnet import Result
+
+
+def options(description: str | None) -> argparse.Namespace:
+    """The command line of an example: `--plot FILE`. One thread, so that times can be compared."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw the gaps into FILE (.png, .svg, .pdf)")
+    torch.set_num_threads(1)
+    return parser.parse_args()
+
+
+def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
+    """A result and the seconds that it took."""
+    start = time.perf_counter()
+    result = solve()
+    return result, time.perf_counter() - start
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their columns: text to the left, numbers to the right."""
+    rows = [list(row) for row in rows]
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
+    left = [isinstance(cell, str) for cell in rows[0]]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(cells, widths, left, strict=True)
+        )
+        return "  ".join(aligned).rstrip()
+
+    print(line(columns))
+    print("  ".join("-" * width for width in widths))
+    for text in texts:
+        print(line(text))
+
+
+def plot_gaps(results: Mapping[str, Result], file: str | None, title: str = "") -> None:
+    """The gap of each result against steps and seconds, into a file; nothing without a file."""
+    if file is None:
+        return
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
+    for name, result in results.items():
+        gap = result.trace.column("gap")
+        known = np.isfinite(gap) & (gap > 0)
+        for ax, against in zip(axes, ("t", "seconds"), strict=True):
+            ax.plot(result.trace.column(against)[known], gap[known], label=name)
+    for ax, label in zip(axes, ("step", "seconds"), strict=True):
+        ax.set(xlabel=label, yscale="log")
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel("duality gap")
+    axes[1].legend(fontsize="small")
+    figure.suptitle(title)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+    print(f"\nfigure: {file}")
+
+
+def _text(cell: object) -> str:
+    if not isinstance(cell, float):
+        return str(cell)
+    small = cell != 0 and not 1e-3 <= abs(cell) < 1e4
+    return f"{cell:.1e}" if small else f"{cell:.3g}"
