@@ -18,7 +18,7 @@ from show import options, plot_gaps, table, timed
 import fwnet
 from fwnet.vertices import Vertex
 
-N, SECONDS = 200, 5.0
+N, SECONDS = 200, 4.0
 
 
 class Counted(fwnet.Domain):

@@ -39,9 +39,12 @@ class Away(Direction):
         assert it.active is not None
         worst, cost = it.active.extreme(lin.gradient, largest=True)
         retreat = cost - lin.along  # ⟨g, a − x⟩
-        forward = lin.decrease >= retreat
         weight = it.active.weight_of(worst)
-        limit = weight / (1 - weight).clamp_min(torch.finfo(weight.dtype).tiny)
+        rest = 1 - weight
+        # Away from an atom that is nearly all of x: (x − λa) / (1 − λ) would be rounding.
+        alone = rest < torch.finfo(weight.dtype).eps ** (1 / 3)
+        forward = (lin.decrease >= retreat) | alone
+        limit = weight / torch.where(alone, 1.0, rest)
         switch = _Switch(problem, it, lin)
         switch.toward(forward)
         switch.atom(worst, ~forward, -1.0)

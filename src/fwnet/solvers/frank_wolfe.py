@@ -133,7 +133,7 @@ class FrankWolfe(nn.Module):
         if self.direction.keeps_atoms:
             if active is None or not self._holds(active):
                 atoms, weights = self.domain.decompose(x)
-                active = ActiveSet(atoms, weights)
+                active = ActiveSet(atoms, weights).moved(0.0, (), x.new_zeros(()))  # no dust
             own = active.atoms.each(lambda tensor, dims: tensor.clone())  # slots are reused
             it = Iterate(it.x, it.image, ActiveSet(own, active.weights))
         return it, SlotStates(

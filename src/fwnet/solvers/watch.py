@@ -77,7 +77,10 @@ class Watch:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
         if isinstance(value, Tensor):
             known = torch.isfinite(value) if gap is None else torch.isfinite(value + gap)
-            broken, solved = not bool(known.all()), gap is not None and bool(_all(gap <= self.tol))
+            broken, solved = (
+                not bool(known.all()),
+                gap is not None and bool((gap <= self.tol).all()),
+            )
         else:
             broken = not (math.isfinite(value) and (gap is None or math.isfinite(gap)))
             solved = gap is not None and bool(gap <= self.tol)
@@ -96,7 +99,8 @@ class Watch:
 
     def keep_best(self, it: Iterate, value: Number) -> None:
         """Remember the iterate with the smallest f, each problem for itself."""
-        if self.best is None or bool(_all(value <= self.best_value)):
+        better = value <= self.best_value
+        if self.best is None or (bool(better.all()) if isinstance(better, Tensor) else better):
             self.best, self.best_value = it, value
         elif isinstance(value, Tensor):
             mask = (value <= self.best_value).reshape(-1, *(1,) * (it.x.ndim - 1))
@@ -107,19 +111,21 @@ class Watch:
 
     def record(self, t: int, value: Number, gap: Number | None, step_size: Tensor | None) -> bool:
         """Write the record, tell the observers; whether one of them asks to stop."""
-        nothing: Number = math.nan
-        size: Number = 0.0
+        size: Number
         if isinstance(value, Tensor):
-            nothing = torch.full_like(value, math.nan)
+            gap = torch.full_like(value, math.nan) if gap is None else gap
             size = torch.zeros_like(value) if step_size is None else step_size
-        elif step_size is not None:
-            size = float(step_size)
-        still = step_size is not None and bool(_all(size == 0))
-        self.idle = self.idle + 1 if still else 0
-        record = StepRecord(t, value, nothing if gap is None else gap, size, self.seconds())
+            still = bool((size == 0).all())
+        else:
+            gap = math.nan if gap is None else gap
+            size = 0.0 if step_size is None else step_size.item()
+            still = size == 0
+        self.idle = self.idle + 1 if still and step_size is not None else 0
+        record = StepRecord(t, value, gap, size, self.seconds())
         self.trace.append(record)
-        answers = [observer(record) for observer in self.observers]
-        stop = any(_is_true(answer) for answer in answers)
+        stop = False
+        for observer in self.observers:
+            stop = _is_true(observer(record)) or stop
         if step_size is not None and not stop:
             self.taken += 1
             if isinstance(value, Tensor):
@@ -137,7 +143,3 @@ def _is_true(answer: object) -> bool:
     if isinstance(answer, Tensor):
         return answer.dtype == torch.bool and bool(answer.all())
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
-
-
-def _all(condition: bool | Tensor) -> bool | Tensor:
-    return condition.all() if isinstance(condition, Tensor) else condition

@@ -1,0 +1,76 @@
+"""Can 95,000 ratings of 1.6 million be completed by a matrix of small trace norm?
+
+    min ½ Σ over seen (i, j) of (X_ij − M_ij)²  over  {X : Σ singular values <= radius}
+
+943 users, 1682 films, 100,000 ratings in halves from 0.5 to 5 (MovieLens' shape, with few busy
+users and few popular films, but synthetic: rank 6 plus a taste for each user, a fame for each
+film and noise); 5 % are held out; the mean is taken off.
+
+FrankWolfe.jl's stored MovieLens run takes 100 steps in 66 s: the gap falls from 4.3e10 to 1.1e7,
+where it is 190 times the value of f (5.7e4); its lazy run ends at f = 3.9e4. Ours takes 100 steps
+too and ends with a gap of about half of f.
+
+See: one hundred rank-1 steps bring the error on held-out ratings from 1.07 stars (the mean) to
+0.62; two warm-started power iterations in place of an exact oracle give nearly the same f for
+less time; the lazy run asks for half the singular vectors and ends with half the rank.
+"""
+
+import numpy as np
+import torch
+from show import options, plot_gaps, table, timed
+
+import fwnet
+
+USERS, FILMS, RATINGS, RANK, STEPS = 943, 1682, 100_000, 6, 100
+
+
+def ratings() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    busy, popular = rng.pareto(1.5, USERS) + 0.3, rng.pareto(1.5, FILMS) + 0.2
+    chance = np.outer(busy, popular).ravel()
+    seen = rng.choice(USERS * FILMS, RATINGS, replace=False, p=chance / chance.sum())
+    rows, cols = np.divmod(seen, FILMS)
+    left, right = rng.standard_normal((USERS, RANK)), rng.standard_normal((FILMS, RANK))
+    taste, fame = 0.4 * rng.standard_normal(USERS), 0.5 * rng.standard_normal(FILMS)
+    match = 0.9 * (left[rows] * right[cols]).sum(1) / RANK**0.5
+    stars = 3.5 + match + taste[rows] + fame[cols] + 0.3 * rng.standard_normal(RATINGS)
+    return rows, cols, np.clip(np.round(2 * stars) / 2, 0.5, 5.0)
+
+
+def main() -> None:
+    arguments = options(__doc__)
+    rows, cols, stars = ratings()
+    held_out = np.random.default_rng(1).random(RATINGS) < 0.05
+    stars = stars - stars[~held_out].mean()
+    seen = tuple(torch.from_numpy(v[~held_out]) for v in (rows, cols, stars))
+    problem = fwnet.MatrixCompletion(*seen, (USERS, FILMS))
+    observed = torch.zeros(USERS, FILMS, dtype=torch.float64)
+    observed[seen[0], seen[1]] = seen[2]
+    ball = fwnet.TraceNormBall(20 * float(torch.linalg.matrix_norm(observed, 2)))
+    x0 = ball.lmo(-torch.ones(USERS, FILMS, dtype=torch.float64)).dense()
+    budget = {"max_steps": STEPS, "tol": 1e-9}
+    search = fwnet.LineSearch()
+    power = fwnet.PowerIteration(steps=2)
+    solvers = {
+        "exact oracle": fwnet.FrankWolfe(ball, search, **budget),
+        "power iteration": fwnet.FrankWolfe(ball, search, oracle=power, **budget),
+        "lazy": fwnet.LazyFrankWolfe(ball, **budget),
+    }
+    lines, results = [], {}
+    for name, solver in solvers.items():
+        result, seconds = timed(lambda s=solver: s(problem, x0))
+        error = result.x.numpy()[rows[held_out], cols[held_out]] - stars[held_out]
+        rank = int(torch.linalg.matrix_rank(result.x))
+        rmse = float(np.sqrt(np.mean(error**2)))
+        lines.append((name, STEPS, float(result.value), float(result.gap), rmse, rank, seconds))
+        results[name] = result
+    mean = float(np.sqrt(np.mean(stars[held_out] ** 2)))
+    start = results["exact oracle"].trace[0]
+    lines.append(("the start", 0, float(start.value), float(start.gap), float("nan"), 1, 0.0))
+    lines.append(("the mean", 0, float("nan"), float("nan"), mean, 0, 0.0))
+    table(("X by", "steps", "f", "gap", "test error", "rank", "seconds"), lines)
+    plot_gaps(results, arguments.plot, "ratings on the trace-norm ball")
+
+
+if __name__ == "__main__":
+    main()
