@@ -13,10 +13,10 @@ of magnitude further. Given 12,000 steps they reach 2.4e-7.
 from typing import ClassVar
 
 import torch
-from show import options, plot_gaps, table, timed
 
 import fwnet
 from fwnet.vertices import Vertex
+from show import options, plot_gaps, table, timed
 
 N, SECONDS = 200, 4.0
 

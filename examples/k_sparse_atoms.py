@@ -11,9 +11,9 @@ step.
 """
 
 import torch
-from show import options, plot_gaps, table, timed
 
 import fwnet
+from show import options, plot_gaps, table, timed
 
 N, K, TOL = 1000, 5, 1e-7
 

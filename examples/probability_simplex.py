@@ -15,13 +15,13 @@ See: the same rate at every n for plain steps; none of it left once atoms may be
 """
 
 import torch
-from show import options, plot_gaps, table, timed
 
 import fwnet
+from show import options, plot_gaps, table, timed
 
 
 def distance_to(p: torch.Tensor) -> fwnet.LeastSquares:
-    """|x − p|² = ½ |√2 x − √2 p|²: the identity as two functions, so that no n × n matrix exists."""
+    """|x − p|² = ½ |√2 x − √2 p|², the identity as two functions: no n × n matrix exists."""
     root, n = 2**0.5, p.shape[-1]
     scaled = fwnet.MatrixFree(lambda x: root * x, lambda z: root * z, (n, n), p.dtype)
     return fwnet.LeastSquares(scaled, root * p)
@@ -56,7 +56,9 @@ def main() -> None:
     for n, name, solver, goal in cases:
         goal = random_point(n) if goal is None else goal
         x0 = corner(n, solver.domain.radius)
-        objective = distance_to(goal) if n > 3 else lambda x: x.square().sum()  # any callable will do
+        objective = (
+            distance_to(goal) if n > 3 else lambda x: x.square().sum()
+        )  # any callable will do
         result, seconds = timed(lambda s=solver, f=objective, x=x0: s(f, x))
         gap = float(result.gap)
         rows.append((name, n, solver.domain.radius, result.steps, gap, seconds, result.status))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -30,7 +31,7 @@ def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their columns: text to the left, numbers to the right."""
+    """Print rows under their columns: text to the left, numbers to the right, NaN as a blank."""
     rows = [list(row) for row in rows]
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
@@ -75,5 +76,8 @@ def plot_gaps(results: Mapping[str, Result], file: str | None, title: str = "") 
 def _text(cell: object) -> str:
     if not isinstance(cell, float):
         return str(cell)
-    small = cell != 0 and not 1e-3 <= abs(cell) < 1e4
-    return f"{cell:.1e}" if small else f"{cell:.3g}"
+    if math.isnan(cell):
+        return ""
+    if 1000 <= abs(cell) < 1e7:
+        return f"{cell:.0f}"
+    return f"{cell:.3g}" if cell == 0 or 1e-3 <= abs(cell) < 1000 else f"{cell:.1e}"

@@ -82,6 +82,12 @@ class ActiveSet:
             curvatures = _write(curvatures, curvature.unsqueeze(-1), slot)
         return ActiveSet(atoms, self.weights, curvatures), slot
 
+    def same(self, vertex: Vertex) -> Tensor:
+        """Which slots hold this very vertex: bool `(*batch, K)`."""
+        if _alike(self.atoms, vertex):
+            return self.atoms.same_as(vertex)
+        return as_dense(self.atoms).same_as(as_dense(vertex))
+
     def moved(
         self,
         scale: Tensor | float,
