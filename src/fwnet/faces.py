@@ -1,0 +1,94 @@
+"""Faces of the simplex: which coordinates are free, and Newton's equations on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FaceFactor:
+    """Cholesky factors of (Q + ridge I) restricted to the free coordinates, packed and padded.
+
+    Arguments:
+        index: `(batch, m)` the free coordinates, m = the most that any problem has.
+        used: `(batch, m)` 1 for a free coordinate, 0 for padding, in Q's dtype.
+        cholesky: `(batch, m, m)` lower factors, identity where padded.
+        good: `(batch,)` whether the factor exists.
+        pivot: `(batch,)` the smallest pivot, 0 where the factor does not exist.
+    """
+
+    index: Tensor
+    used: Tensor
+    cholesky: Tensor
+    good: Tensor
+    pivot: Tensor
+
+    def solve(self, r: Tensor) -> tuple[Tensor, Tensor]:
+        """The Newton direction on the face and its multiplier.
+
+            (Q + ridge I)_FF d_F = r_F + level 1,   Σ d = 0,   d = 0 elsewhere
+
+        Arguments:
+            r: `(batch, n)`.
+        """
+        packed = r.gather(1, self.index) * self.used
+        count = self.used.sum(-1, keepdim=True)
+        centre = packed.sum(-1, keepdim=True) / count  # a common shift changes the level alone
+        right = torch.stack(((packed - centre) * self.used, self.used), -1)
+        solved = torch.cholesky_solve(right, self.cholesky)
+        total = solved.sum(1)
+        shift = -total[:, :1] / total[:, 1:]
+        direction = (solved[..., 0] + shift * solved[..., 1]) * self.used
+        # padding adds 0 to coordinate 0, so adding is safe where writing would not be
+        spread = torch.zeros_like(r).scatter_add_(1, self.index, direction)
+        return spread, (shift - centre).squeeze(-1)
+
+
+def factor_face(Q: Tensor, free: Tensor, ridge: Tensor) -> FaceFactor:
+    """Factor (Q + ridge I) on the free coordinates.
+
+    Arguments:
+        Q: `(batch, n, n)` symmetric.
+        free: `(batch, n)` booleans, at least one true in each row.
+        ridge: `(batch,)` at least 0.
+    """
+    index, mask = pack(free)
+    used = mask.to(Q.dtype)
+    block = restrict(Q, index, used)
+    diagonal = block.diagonal(dim1=-2, dim2=-1)
+    diagonal += ridge.unsqueeze(-1) * used + (1 - used)
+    cholesky, info = torch.linalg.cholesky_ex(block)
+    good = info == 0
+    if not bool(good.all()):
+        identity = torch.eye(block.shape[-1], dtype=Q.dtype, device=Q.device)
+        cholesky = torch.where(good[:, None, None], cholesky, identity)
+    pivots = cholesky.diagonal(dim1=-2, dim2=-1).masked_fill(used == 0, torch.inf)
+    return FaceFactor(index, used, cholesky, good, pivots.amin(-1).square() * good)
+
+
+def pack(free: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices of the true entries of each row, padded with 0, and which of them count."""
+    count = free.sum(-1, keepdim=True)
+    most = int(count.max())
+    everything = torch.arange(free.shape[-1], device=free.device).expand(free.shape)
+    place = torch.where(free, free.cumsum(-1) - 1, most)
+    index = everything.new_zeros(free.shape[0], most + 1).scatter_(1, place, everything)[:, :most]
+    used = torch.arange(most, device=free.device) < count
+    return torch.where(used, index, 0), used
+
+
+def restrict(Q: Tensor, index: Tensor, used: Tensor) -> Tensor:
+    """The block Q_FF of every problem, 0 where padded; always a fresh tensor."""
+    batch, n, _ = Q.shape
+    most = index.shape[-1]
+    if most == n and bool(used.all()):
+        return Q.clone(memory_format=torch.contiguous_format)
+    rows = (index + n * torch.arange(batch, device=Q.device).unsqueeze(-1)).reshape(-1)
+    block = Q.reshape(batch * n, n).index_select(0, rows).reshape(batch, most, n)
+    block = block.gather(2, index.unsqueeze(1).expand(-1, most, -1))
+    return block.mul_(used.unsqueeze(-1)).mul_(used.unsqueeze(-2))

@@ -1,0 +1,150 @@
+"""One tiny quadratic program over the simplex, in NumPy: overhead decides."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_BLOCK_STEPS = 12
+
+
+def solve_small(
+    Q: NDArray, c: NDArray | None, start: NDArray | None, tol: float, steps: int
+) -> tuple[Array, Array, float, bool]:
+    """argmin ½ xᵀQx + cᵀx over the unit simplex, with its gradient, gap and whether that will do.
+
+    Block pivots first, then the monotone active-set method, as for batches; always in float64.
+    """
+    single = Q.dtype == np.float32
+    Q = Q.astype(np.float64) if single else Q
+    n = Q.shape[0]
+    diagonal = Q.diagonal()
+    largest = float(diagonal.max())
+    lowest = float(diagonal.min())
+    if single:
+        tol = min(tol, 1e-9)
+    _check(Q, largest, lowest, 1e-4 if single else 1e-10)
+    linear: Array = np.zeros(n) if c is None else c.astype(np.float64)
+    floor = 3.6e-15 * (largest + float(np.abs(linear).max()))
+    problem = _Small(Q, linear, tol, floor, 2e4 * floor + 1e-300)
+    if start is None:
+        x = np.full(n, 1.0 / n)
+    else:
+        x = np.maximum(start.astype(np.float64), 0.0)
+        x /= x.sum()
+    x, g, gap, good = problem.block_pivots(x)
+    if not good:
+        x, g, gap, good = problem.active_set(x, steps)
+    return x, g, gap, good
+
+
+class _Small:
+    def __init__(self, Q: Array, c: Array, tol: float, floor: float, ridge: float) -> None:
+        self.Q, self.c, self.tol, self.floor, self.ridge = Q, c, tol, floor, ridge
+        self.n = Q.shape[0]
+
+    def block_pivots(self, x: Array) -> tuple[Array, Array, float, bool]:
+        g = self.Q.dot(x) + self.c
+        gap, good = self.certify(x, g)
+        best = (x, g, gap, good)
+        free = x > 0
+        for _ in range(_BLOCK_STEPS):
+            if best[3]:
+                break
+            F = free.nonzero()[0]
+            direction, level = self.newton(F, g)
+            target = x.copy()
+            target[F] += direction
+            x = np.maximum(target, 0.0)
+            clipped = x.sum()
+            if target.min() < 0:
+                x /= clipped
+                multiplier = self.Q.dot(target) + self.c - level
+                g = self.Q.dot(x) + self.c
+            else:
+                g = self.Q.dot(x) + self.c
+                multiplier = g - level
+            gap, good = self.certify(x, g)
+            if gap < best[2]:
+                best = (x, g, gap, good)
+            free = np.where(free, target > 0, multiplier < -self.floor)
+        return best
+
+    def active_set(self, x: Array, steps: int) -> tuple[Array, Array, float, bool]:
+        g = self.Q.dot(x) + self.c
+        gap, good = self.certify(x, g)
+        best = (x, g, gap, good)
+        free = x > 0
+        for _ in range(steps):
+            if best[3]:
+                break
+            F = free.nonzero()[0]
+            direction, _ = self.newton(F, g)
+            d = np.zeros(self.n)
+            d[F] = direction
+            curvature, slope = float(d.dot(self.Q.dot(d))), -float(g.dot(d))
+            full = max(slope, 0.0) / curvature if curvature > 0 else np.inf
+            down = (d < 0).nonzero()[0]
+            room = -x[down] / d[down]
+            blocked = bool(down.size) and float(room.min()) <= full
+            step = float(room.min()) if blocked else (full if np.isfinite(full) else 0.0)
+            x = np.maximum(x + step * d, 0.0)
+            if blocked:
+                x[down[int(room.argmin())]] = 0.0
+            x /= x.sum()
+            g = self.Q.dot(x) + self.c
+            gap, good = self.certify(x, g)
+            if gap < best[2]:
+                best = (x, g, gap, good)
+            if blocked:
+                free &= x > 0
+            else:
+                free = x > 0
+                free[int(g.argmin())] = True
+        return best
+
+    def newton(self, F: NDArray, g: Array) -> tuple[Array, float]:
+        """Direction on the face F and its multiplier; a singular face gets a ridge."""
+        m = F.size
+        if m == 1:
+            return np.zeros(1), float(g[F[0]])
+        system = np.ones((m + 1, m + 1))
+        system[:m, :m] = self.Q if m == self.n else self.Q[F[:, None], F]
+        system[m, m] = 0.0
+        right = np.zeros(m + 1)
+        right[:m] = -g[F]
+        solved = None
+        try:
+            solved = np.linalg.solve(system, right)
+        except np.linalg.LinAlgError:
+            pass
+        # a wild step is a (nearly) singular face: the ridge keeps it near the current point
+        if solved is None or not np.abs(solved[:m]).max() < 1e4:
+            system[range(m), range(m)] += self.ridge
+            solved = np.linalg.solve(system, right)
+        return solved[:m], -float(solved[m])
+
+    def certify(self, x: Array, g: Array) -> tuple[float, bool]:
+        level = float(x.dot(g))
+        gap = float(x.dot(g - g.min()))
+        return gap, gap <= max(self.tol * abs(level), self.floor)
+
+
+def _check(Q: Array, largest: float, lowest: float, slack: float) -> None:
+    """Finite, symmetric, no negative diagonal: a sentence for each."""
+    difference = float(np.abs(Q - Q.T).max())
+    if not difference <= slack * max(largest, -lowest, 0.0):
+        if not np.isfinite(Q).all():
+            i, j = (int(k) for k in np.argwhere(~np.isfinite(Q))[0])
+            raise ValueError(f"Q must be finite; entry ({i}, {j}) is {Q[i, j]}.")
+        i, j = (int(k) for k in np.unravel_index(np.abs(Q - Q.T).argmax(), Q.shape))
+        raise ValueError(
+            f"Q must be symmetric; entries ({i}, {j}) and ({j}, {i}) are "
+            f"{Q[i, j]:.6g} and {Q[j, i]:.6g}. Pass (Q + Q.mT) / 2."
+        )
+    if lowest < 0:
+        raise ValueError(
+            f"Q must be positive semidefinite; its diagonal holds {lowest:.6g}. "
+            "Add a multiple of the identity."
+        )
