@@ -92,3 +92,32 @@ def restrict(Q: Tensor, index: Tensor, used: Tensor) -> Tensor:
     block = Q.reshape(batch * n, n).index_select(0, rows).reshape(batch, most, n)
     block = block.gather(2, index.unsqueeze(1).expand(-1, most, -1))
     return block.mul_(used.unsqueeze(-1)).mul_(used.unsqueeze(-2))
+
+
+def spectral_face_solve(Q: Tensor, free: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """The direction on a singular face: where there is curvature, and what has none.
+
+        d = (H Q_FF H)⁺ r_F,   flat = H r_F − (H Q_FF H) d,   H = I − 11ᵀ/|F|
+
+    Arguments:
+        Q, free: as in `factor_face`.
+        r: `(batch, n)`.
+    """
+    index, mask = pack(free)
+    used = mask.to(Q.dtype)
+    block = restrict(Q, index, used)
+    count = used.sum(-1, keepdim=True)
+    for _ in range(2):  # centre the columns, then the rows
+        block = (block - block.sum(1, keepdim=True) / count.unsqueeze(-1)) * used.unsqueeze(-1)
+        block = block.mT
+    packed = r.gather(1, index) * used
+    packed = (packed - packed.sum(-1, keepdim=True) / count) * used
+    values, vectors = torch.linalg.eigh((block + block.mT) / 2)
+    size = Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+    curved = values > 4e3 * torch.finfo(Q.dtype).eps * size
+    inside = (vectors.mT @ packed.unsqueeze(-1)).squeeze(-1)
+    steps = torch.where(curved, inside / values, 0.0)
+    direction = (vectors @ steps.unsqueeze(-1)).squeeze(-1) * used
+    flat = (vectors @ torch.where(curved, 0.0, inside).unsqueeze(-1)).squeeze(-1) * used
+    empty = torch.zeros_like(r)
+    return empty.scatter_add(1, index, direction), empty.scatter_add(1, index, flat)

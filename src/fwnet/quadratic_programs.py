@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.faces import FaceFactor, factor_face
+from fwnet.faces import FaceFactor, factor_face, spectral_face_solve
 from fwnet.small_quadratic_programs import solve_small
 
 _SMALL = 32  # a single problem up to this size is scalar work: NumPy, less overhead
@@ -102,7 +102,7 @@ def solve_simplex_qp(
     found = _block_pivots(Q, c, x, tol)
     rest = (~found.converged).nonzero().squeeze(-1)
     if rest.numel():
-        more = _active_set(Q[rest], c[rest], found.x[rest], tol, steps)
+        more = _active_set(Q[rest], c[rest], _restart(Q[rest], c[rest], found, rest), tol, steps)
         for old, new in zip(vars(found).values(), vars(more).values(), strict=True):
             old[rest] = new
     return replace(
@@ -141,15 +141,14 @@ def _block_pivots(Q: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQPSolut
     todo = (~answer.converged).nonzero().squeeze(-1)
     free = x > 0
     g = answer.gradient
-    ridge = x.new_zeros(x.shape[0])
     fewest = torch.full_like(todo, x.shape[-1] + 1)
     patience = torch.full_like(fewest, 3)
     if todo.numel() < x.shape[0]:
-        Q, c, x, g, free, ridge = (v[todo] for v in (Q, c, x, g, free, ridge))
+        Q, c, x, g, free = (v[todo] for v in (Q, c, x, g, free))
     for _ in range(_BLOCK_STEPS):
         if todo.numel() == 0:
             break
-        face, ridge = _factor(Q, c, free, ridge)
+        face = _factor(Q, c, free)
         direction, level = face.solve(-g)
         target = x + direction
         x = target.clamp_min(0)
@@ -174,7 +173,7 @@ def _block_pivots(Q: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQPSolut
         left = (~now.converged).nonzero().squeeze(-1)
         if left.numel() < 0.8 * todo.numel():
             todo, fewest, patience = todo[left], fewest[left], patience[left]
-            Q, c, x, g, free, ridge = (v[left] for v in (Q, c, x, g, free, ridge))
+            Q, c, x, g, free = (v[left] for v in (Q, c, x, g, free))
     return answer
 
 
@@ -191,10 +190,18 @@ def _exchange(
     return free ^ torch.where((patience < 0).unsqueeze(-1), alone, wrong), fewest, patience
 
 
+def _restart(Q: Tensor, c: Tensor, found: SimplexQPSolution, rest: Tensor) -> Tensor:
+    """Where the active-set method starts: the best point if it is good, else the best vertex."""
+    best = (0.5 * Q.diagonal(dim1=-2, dim2=-1) + c).argmin(-1, keepdim=True)
+    x = found.x[rest]
+    near = found.gap[rest] < torch.finfo(Q.dtype).eps ** 0.25 * _size(Q, c)
+    return torch.where(near.unsqueeze(-1), x, torch.zeros_like(x).scatter_(-1, best, 1.0))
+
+
 def _active_set(Q: Tensor, c: Tensor, x: Tensor, tol: float, steps: int) -> SimplexQPSolution:
     """Monotone: Newton's step on the face as far as the simplex goes, one coordinate at a time."""
     answer = _evaluate(Q, c, x, tol)
-    now, free, ridge = answer, x > 0, x.new_zeros(x.shape[0])
+    now, free = answer, x > 0
     todo = torch.arange(x.shape[0], device=x.device)
     for _ in range(steps):
         left = (~now.converged).nonzero().squeeze(-1)
@@ -202,10 +209,9 @@ def _active_set(Q: Tensor, c: Tensor, x: Tensor, tol: float, steps: int) -> Simp
             break
         if left.numel() < todo.numel():
             todo = todo[left]
-            Q, c, x, free, ridge = (v[left] for v in (Q, c, x, free, ridge))
+            Q, c, x, free = (v[left] for v in (Q, c, x, free))
             now = _evaluate(Q, c, x, tol)
-        face, ridge = _factor(Q, c, free, ridge)
-        direction, _ = face.solve(-now.gradient)
+        direction = _descent(Q, c, free, now.gradient)
         room = torch.where(direction < 0, -x / direction, torch.inf)
         longest, blocking = room.min(-1, keepdim=True)
         curvature = (direction * _product(Q, direction)).sum(-1, keepdim=True)
@@ -223,10 +229,26 @@ def _active_set(Q: Tensor, c: Tensor, x: Tensor, tol: float, steps: int) -> Simp
     return answer
 
 
-def _factor(Q: Tensor, c: Tensor, free: Tensor, ridge: Tensor) -> tuple[FaceFactor, Tensor]:
+def _descent(Q: Tensor, c: Tensor, free: Tensor, g: Tensor) -> Tensor:
+    """Newton's direction on the face; where the face has no curvature, steepest descent and far."""
+    face = factor_face(Q, free, torch.zeros_like(Q[:, 0, 0]))
+    direction, _ = face.solve(-g)
+    weak = (face.pivot <= 1e4 * torch.finfo(Q.dtype).eps * _size(Q, c)).nonzero().squeeze(-1)
+    if weak.numel():
+        newton, flat = spectral_face_solve(Q[weak], free[weak], -g[weak])
+        length = flat.abs().amax(-1, keepdim=True)
+        mostly_flat = (length > _rounding(Q, c)[weak].unsqueeze(-1)) & (
+            (newton * -g[weak]).sum(-1, keepdim=True) <= (flat * -g[weak]).sum(-1, keepdim=True)
+        )
+        direction[weak] = torch.where(mostly_flat, flat * (1e3 / length), newton)
+    return direction
+
+
+def _factor(Q: Tensor, c: Tensor, free: Tensor) -> FaceFactor:
     """Factor the faces; a (nearly) singular one gets a ridge, which moves steps, not solutions."""
     eps = torch.finfo(Q.dtype).eps
     size = _size(Q, c).clamp_min(1e3 * torch.finfo(Q.dtype).tiny)
+    ridge = torch.zeros_like(size)
     face = factor_face(Q, free, ridge)
     for exponent in (0.65, 0.5, 0.35):
         weak = (face.pivot <= 1e2 * eps * size) & (ridge < eps**exponent * size)
@@ -241,7 +263,7 @@ def _factor(Q: Tensor, c: Tensor, free: Tensor, ridge: Tensor) -> tuple[FaceFact
             f"on the coordinates {free[b].nonzero().squeeze(-1).tolist()[:8]}. "
             "Add a multiple of the identity."
         )
-    return face, ridge
+    return face
 
 
 def _evaluate(Q: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQPSolution:
@@ -256,7 +278,7 @@ def _certify(Q: Tensor, c: Tensor, x: Tensor, g: Tensor, tol: float) -> SimplexQ
 
 def _rounding(Q: Tensor, c: Tensor) -> Tensor:
     """What rounding alone may do to an entry of the gradient; |Q_ij| <= max diagonal."""
-    return 16 * torch.finfo(Q.dtype).eps * _size(Q, c)
+    return 64 * torch.finfo(Q.dtype).eps * _size(Q, c)
 
 
 def _size(Q: Tensor, c: Tensor) -> Tensor:

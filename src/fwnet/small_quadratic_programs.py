@@ -26,8 +26,7 @@ def solve_small(
         tol = min(tol, 1e-9)
     _check(Q, largest, lowest, 1e-4 if single else 1e-10)
     linear: Array = np.zeros(n) if c is None else c.astype(np.float64)
-    floor = 3.6e-15 * (largest + float(np.abs(linear).max()))
-    problem = _Small(Q, linear, tol, floor, 2e4 * floor + 1e-300)
+    problem = _Small(Q, linear, tol, largest + float(np.abs(linear).max()))
     if start is None:
         x = np.full(n, 1.0 / n)
     else:
@@ -35,13 +34,17 @@ def solve_small(
         x /= x.sum()
     x, g, gap, good = problem.block_pivots(x)
     if not good:
+        if gap > 1e-6 * problem.size:
+            x = np.zeros(n)
+            x[int((0.5 * diagonal + linear).argmin())] = 1.0
         x, g, gap, good = problem.active_set(x, steps)
     return x, g, gap, good
 
 
 class _Small:
-    def __init__(self, Q: Array, c: Array, tol: float, floor: float, ridge: float) -> None:
-        self.Q, self.c, self.tol, self.floor, self.ridge = Q, c, tol, floor, ridge
+    def __init__(self, Q: Array, c: Array, tol: float, size: float) -> None:
+        self.Q, self.c, self.tol, self.size = Q, c, tol, size
+        self.floor = 1.4e-14 * size  # rounding of a gradient entry, as for batches
         self.n = Q.shape[0]
 
     def block_pivots(self, x: Array) -> tuple[Array, Array, float, bool]:
@@ -105,25 +108,37 @@ class _Small:
         return best
 
     def newton(self, F: NDArray, g: Array) -> tuple[Array, float]:
-        """Direction on the face F and its multiplier; a singular face gets a ridge."""
+        """Newton's direction on the face F and its multiplier."""
         m = F.size
         if m == 1:
             return np.zeros(1), float(g[F[0]])
         system = np.ones((m + 1, m + 1))
         system[:m, :m] = self.Q if m == self.n else self.Q[F[:, None], F]
         system[m, m] = 0.0
-        right = np.zeros(m + 1)
-        right[:m] = -g[F]
-        solved = None
+        right = g[F]
         try:
-            solved = np.linalg.solve(system, right)
+            inverse = np.linalg.inv(system)
         except np.linalg.LinAlgError:
-            pass
-        # a wild step is a (nearly) singular face: the ridge keeps it near the current point
-        if solved is None or not np.abs(solved[:m]).max() < 1e4:
-            system[range(m), range(m)] += self.ridge
-            solved = np.linalg.solve(system, right)
-        return solved[:m], -float(solved[m])
+            return self.spectral_newton(system[:m, :m], right)
+        if not np.abs(inverse[:m, :m]).max() * self.size < 1e11:
+            return self.spectral_newton(system[:m, :m], right)
+        solved = inverse[:, :m].dot(right)
+        return -solved[:m], float(solved[m])
+
+    def spectral_newton(self, block: Array, g: Array) -> tuple[Array, float]:
+        """The same on a singular face; where it has no curvature, steepest descent and far."""
+        centred = block - block.mean(0)
+        centred -= centred.mean(1, keepdims=True)
+        values, vectors = np.linalg.eigh((centred + centred.T) / 2)
+        inside = vectors.T.dot(g.mean() - g)
+        curved = values > 1e-12 * self.size
+        direction = vectors[:, curved].dot(inside[curved] / values[curved])
+        flat = vectors[:, ~curved].dot(inside[~curved])
+        flat -= flat.mean()
+        length = float(np.abs(flat).max())
+        if length > self.floor and float(direction.dot(g)) >= float(flat.dot(g)):
+            direction = flat * (1e3 / length)
+        return direction, float((g + block.dot(direction)).mean())
 
     def certify(self, x: Array, g: Array) -> tuple[float, bool]:
         level = float(x.dot(g))
