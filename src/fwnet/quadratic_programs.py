@@ -215,7 +215,8 @@ def _active_set(Q: Tensor, c: Tensor, x: Tensor, tol: float, steps: int) -> Simp
         room = torch.where(direction < 0, -x / direction, torch.inf)
         longest, blocking = room.min(-1, keepdim=True)
         curvature = (direction * _product(Q, direction)).sum(-1, keepdim=True)
-        slope = -(now.gradient * direction).sum(-1, keepdim=True)
+        level = (now.gradient * x).sum(-1, keepdim=True)  # Σ direction = 0: nothing but rounding
+        slope = ((level - now.gradient) * direction).sum(-1, keepdim=True)
         newton = torch.where(curvature > 0, slope / curvature, torch.inf)
         step = torch.minimum(newton, longest).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
         blocked = (longest <= newton) & longest.isfinite()

@@ -86,7 +86,7 @@ class _Small:
             direction, _ = self.newton(F, g)
             d = np.zeros(self.n)
             d[F] = direction
-            curvature, slope = float(d.dot(self.Q.dot(d))), -float(g.dot(d))
+            curvature, slope = float(d.dot(self.Q.dot(d))), float(d.dot(x.dot(g) - g))
             full = max(slope, 0.0) / curvature if curvature > 0 else np.inf
             down = (d < 0).nonzero()[0]
             room = -x[down] / d[down]
