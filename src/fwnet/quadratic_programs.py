@@ -194,8 +194,9 @@ def _restart(Q: Tensor, c: Tensor, found: SimplexQPSolution, rest: Tensor) -> Te
     """Where the active-set method starts: the best point if it is good, else the best vertex."""
     best = (0.5 * Q.diagonal(dim1=-2, dim2=-1) + c).argmin(-1, keepdim=True)
     x = found.x[rest]
-    near = found.gap[rest] < torch.finfo(Q.dtype).eps ** 0.25 * _size(Q, c)
-    return torch.where(near.unsqueeze(-1), x, torch.zeros_like(x).scatter_(-1, best, 1.0))
+    vertex = torch.zeros_like(x).scatter_(-1, best, 1.0)
+    near = found.gap[rest] < 0.01 * _evaluate(Q, c, vertex, 1.0).gap
+    return torch.where(near.unsqueeze(-1), x, vertex)
 
 
 def _active_set(Q: Tensor, c: Tensor, x: Tensor, tol: float, steps: int) -> SimplexQPSolution:

@@ -1,0 +1,139 @@
+"""Gradients through a solution on the simplex: Newton's equations on the face that it lies on.
+
+The solution x of min ½ xᵀQx + cᵀx moves as dx = −P (dQ x + dc), where P inverts Q on the directions
+of the face, {d : Σ d = 0, d = 0 off the support}. P is symmetric, so a loss with ∂loss/∂x = v needs
+one solve, w = P v; and dP = −P dQ P, so that solve is its own derivative, as often as one likes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet.faces import factor_face, spectral_face_solve
+
+
+class FaceSystem(ABC):
+    """Q on one face for each problem of a batch, ready to be solved with."""
+
+    @abstractmethod
+    def solve(self, v: Tensor) -> Tensor:
+        """w = P v, without a graph.
+
+        Arguments:
+            v: `(batch, n)`.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def gradients(p: Tensor, y: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        """Gradient of −pᵀQy by each tensor that Q is made of, in operations with a graph."""
+
+
+def face_solve(system: FaceSystem, v: Tensor, *parts: Tensor) -> Tensor:
+    """w = P v, differentiable in v and in the parts that Q is made of."""
+    w: Tensor = _FaceSolve.apply(system, v, *parts)  # type: ignore[no-untyped-call]
+    return w
+
+
+class _FaceSolve(torch.autograd.Function):
+    @staticmethod
+    def forward(system: FaceSystem, v: Tensor, *parts: Tensor) -> Tensor:
+        return system.solve(v)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.system = inputs[0]
+        ctx.save_for_backward(output, *inputs[2:])
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:
+        w, *parts = ctx.saved_tensors
+        p = face_solve(ctx.system, u, *parts)
+        return None, p, *ctx.system.gradients(p, w, *parts)
+
+
+@final
+class DenseFaceSystem(FaceSystem):
+    """Faces of a dense Q: Cholesky, checked; the spectrum where a face is singular.
+
+    Arguments:
+        Q: `(batch, n, n)` symmetric, positive semidefinite on the faces.
+        free: `(batch, n)` booleans.
+    """
+
+    def __init__(self, Q: Tensor, free: Tensor) -> None:
+        self._Q, self._free = Q.detach(), free
+        self._size = self._Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
+        self._factor = factor_face(self._Q, free, torch.zeros_like(self._size))
+        shaky = self._factor.pivot <= 1e4 * torch.finfo(Q.dtype).eps * self._size
+        self._singular = shaky.nonzero().squeeze(-1)
+
+    @torch.no_grad()
+    def solve(self, v: Tensor) -> Tensor:
+        w, level = self._factor.solve(v)
+        error = torch.where(self._free, v + level.unsqueeze(-1) - self._times(w), 0.0)
+        if bool((error.abs().amax() > 1e-12 * v.abs().amax()).any()):
+            w = w + self._factor.solve(error)[0]
+        if self._singular.numel():
+            rows = self._singular
+            w[rows] = spectral_face_solve(self._Q[rows], self._free[rows], v[rows])[0]
+        return w
+
+    def _times(self, w: Tensor) -> Tensor:
+        return (self._Q @ w.unsqueeze(-1)).squeeze(-1)
+
+    @staticmethod
+    def gradients(p: Tensor, y: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        """−½ (p yᵀ + y pᵀ): symmetric, as Q is."""
+        return (torch.stack((p, y), -1) @ (-0.5 * torch.stack((y, p), -2)),)
+
+
+@final
+class FeatureFaceSystem(FaceSystem):
+    """Faces of Q = ZZᵀ + diag(D), in feature space: O(n d²) instead of O(n³).
+
+        w = (v − Zp + level)/D on the face,   p = Zᵀw,   Σ w = 0
+
+    Arguments:
+        Z: `(batch, n, d)`.
+        D: `(batch, n)` positive.
+        free: `(batch, n)` booleans.
+    """
+
+    def __init__(self, Z: Tensor, D: Tensor, free: Tensor) -> None:
+        Z, D = Z.detach(), D.detach()
+        self.augmented = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1): p and level
+        self._weight = free / D
+        eye = torch.eye(Z.shape[-1] + 1, dtype=Z.dtype, device=Z.device)
+        eye[-1, -1] = 0.0
+        weighted = self.augmented * self._weight.unsqueeze(-1)
+        self._weighted = weighted.mT
+        self._cholesky, _ = torch.linalg.cholesky_ex(eye + self.augmented.mT @ weighted)
+
+    @torch.no_grad()
+    def solve(self, v: Tensor) -> Tensor:
+        w = self._once(v)
+        image = self.augmented.mT @ w.unsqueeze(-1)
+        image[:, -1] = 0.0
+        back = (self.augmented @ image).squeeze(-1)
+        # one step of refinement: residual of the equations on the face, 0 off it
+        active = self._weight > 0
+        residual = torch.where(active, v - back - w / self._weight.clamp_min(1e-300), 0.0)
+        return w + self._once(residual)
+
+    def _once(self, v: Tensor) -> Tensor:
+        right = self._weighted @ v.unsqueeze(-1)
+        pair = torch.cholesky_solve(right, self._cholesky)
+        return (v - (self.augmented @ pair).squeeze(-1)) * self._weight
+
+    @staticmethod
+    def gradients(p: Tensor, y: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        """−(p yᵀZ + y pᵀZ) and −p ∘ y."""
+        Z = parts[0]
+        pair = torch.stack((p, y), -1)
+        images = torch.stack((y, p), -2) @ Z
+        return -(pair @ images), -p * y
