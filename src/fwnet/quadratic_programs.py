@@ -85,14 +85,7 @@ def solve_simplex_qp(
     tol = default_tol if tol is None else checks.positive("tol", tol)
     steps = 100 + 10 * n if max_steps is None else checks.at_least("max_steps", max_steps, 1)
     if n <= _SMALL and Q.numel() == n * n and Q.device.type == "cpu":
-        parts = [None if v is None else v.reshape(v.shape[-1:]).numpy() for v in (c, start)]
-        x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), *parts, tol, steps)
-        return SimplexQPSolution(
-            torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
-            torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
-            torch.full(batch, gap, dtype=Q.dtype),
-            torch.full(batch, good),
-        )
+        return _solve_one(Q, c, start, tol, steps)
     Q = Q.reshape(-1, n, n)
     c = Q.new_zeros(Q.shape[:-1]) if c is None else c.expand(*batch, n).reshape(-1, n)
     given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
@@ -111,6 +104,21 @@ def solve_simplex_qp(
         gradient=found.gradient.reshape(*batch, n),
         gap=found.gap.reshape(batch),
         converged=found.converged.reshape(batch),
+    )
+
+
+def _solve_one(
+    Q: Tensor, c: Tensor | None, start: Tensor | None, tol: float, steps: int
+) -> SimplexQPSolution:
+    batch, n = Q.shape[:-2], Q.shape[-1]
+    linear = None if c is None else c.reshape(n).numpy()
+    near = None if start is None else start.reshape(n).numpy()
+    x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), linear, near, tol, steps)
+    return SimplexQPSolution(
+        torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
+        torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
+        torch.full(batch, gap, dtype=Q.dtype),
+        torch.full(batch, good),
     )
 
 

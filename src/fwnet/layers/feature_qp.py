@@ -30,7 +30,7 @@ def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSo
 
     Reference: Mangasarian (2002), a finite Newton method for classification.
     """
-    batch, n, d = Z.shape
+    d = Z.shape[-1]
     rows = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1), against (w, level)
     eye = torch.eye(d + 1, dtype=Z.dtype, device=Z.device)
     eye[-1, -1] = 0.0

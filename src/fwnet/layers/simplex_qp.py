@@ -100,9 +100,7 @@ class SimplexQP(nn.Module):
         x = _solve(DenseProblem(self.tol), linear.reshape(-1, n), flat)
         return x.reshape(*batch, n)
 
-    def _features(
-        self, Z: Tensor, diagonal: Tensor | float | None, c: Tensor | None
-    ) -> Tensor:
+    def _features(self, Z: Tensor, diagonal: Tensor | float | None, c: Tensor | None) -> Tensor:
         checks.real_tensor("features", Z)
         if Z.ndim < 2:
             raise ValueError(f"features must have shape (*batch, n, d); got {tuple(Z.shape)}.")
@@ -241,7 +239,7 @@ def _linear(c: Tensor | None, like: Tensor, batch: torch.Size, n: int) -> Tensor
 def _positive_diagonal(diagonal: Tensor | float | None, Z: Tensor) -> Tensor:
     if diagonal is None:
         raise ValueError(
-            "features=... needs diagonal=..., a positive number or tensor: K = ZZᵀ + diag(diagonal)."
+            "features=... needs diagonal=..., positive, for K = features featuresᵀ + diag(diagonal)."
         )
     if isinstance(diagonal, Tensor):
         checks.real_tensor("diagonal", diagonal)
