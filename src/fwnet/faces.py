@@ -18,14 +18,12 @@ class FaceFactor:
         index: `(batch, m)` the free coordinates, m = the most that any problem has.
         used: `(batch, m)` 1 for a free coordinate, 0 for padding, in Q's dtype.
         cholesky: `(batch, m, m)` lower factors, identity where padded.
-        good: `(batch,)` whether the factor exists.
         pivot: `(batch,)` the smallest pivot, 0 where the factor does not exist.
     """
 
     index: Tensor
     used: Tensor
     cholesky: Tensor
-    good: Tensor
     pivot: Tensor
 
     def solve(self, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,26 +47,27 @@ class FaceFactor:
         return spread, (shift - centre).squeeze(-1)
 
 
-def factor_face(Q: Tensor, free: Tensor, ridge: Tensor) -> FaceFactor:
+def factor_face(Q: Tensor, free: Tensor, ridge: Tensor | None = None) -> FaceFactor:
     """Factor (Q + ridge I) on the free coordinates.
 
     Arguments:
         Q: `(batch, n, n)` symmetric.
         free: `(batch, n)` booleans, at least one true in each row.
-        ridge: `(batch,)` at least 0.
+        ridge: `(batch,)` at least 0, none by default.
     """
     index, mask = pack(free)
     used = mask.to(Q.dtype)
     block = restrict(Q, index, used)
     diagonal = block.diagonal(dim1=-2, dim2=-1)
-    diagonal += ridge.unsqueeze(-1) * used + (1 - used)
+    padding = 1 - used
+    diagonal += padding if ridge is None else ridge.unsqueeze(-1) * used + padding
     cholesky, info = torch.linalg.cholesky_ex(block)
-    good = info == 0
-    if not bool(good.all()):
+    pivots = cholesky.diagonal(dim1=-2, dim2=-1).masked_fill(~mask, torch.inf)
+    pivot = torch.where(info == 0, pivots.amin(-1).square(), 0.0)
+    if bool(info.any()):
         identity = torch.eye(block.shape[-1], dtype=Q.dtype, device=Q.device)
-        cholesky = torch.where(good[:, None, None], cholesky, identity)
-    pivots = cholesky.diagonal(dim1=-2, dim2=-1).masked_fill(used == 0, torch.inf)
-    return FaceFactor(index, used, cholesky, good, pivots.amin(-1).square() * good)
+        cholesky = torch.where((info == 0)[:, None, None], cholesky, identity)
+    return FaceFactor(index, used, cholesky, pivot)
 
 
 def pack(free: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,7 +85,7 @@ def restrict(Q: Tensor, index: Tensor, used: Tensor) -> Tensor:
     """The block Q_FF of every problem, 0 where padded; always a fresh tensor."""
     batch, n, _ = Q.shape
     most = index.shape[-1]
-    if most == n and bool(used.all()):
+    if most == n and int(used.sum()) == batch * n:
         return Q.clone(memory_format=torch.contiguous_format)
     rows = (index + n * torch.arange(batch, device=Q.device).unsqueeze(-1)).reshape(-1)
     block = Q.reshape(batch * n, n).index_select(0, rows).reshape(batch, most, n)

@@ -239,7 +239,7 @@ def _linear(c: Tensor | None, like: Tensor, batch: torch.Size, n: int) -> Tensor
 def _positive_diagonal(diagonal: Tensor | float | None, Z: Tensor) -> Tensor:
     if diagonal is None:
         raise ValueError(
-            "features=... needs diagonal=..., positive, for K = features featuresᵀ + diag(diagonal)."
+            "features=... needs diagonal=..., positive: K = features featuresᵀ + diag(diagonal)."
         )
     if isinstance(diagonal, Tensor):
         checks.real_tensor("diagonal", diagonal)
