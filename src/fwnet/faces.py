@@ -8,6 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+_UNPACKED = 48  # up to this size packing costs more than it saves
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -15,13 +17,14 @@ class FaceFactor:
     """Cholesky factors of (Q + ridge I) restricted to the free coordinates, packed and padded.
 
     Arguments:
-        index: `(batch, m)` the free coordinates, m = the most that any problem has.
+        index: `(batch, m)` the free coordinates, m = the most that any problem has; None for
+            small problems, which stay as they are, m = n.
         used: `(batch, m)` 1 for a free coordinate, 0 for padding, in Q's dtype.
         cholesky: `(batch, m, m)` lower factors, identity where padded.
         pivot: `(batch,)` the smallest pivot, 0 where the factor does not exist.
     """
 
-    index: Tensor
+    index: Tensor | None
     used: Tensor
     cholesky: Tensor
     pivot: Tensor
@@ -34,7 +37,7 @@ class FaceFactor:
         Arguments:
             r: `(batch, n)`.
         """
-        packed = r.gather(1, self.index) * self.used
+        packed = (r if self.index is None else r.gather(1, self.index)) * self.used
         count = self.used.sum(-1, keepdim=True)
         centre = packed.sum(-1, keepdim=True) / count  # a common shift changes the level alone
         right = torch.stack(((packed - centre) * self.used, self.used), -1)
@@ -42,6 +45,8 @@ class FaceFactor:
         total = solved.sum(1)
         shift = -total[:, :1] / total[:, 1:]
         direction = (solved[..., 0] + shift * solved[..., 1]) * self.used
+        if self.index is None:
+            return direction, (shift - centre).squeeze(-1)
         # padding adds 0 to coordinate 0, so adding is safe where writing would not be
         spread = torch.zeros_like(r).scatter_add_(1, self.index, direction)
         return spread, (shift - centre).squeeze(-1)
@@ -55,9 +60,12 @@ def factor_face(Q: Tensor, free: Tensor, ridge: Tensor | None = None) -> FaceFac
         free: `(batch, n)` booleans, at least one true in each row.
         ridge: `(batch,)` at least 0, none by default.
     """
-    index, mask = pack(free)
+    index, mask = (None, free) if Q.shape[-1] <= _UNPACKED else pack(free)
     used = mask.to(Q.dtype)
-    block = restrict(Q, index, used)
+    if index is None:
+        block = Q * used.unsqueeze(-1) * used.unsqueeze(-2)
+    else:
+        block = restrict(Q, index, used)
     diagonal = block.diagonal(dim1=-2, dim2=-1)
     padding = 1 - used
     diagonal += padding if ridge is None else ridge.unsqueeze(-1) * used + padding

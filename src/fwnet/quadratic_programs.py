@@ -7,17 +7,16 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.batched_quadratic_programs import (
+    SMALL,
     Batch,
     SimplexQPSolution,
     active_set,
     block_pivots,
     restart,
+    solve_one,
 )
-from fwnet.small_quadratic_programs import solve_small
 
 __all__ = ["SimplexQPSolution", "check_matrix", "simplex_qp", "solve_simplex_qp"]
-
-_SMALL = 32  # a single problem up to this size is scalar work: NumPy, less overhead
 
 
 def simplex_qp(
@@ -68,8 +67,8 @@ def solve_simplex_qp(
     default_tol = 1e-12 if Q.dtype == torch.float64 else 1e-6
     tol = default_tol if tol is None else checks.positive("tol", tol)
     steps = 100 + 10 * n if max_steps is None else checks.at_least("max_steps", max_steps, 1)
-    if n <= _SMALL and Q.numel() == n * n and Q.device.type == "cpu":
-        return _solve_one(Q, c, start, tol, steps)
+    if n <= SMALL and Q.numel() == n * n and Q.device.type == "cpu":
+        return solve_one(Q, c, start, tol, steps)
     Q = Q.reshape(-1, n, n)
     c = Q.new_zeros(Q.shape[:-1]) if c is None else c.expand(*batch, n).reshape(-1, n)
     given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
@@ -82,27 +81,12 @@ def solve_simplex_qp(
     if rest.numel():
         part = whole.take(rest)
         more = active_set(part, restart(part, found, rest), steps)
-        found.put(rest, more, torch.arange(rest.numel(), device=rest.device))
+        found.put(rest, more)
     return SimplexQPSolution(
         found.x.reshape(*batch, n),
         found.gradient.reshape(*batch, n),
         found.gap.reshape(batch),
         found.converged.reshape(batch),
-    )
-
-
-def _solve_one(
-    Q: Tensor, c: Tensor | None, start: Tensor | None, tol: float, steps: int
-) -> SimplexQPSolution:
-    batch, n = Q.shape[:-2], Q.shape[-1]
-    linear = None if c is None else c.reshape(n).numpy()
-    near = None if start is None else start.reshape(n).numpy()
-    x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), linear, near, tol, steps)
-    return SimplexQPSolution(
-        torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
-        torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
-        torch.full(batch, gap, dtype=Q.dtype),
-        torch.full(batch, good),
     )
 
 

@@ -35,6 +35,8 @@ class FaceSystem(ABC):
 
 def face_solve(system: FaceSystem, v: Tensor, *parts: Tensor) -> Tensor:
     """w = P v, differentiable in v and in the parts that Q is made of."""
+    if not torch.is_grad_enabled():
+        return system.solve(v)
     w: Tensor = _FaceSolve.apply(system, v, *parts)  # type: ignore[no-untyped-call]
     return w
 
@@ -74,9 +76,10 @@ class DenseFaceSystem(FaceSystem):
 
     @torch.no_grad()
     def solve(self, v: Tensor) -> Tensor:
+        eps = torch.finfo(v.dtype).eps
         w, level = self._factor.solve(v)
         error = torch.where(self._free, v + level.unsqueeze(-1) - self._times(w), 0.0)
-        if bool(error.abs().amax() > 1e-13 * v.abs().amax()):
+        if bool(error.abs().amax() > eps**0.7 * v.abs().amax()):
             w = w + self._factor.solve(error)[0]
         if self._singular.numel():
             rows = self._singular
