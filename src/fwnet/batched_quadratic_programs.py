@@ -176,7 +176,10 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
             now = batch.evaluate(x)
             g = now.gradient
             left = (~now.converged).nonzero().squeeze(-1)
-        free, fewest, patience = _exchange(free, wrong, fewest, patience, t)
+        if t < _PATIENCE:
+            free = free ^ wrong
+        else:
+            free, fewest, patience = _exchange(free, wrong, fewest, patience)
         few = left.numel() <= _FEW and x.shape[-1] <= SMALL and x.device.type == "cpu"
         if few or left.numel() <= 0.8 * todo.numel() or t == _BLOCK_STEPS - 1:
             answer.put(todo, now)
@@ -192,13 +195,13 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
 
 
 def _exchange(
-    free: Tensor, wrong: Tensor, fewest: Tensor, patience: Tensor, t: int
+    free: Tensor, wrong: Tensor, fewest: Tensor, patience: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Exchange all wrong coordinates; the last one alone after three exchanges without gain."""
     count = wrong.sum(-1)
     patience = torch.where(count < fewest, _PATIENCE, patience - 1)
     fewest = torch.minimum(fewest, count)
-    if t > _PATIENCE:
+    if bool((patience < 0).any()):
         last = free.shape[-1] - 1 - wrong.flip(-1).to(torch.uint8).argmax(-1, keepdim=True)
         alone = torch.zeros_like(wrong).scatter_(-1, last, True) & wrong
         wrong = torch.where((patience < 0).unsqueeze(-1), alone, wrong)

@@ -110,12 +110,14 @@ class FeatureFaceSystem(FaceSystem):
     def __init__(self, Z: Tensor, D: Tensor, free: Tensor) -> None:
         Z, D = Z.detach(), D.detach()
         self.augmented = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1): p and level
-        self._weight = free / D
+        self._free, self._D, self._weight = free, D, free / D
         eye = torch.eye(Z.shape[-1] + 1, dtype=Z.dtype, device=Z.device)
         eye[-1, -1] = 0.0
         weighted = self.augmented * self._weight.unsqueeze(-1)
         self._weighted = weighted.mT
-        self._cholesky, _ = torch.linalg.cholesky_ex(eye + self.augmented.mT @ weighted)
+        self._cholesky, _ = torch.linalg.cholesky_ex(
+            torch.baddbmm(eye, self.augmented.mT, weighted)
+        )
 
     @torch.no_grad()
     def solve(self, v: Tensor) -> Tensor:
@@ -123,10 +125,12 @@ class FeatureFaceSystem(FaceSystem):
         image = self.augmented.mT @ w.unsqueeze(-1)
         image[:, -1] = 0.0
         back = (self.augmented @ image).squeeze(-1)
-        # one step of refinement: residual of the equations on the face, 0 off it
-        active = self._weight > 0
-        residual = torch.where(active, v - back - w / self._weight.clamp_min(1e-300), 0.0)
-        return w + self._once(residual)
+        residual = torch.where(self._free, v - back - w * self._D, 0.0)
+        level = residual.sum(-1, keepdim=True) / self._free.sum(-1, keepdim=True)
+        residual = torch.where(self._free, residual - level, 0.0)
+        if bool(residual.abs().amax() > torch.finfo(v.dtype).eps ** 0.7 * v.abs().amax()):
+            w = w + self._once(residual)
+        return w
 
     def _once(self, v: Tensor) -> Tensor:
         right = self._weighted @ v.unsqueeze(-1)

@@ -9,6 +9,7 @@ from fwnet.layers.face_gradients import FeatureFaceSystem
 from fwnet.quadratic_programs import SimplexQPSolution
 
 _NEWTON_STEPS = 60
+_FULL_STEPS = 8  # faces before steps are searched: nearly always enough
 _REFINEMENTS = 3
 
 
@@ -37,20 +38,18 @@ def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSo
     unit = torch.zeros(d + 1, 1, dtype=Z.dtype, device=Z.device)
     unit[-1] = 1.0
     free = torch.ones_like(c, dtype=torch.bool)
-    theta, value = None, None
-    for _ in range(_NEWTON_STEPS):
-        weight = free / D
-        weighted = rows * weight.unsqueeze(-1)
-        factor, _ = torch.linalg.cholesky_ex(eye + rows.mT @ weighted)
+    theta, excess = unit, -c
+    for t in range(_NEWTON_STEPS):
+        weighted = rows * (free / D).unsqueeze(-1)
+        factor, _ = torch.linalg.cholesky_ex(torch.baddbmm(eye, rows.mT, weighted))
         aim = torch.cholesky_solve(unit - weighted.mT @ c.unsqueeze(-1), factor)
-        reach = -(rows @ aim).squeeze(-1) - c  # D x where positive
-        if theta is None or value is None:
-            theta, excess = aim, reach
-        else:
-            theta, excess = _line_search(theta, aim, excess, reach, D, value)
-        value = _dual_value(theta, excess, D)
+        reach = -torch.baddbmm(c.unsqueeze(-1), rows, aim).squeeze(-1)  # D x where positive
+        if t >= _FULL_STEPS:
+            aim, reach = _line_search(theta, aim, excess, reach, D)
+        theta, excess = aim, reach
         now = excess > 0
-        now.scatter_(-1, excess.argmax(-1, keepdim=True), True)
+        if t >= _FULL_STEPS:
+            now.scatter_(-1, excess.argmax(-1, keepdim=True), True)
         if torch.equal(now, free):
             break
         free = now
@@ -65,9 +64,10 @@ def _dual_value(theta: Tensor, excess: Tensor, D: Tensor) -> Tensor:
 
 
 def _line_search(
-    theta: Tensor, aim: Tensor, excess: Tensor, reach: Tensor, D: Tensor, value: Tensor
+    theta: Tensor, aim: Tensor, excess: Tensor, reach: Tensor, D: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The full step where it decreases the dual, bisection on its slope elsewhere."""
+    value = _dual_value(theta, excess, D)
     slack = 64 * torch.finfo(D.dtype).eps * (value.abs() + theta[:, -1, 0].abs())
     worse = _dual_value(aim, reach, D) > value + slack
     if not bool(worse.any()):
