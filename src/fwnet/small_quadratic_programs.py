@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,14 +62,10 @@ class _Small:
             target = x.copy()
             target[F] += direction
             x = np.maximum(target, 0.0)
-            clipped = x.sum()
-            if target.min() < 0:
-                x /= clipped
-                multiplier = self.Q.dot(target) + self.c - level
-                g = self.Q.dot(x) + self.c
-            else:
-                g = self.Q.dot(x) + self.c
-                multiplier = g - level
+            x /= x.sum()
+            g = self.Q.dot(x) + self.c
+            inside = target.min() >= 0  # then target is x
+            multiplier = (g if inside else self.Q.dot(target) + self.c) - level
             gap, good = self.certify(x, g)
             if gap < best[2]:
                 best = (x, g, gap, good)
@@ -148,11 +146,11 @@ class _Small:
 
 def _check(Q: Array, largest: float, lowest: float, slack: float) -> None:
     """Finite, symmetric, no negative diagonal: a sentence for each."""
+    if not math.isfinite(float(Q.sum())) and not np.isfinite(Q).all():
+        i, j = (int(k) for k in np.argwhere(~np.isfinite(Q))[0])
+        raise ValueError(f"Q must be finite; entry ({i}, {j}) is {Q[i, j]}.")
     difference = float(np.abs(Q - Q.T).max())
     if not difference <= slack * max(largest, -lowest, 0.0):
-        if not np.isfinite(Q).all():
-            i, j = (int(k) for k in np.argwhere(~np.isfinite(Q))[0])
-            raise ValueError(f"Q must be finite; entry ({i}, {j}) is {Q[i, j]}.")
         i, j = (int(k) for k in np.unravel_index(np.abs(Q - Q.T).argmax(), Q.shape))
         raise ValueError(
             f"Q must be symmetric; entries ({i}, {j}) and ({j}, {i}) are "

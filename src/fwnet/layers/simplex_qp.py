@@ -51,7 +51,7 @@ class SimplexQP(nn.Module):
         unrolled: bool = False,
         *,
         steps: int = 50,
-        sharpness: float = 4.0,
+        sharpness: float = 0.3,
         tol: float | None = None,
     ) -> None:
         super().__init__()
@@ -196,9 +196,11 @@ def _faces(x: Tensor, gradient: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def unrolled_simplex_qp(K: Tensor, c: Tensor, steps: int, sharpness: float) -> Tensor:
-    """The paper's network: Frank-Wolfe with softmin for the oracle and an exact line search.
+    """The paper's network: Frank-Wolfe steps with softmin for the oracle.
 
-        x ← x + γ (softmin(β g) − x),   β_t = sharpness (t + 1)/|⟨g, x⟩|
+        x ← x + γ (softmin(β g) − x),   β = sharpness (t + 1)/|⟨g, x⟩|,   γ = min(1.5 γ*, 2/(t + 2))
+
+    γ* is the exact line search; up to 2 γ* the value does not grow.
 
     Arguments:
         K: `(*batch, n, n)`; c: `(*batch, n)`.
@@ -214,7 +216,7 @@ def unrolled_simplex_qp(K: Tensor, c: Tensor, steps: int, sharpness: float) -> T
         image = (K @ direction.unsqueeze(-1)).squeeze(-1)
         slope = -(g * direction).sum(-1, keepdim=True)
         curvature = (direction * image).sum(-1, keepdim=True).clamp_min(tiny)
-        step = (slope / curvature).clamp(0, 1)
+        step = (1.5 * slope / curvature).clamp(0, 2 / (t + 2))
         x, Kx = x + step * direction, Kx + step * image
     return x
 
