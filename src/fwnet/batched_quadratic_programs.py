@@ -111,7 +111,7 @@ class Batch:
     def descent(self, free: Tensor, g: Tensor) -> Tensor:
         """Newton's direction on the face; where that has no curvature, steepest descent and far."""
         face = factor_face(self.Q, free)
-        direction, _ = face.solve(-g)
+        direction, _ = face.solve(g.mean(-1, keepdim=True) - g)
         singular = face.pivot <= self.size.squeeze(-1) * (1e4 * torch.finfo(self.Q.dtype).eps)
         rows = singular.nonzero().squeeze(-1)
         if rows.numel():
@@ -157,20 +157,24 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
         if todo.numel() == 0:
             break
         face = batch.factor(free)
-        direction, level = face.solve(-g)
+        middle = (x * g).sum(-1, keepdim=True)
+        direction, level = face.solve(middle - g)
         target = x + direction
         x = target.clamp_min(0)
         x = x / x.sum(-1, keepdim=True)
         both = torch.baddbmm(batch.c.unsqueeze(-1), batch.Q, torch.stack((target, x), -1))
         g = both[..., 1]
-        wrong = torch.where(free, target < 0, both[..., 0] < level.unsqueeze(-1) - batch.floor)
+        wrong = torch.where(
+            free, target < 0, both[..., 0] < level.unsqueeze(-1) + middle - batch.floor
+        )
         now = batch.certify(x, g)
         left = (~now.converged).nonzero().squeeze(-1)
         if left.numel() == 0 and whole:
             return now
         if left.numel() and bool((~wrong.any(-1) & ~now.converged).any()):
             # the right face: what is left is rounding, or the ridge
-            refined = (x + face.solve(-g)[0]).clamp_min(0)
+            middle = (x * g).sum(-1, keepdim=True)
+            refined = (x + face.solve(middle - g)[0]).clamp_min(0)
             refined = refined / refined.sum(-1, keepdim=True)
             x = torch.where(wrong.any(-1, keepdim=True), x, refined)
             now = batch.evaluate(x)

@@ -35,21 +35,19 @@ class FaceFactor:
             (Q + ridge I)_FF d_F = r_F + level 1,   Σ d = 0,   d = 0 elsewhere
 
         Arguments:
-            r: `(batch, n)`.
+            r: `(batch, n)`, best near 0 on average: a common shift changes the level alone.
         """
         packed = (r if self.index is None else r.gather(1, self.index)) * self.used
-        count = self.used.sum(-1, keepdim=True)
-        centre = packed.sum(-1, keepdim=True) / count  # a common shift changes the level alone
-        right = torch.stack(((packed - centre) * self.used, self.used), -1)
+        right = torch.stack((packed, self.used), -1)
         solved = torch.cholesky_solve(right, self.cholesky)
         total = solved.sum(1)
         shift = -total[:, :1] / total[:, 1:]
         direction = (solved[..., 0] + shift * solved[..., 1]) * self.used
         if self.index is None:
-            return direction, (shift - centre).squeeze(-1)
+            return direction, shift.squeeze(-1)
         # padding adds 0 to coordinate 0, so adding is safe where writing would not be
         spread = torch.zeros_like(r).scatter_add_(1, self.index, direction)
-        return spread, (shift - centre).squeeze(-1)
+        return spread, shift.squeeze(-1)
 
 
 def factor_face(Q: Tensor, free: Tensor, ridge: Tensor | None = None) -> FaceFactor:

@@ -109,25 +109,21 @@ class FeatureFaceSystem(FaceSystem):
 
     def __init__(self, Z: Tensor, D: Tensor, free: Tensor) -> None:
         Z, D = Z.detach(), D.detach()
-        self.augmented = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1): p and level
-        self._free, self._D, self._weight = free, D, free / D
+        self._rows = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1): p and level
+        self._Z, self._D, self._free, self._weight = Z, D, free, free / D
         eye = torch.eye(Z.shape[-1] + 1, dtype=Z.dtype, device=Z.device)
         eye[-1, -1] = 0.0
-        weighted = self.augmented * self._weight.unsqueeze(-1)
+        weighted = self._rows * self._weight.unsqueeze(-1)
         self._weighted = weighted.mT
-        self._cholesky, _ = torch.linalg.cholesky_ex(
-            torch.baddbmm(eye, self.augmented.mT, weighted)
-        )
+        self._cholesky, _ = torch.linalg.cholesky_ex(torch.baddbmm(eye, self._rows.mT, weighted))
 
     @torch.no_grad()
     def solve(self, v: Tensor) -> Tensor:
         w = self._once(v)
-        image = self.augmented.mT @ w.unsqueeze(-1)
-        image[:, -1] = 0.0
-        back = (self.augmented @ image).squeeze(-1)
-        residual = torch.where(self._free, v - back - w * self._D, 0.0)
-        level = residual.sum(-1, keepdim=True) / self._free.sum(-1, keepdim=True)
-        residual = torch.where(self._free, residual - level, 0.0)
+        residual = (v - w * self._D).unsqueeze(-1) - self._Z @ (self._Z.mT @ w.unsqueeze(-1))
+        residual = residual.squeeze(-1)
+        level = (residual * self._free).sum(-1, keepdim=True) / self._free.sum(-1, keepdim=True)
+        residual = (residual - level) * self._free
         if bool(residual.abs().amax() > torch.finfo(v.dtype).eps ** 0.7 * v.abs().amax()):
             w = w + self._once(residual)
         return w
@@ -135,7 +131,7 @@ class FeatureFaceSystem(FaceSystem):
     def _once(self, v: Tensor) -> Tensor:
         right = self._weighted @ v.unsqueeze(-1)
         pair = torch.cholesky_solve(right, self._cholesky)
-        return (v - (self.augmented @ pair).squeeze(-1)) * self._weight
+        return (v - (self._rows @ pair).squeeze(-1)) * self._weight
 
     @staticmethod
     def gradients(p: Tensor, y: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:

@@ -37,13 +37,17 @@ def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSo
     eye[-1, -1] = 0.0
     unit = torch.zeros(d + 1, 1, dtype=Z.dtype, device=Z.device)
     unit[-1] = 1.0
+    column, tilted = c.unsqueeze(-1), bool(c.any())
     free = torch.ones_like(c, dtype=torch.bool)
     theta, excess = unit, -c
     for t in range(_NEWTON_STEPS):
         weighted = rows * (free / D).unsqueeze(-1)
         factor, _ = torch.linalg.cholesky_ex(torch.baddbmm(eye, rows.mT, weighted))
-        aim = torch.cholesky_solve(unit - weighted.mT @ c.unsqueeze(-1), factor)
-        reach = -torch.baddbmm(c.unsqueeze(-1), rows, aim).squeeze(-1)  # D x where positive
+        right = unit - weighted.mT @ column if tilted else unit.expand(factor.shape[0], -1, -1)
+        aim = torch.cholesky_solve(right, factor)
+        reach = torch.baddbmm(column, rows, aim, beta=-1, alpha=-1).squeeze(
+            -1
+        )  # D x where positive
         if t >= _FULL_STEPS:
             aim, reach = _line_search(theta, aim, excess, reach, D)
         theta, excess = aim, reach

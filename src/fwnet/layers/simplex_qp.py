@@ -210,7 +210,7 @@ def unrolled_simplex_qp(K: Tensor, c: Tensor, steps: int, sharpness: float) -> T
     tiny = torch.finfo(c.dtype).tiny ** 0.5
     for t in range(steps):
         g = Kx + c
-        scale = (g * x).sum(-1, keepdim=True).abs().detach().clamp_min(tiny)
+        scale = (g * x).sum(-1, keepdim=True).abs().clamp_min(tiny)
         vertex = torch.softmax(-sharpness * (t + 1) * g / scale, -1)
         direction = vertex - x
         image = (K @ direction.unsqueeze(-1)).squeeze(-1)
