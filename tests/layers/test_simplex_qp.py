@@ -179,6 +179,10 @@ def test_bad_input_gets_a_sentence() -> None:
         layer(features=eye * torch.nan, diagonal=1.0)
     with pytest.raises(ValueError, match=r"features must have shape \(\*batch, n, d\)"):
         layer(features=eye[0, 0], diagonal=1.0)
+    with pytest.raises(ValueError, match="features must not be empty"):
+        layer(features=eye[:0], diagonal=1.0)
+    with pytest.raises(TypeError, match="features must be float32 or float64"):
+        layer(features=eye.half(), diagonal=1.0)
     with pytest.raises(TypeError, match="K must be float32 or float64"):
         layer(eye.long())
     with pytest.raises(ValueError, match="K must not be empty"):

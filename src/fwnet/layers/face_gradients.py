@@ -108,20 +108,15 @@ class FeatureFaceSystem(FaceSystem):
     """
 
     def __init__(self, Z: Tensor, D: Tensor, free: Tensor) -> None:
-        Z, D = Z.detach(), D.detach()
-        self._rows = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1): p and level
-        self._Z, self._D, self._free, self._weight = Z, D, free, free / D
-        eye = torch.eye(Z.shape[-1] + 1, dtype=Z.dtype, device=Z.device)
-        eye[-1, -1] = 0.0
-        weighted = self._rows * self._weight.unsqueeze(-1)
-        self._weighted = weighted.mT
-        self._cholesky, _ = torch.linalg.cholesky_ex(torch.baddbmm(eye, self._rows.mT, weighted))
+        self._D, self._free = D.detach(), free
+        self._rows = augmented(Z.detach())
+        self._weighted, self._cholesky = factor_features(self._rows, self._D, free)
 
     @torch.no_grad()
     def solve(self, v: Tensor) -> Tensor:
         w = self._once(v)
-        residual = (v - w * self._D).unsqueeze(-1) - self._Z @ (self._Z.mT @ w.unsqueeze(-1))
-        residual = residual.squeeze(-1)
+        image = torch.bmm(self._rows.mT, w.unsqueeze(-1))  # (Zᵀw, −Σw), and Σw is 0
+        residual = (v - w * self._D).unsqueeze(-1).baddbmm_(self._rows, image, alpha=-1).squeeze(-1)
         level = (residual * self._free).sum(-1, keepdim=True) / self._free.sum(-1, keepdim=True)
         residual = (residual - level) * self._free
         if bool(residual.abs().amax() > torch.finfo(v.dtype).eps ** 0.7 * v.abs().amax()):
@@ -129,14 +124,36 @@ class FeatureFaceSystem(FaceSystem):
         return w
 
     def _once(self, v: Tensor) -> Tensor:
-        right = self._weighted @ v.unsqueeze(-1)
+        right = torch.bmm(self._weighted.mT, v.unsqueeze(-1))
         pair = torch.cholesky_solve(right, self._cholesky)
-        return (v - (self._rows @ pair).squeeze(-1)) * self._weight
+        return torch.baddbmm(v.unsqueeze(-1), self._rows, pair, alpha=-1).squeeze(-1) * (
+            self._free / self._D
+        )
 
     @staticmethod
     def gradients(p: Tensor, y: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
         """−(p yᵀZ + y pᵀZ) and −p ∘ y."""
         Z = parts[0]
         pair = torch.stack((p, y), -1)
-        images = torch.stack((y, p), -2) @ Z
-        return -(pair @ images), -p * y
+        images = torch.bmm(torch.stack((-y, -p), -2), Z)
+        return torch.bmm(pair, images), -p * y
+
+
+def augmented(Z: Tensor) -> Tensor:
+    """(z, −1) for each point, to be multiplied with (w, level)."""
+    return torch.cat((Z, torch.full_like(Z[..., :1], -1.0)), -1)
+
+
+def factor_features(rows: Tensor, D: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows over D on the face, and the Cholesky factor of diag(1, ..., 1, 0) + rowsᵀ rows/D.
+
+    Arguments:
+        rows: `(batch, n, d + 1)`, from `augmented`.
+        D: `(batch, n)` positive.
+        free: `(batch, n)` booleans.
+    """
+    weighted = rows * (free / D).unsqueeze(-1)
+    gram = torch.bmm(rows.mT, weighted)
+    diagonal = gram.diagonal(dim1=-2, dim2=-1)
+    diagonal[:, :-1] += 1.0
+    return weighted, torch.linalg.cholesky_ex(gram)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fwnet.layers.face_gradients import FeatureFaceSystem
+from fwnet.layers.face_gradients import FeatureFaceSystem, augmented, factor_features
 from fwnet.quadratic_programs import SimplexQPSolution
 
 _NEWTON_STEPS = 60
@@ -31,19 +31,16 @@ def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSo
 
     Reference: Mangasarian (2002), a finite Newton method for classification.
     """
-    d = Z.shape[-1]
-    rows = torch.cat((Z, -torch.ones_like(Z[..., :1])), -1)  # (z, −1), against (w, level)
-    eye = torch.eye(d + 1, dtype=Z.dtype, device=Z.device)
-    eye[-1, -1] = 0.0
-    unit = torch.zeros(d + 1, 1, dtype=Z.dtype, device=Z.device)
-    unit[-1] = 1.0
+    batch, _, d = Z.shape
+    rows = augmented(Z)
+    unit = Z.new_zeros(batch, d + 1, 1)
+    unit[:, -1] = 1.0
     column, tilted = c.unsqueeze(-1), bool(c.any())
     free = torch.ones_like(c, dtype=torch.bool)
     theta, excess = unit, -c
     for t in range(_NEWTON_STEPS):
-        weighted = rows * (free / D).unsqueeze(-1)
-        factor, _ = torch.linalg.cholesky_ex(torch.baddbmm(eye, rows.mT, weighted))
-        right = unit - weighted.mT @ column if tilted else unit.expand(factor.shape[0], -1, -1)
+        weighted, factor = factor_features(rows, D, free)
+        right = unit - torch.bmm(weighted.mT, column) if tilted else unit
         aim = torch.cholesky_solve(right, factor)
         reach = torch.baddbmm(column, rows, aim, beta=-1, alpha=-1).squeeze(
             -1
@@ -115,7 +112,8 @@ def _refine(Z: Tensor, D: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQP
 def _certify(
     Z: Tensor, D: Tensor, c: Tensor, x: Tensor, tol: float, floor: Tensor
 ) -> SimplexQPSolution:
-    g = (Z @ (Z.mT @ x.unsqueeze(-1))).squeeze(-1) + D * x + c
+    image = torch.bmm(Z.mT, x.unsqueeze(-1))
+    g = torch.baddbmm((D * x + c).unsqueeze(-1), Z, image).squeeze(-1)
     gap = (x * (g - g.amin(-1, keepdim=True))).sum(-1)
     target = torch.maximum(tol * (x * g).sum(-1).abs(), floor)
     return SimplexQPSolution(x, g, gap, gap <= target)

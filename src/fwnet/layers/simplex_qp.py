@@ -101,7 +101,9 @@ class SimplexQP(nn.Module):
         return x.reshape(*batch, n)
 
     def _features(self, Z: Tensor, diagonal: Tensor | float | None, c: Tensor | None) -> Tensor:
-        checks.real_tensor("features", Z)
+        _check_kind("features", Z)
+        if not bool(Z.sum().isfinite()):  # a cheap first look
+            checks.finite("features", Z)
         if Z.ndim < 2:
             raise ValueError(f"features must have shape (*batch, n, d); got {tuple(Z.shape)}.")
         batch, n, d = Z.shape[:-2], Z.shape[-2], Z.shape[-1]
@@ -221,9 +223,14 @@ def unrolled_simplex_qp(K: Tensor, c: Tensor, steps: int, sharpness: float) -> T
     return x
 
 
+def _check_kind(name: str, value: Tensor) -> None:
+    good = isinstance(value, Tensor) and value.dtype in (torch.float32, torch.float64)
+    if not good or not value.numel():
+        checks.real_tensor(name, value)
+
+
 def _check_matrices(K: Tensor) -> None:
-    if not isinstance(K, Tensor) or K.dtype not in (torch.float32, torch.float64) or not K.numel():
-        checks.real_tensor("K", K)
+    _check_kind("K", K)
     if K.ndim < 2 or K.shape[-1] != K.shape[-2]:
         raise ValueError(f"K must have shape (*batch, n, n); got {tuple(K.shape)}.")
 
