@@ -153,6 +153,30 @@ def test_bad_matrices_get_a_sentence(shape: tuple[int, ...]) -> None:
         simplex_qp(bad)
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 40, 40)])
+def test_saddle_points_are_no_answer(shape: tuple[int, ...]) -> None:
+    """The barycentre is stationary for 2 · 11ᵀ − I, and a maximum."""
+    bad = 2 - torch.eye(shape[-1], dtype=torch.float64).expand(shape)
+    with pytest.raises(ValueError, match="Q must be positive semidefinite"):
+        simplex_qp(bad)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_is_feasible_and_near(name: str) -> None:
+    Q, c = kernels(12, 20)[name]
+    low = simplex_qp(Q.float(), None if c is None else c.float())
+    assert low.min() >= 0
+    assert (low.sum(-1) - 1).abs().max() < 1e-6
+    x, x_star = low.double(), simplex_qp(Q, c)
+    value, best = (
+        0.5 * (v * (Q @ v.unsqueeze(-1)).squeeze(-1)).sum(-1)
+        + (0 if c is None else (c * v).sum(-1))
+        for v in (x, x_star)
+    )
+    size = Q.diagonal(dim1=-2, dim2=-1).amax(-1) + (0 if c is None else c.abs().amax(-1))
+    assert ((value - best) / size.clamp_min(1e-300)).max() < 1e-4  # rounding of Q itself is 1e-7
+
+
 def test_bad_arguments_get_a_sentence() -> None:
     eye = torch.eye(3, dtype=torch.float64)
     with pytest.raises(TypeError, match=r"Q must be a torch\.Tensor"):

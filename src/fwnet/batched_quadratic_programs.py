@@ -102,7 +102,7 @@ class Batch:
         if not bool((face.pivot > 0).all()):
             b = int((face.pivot <= 0).nonzero()[0])
             raise ValueError(
-                f"Q must be positive semidefinite; problem {b} of those left curves "
+                f"Q must be positive semidefinite; some problem curves "
                 f"downwards on coordinates {free[b].nonzero().squeeze(-1).tolist()[:8]}. "
                 "Add a multiple of the identity."
             )
@@ -149,6 +149,8 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
     todo = (~answer.converged).nonzero().squeeze(-1)
     g, free = answer.gradient, x > 0
     if todo.numel() < x.shape[0]:
+        done = answer.converged.nonzero().squeeze(-1)
+        batch.take(done).factor(free[done])  # of an indefinite Q it would be a saddle point
         batch, x, g, free = batch.take(todo), x[todo], g[todo], free[todo]
     whole = todo.numel() == answer.gap.numel()
     fewest = torch.full_like(todo, x.shape[-1] + 1)

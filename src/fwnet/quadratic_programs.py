@@ -99,7 +99,7 @@ def check_matrix(Q: Tensor, name: str = "Q") -> None:
     probe = torch.arange(1, n + 1, dtype=Q.dtype, device=Q.device).mul(2.399963).sin().add(1.5)
     right, left = Q @ probe, probe @ Q
     size = probe.sum() * Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
-    slack = 1e3 * torch.finfo(Q.dtype).eps * size
+    slack = torch.finfo(Q.dtype).eps ** 0.65 * size
     if not bool(((right - left).abs() <= slack).all()):
         checks.finite(name, Q)
         worst = (Q - Q.mT).abs()

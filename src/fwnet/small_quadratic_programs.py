@@ -26,7 +26,7 @@ def solve_small(
     lowest = float(diagonal.min())
     if single:
         tol = min(tol, 1e-9)
-    _check(Q, largest, lowest, 1e-4 if single else 1e-10)
+    _check(Q, largest, lowest, 1e-5 if single else 1e-10)
     linear: Array = np.zeros(n) if c is None else c.astype(np.float64)
     problem = _Small(Q, linear, tol, largest + float(np.abs(linear).max()))
     if start is None:
@@ -156,8 +156,13 @@ def _check(Q: Array, largest: float, lowest: float, slack: float) -> None:
             f"Q must be symmetric; entries ({i}, {j}) and ({j}, {i}) are "
             f"{Q[i, j]:.6g} and {Q[j, i]:.6g}. Pass (Q + Q.mT) / 2."
         )
-    if lowest < 0:
+    try:
+        lifted = Q.copy()
+        lifted.reshape(-1)[:: Q.shape[0] + 1] += max(slack**0.6 * largest, 1e-300)
+        np.linalg.cholesky(lifted)
+    except np.linalg.LinAlgError:
+        least = float(np.linalg.eigvalsh(Q)[0])
         raise ValueError(
-            f"Q must be positive semidefinite; its diagonal holds {lowest:.6g}. "
+            f"Q must be positive semidefinite; its least eigenvalue is {least:.3g}. "
             "Add a multiple of the identity."
-        )
+        ) from None

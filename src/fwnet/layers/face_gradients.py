@@ -102,32 +102,35 @@ class FeatureFaceSystem(FaceSystem):
         w = (v − Zp + level)/D on the face,   p = Zᵀw,   Σ w = 0
 
     Arguments:
-        Z: `(batch, n, d)`.
+        rows: (Z, −1), `(batch, n, d + 1)`.
         D: `(batch, n)` positive.
         free: `(batch, n)` booleans.
     """
 
-    def __init__(self, Z: Tensor, D: Tensor, free: Tensor) -> None:
-        self._D, self._free = D.detach(), free
-        self._rows = augmented(Z.detach())
-        self._weighted, self._cholesky = factor_features(self._rows, self._D, free)
+    def __init__(self, rows: Tensor, D: Tensor, free: Tensor) -> None:
+        self.rows, self.D, self.free = rows, D, free
+        self.weighted, self.cholesky = factor_features(rows, D, free)
+
+    @classmethod
+    def of(cls, Z: Tensor, D: Tensor, free: Tensor) -> FeatureFaceSystem:
+        return cls(augmented(Z.detach()), D.detach(), free)
 
     @torch.no_grad()
     def solve(self, v: Tensor) -> Tensor:
         w = self._once(v)
-        image = torch.bmm(self._rows.mT, w.unsqueeze(-1))  # (Zᵀw, −Σw), and Σw is 0
-        residual = (v - w * self._D).unsqueeze(-1).baddbmm_(self._rows, image, alpha=-1).squeeze(-1)
-        level = (residual * self._free).sum(-1, keepdim=True) / self._free.sum(-1, keepdim=True)
-        residual = (residual - level) * self._free
+        image = torch.bmm(self.rows.mT, w.unsqueeze(-1))  # (Zᵀw, −Σw), and Σw is 0
+        residual = (v - w * self.D).unsqueeze(-1).baddbmm_(self.rows, image, alpha=-1).squeeze(-1)
+        level = (residual * self.free).sum(-1, keepdim=True) / self.free.sum(-1, keepdim=True)
+        residual = (residual - level) * self.free
         if bool(residual.abs().amax() > torch.finfo(v.dtype).eps ** 0.7 * v.abs().amax()):
             w = w + self._once(residual)
         return w
 
     def _once(self, v: Tensor) -> Tensor:
-        right = torch.bmm(self._weighted.mT, v.unsqueeze(-1))
-        pair = torch.cholesky_solve(right, self._cholesky)
-        return torch.baddbmm(v.unsqueeze(-1), self._rows, pair, alpha=-1).squeeze(-1) * (
-            self._free / self._D
+        right = torch.bmm(self.weighted.mT, v.unsqueeze(-1))
+        pair = torch.cholesky_solve(right, self.cholesky)
+        return torch.baddbmm(v.unsqueeze(-1), self.rows, pair, alpha=-1).squeeze(-1) * (
+            self.free / self.D
         )
 
     @staticmethod

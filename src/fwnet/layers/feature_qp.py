@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fwnet.layers.face_gradients import FeatureFaceSystem, augmented, factor_features
+from fwnet.layers.face_gradients import FeatureFaceSystem, augmented
 from fwnet.quadratic_programs import SimplexQPSolution
 
 _NEWTON_STEPS = 60
@@ -14,14 +14,16 @@ _REFINEMENTS = 3
 
 
 @torch.no_grad()
-def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSolution:
+def solve_feature_qp(
+    Z: Tensor, D: Tensor, c: Tensor, tol: float
+) -> tuple[SimplexQPSolution, FeatureFaceSystem]:
     """argmin ½ xᵀ(ZZᵀ + diag D)x + cᵀx over the simplex, through its dual.
 
         min over (w, level):  ½|w|² + ½ Σ max(0, level − c_i − z_iᵀw)²/D_i − level
         x_i = max(0, level − c_i − z_iᵀw)/D_i
 
     Smooth, convex and piecewise quadratic in d + 1 variables: Newton's method with a line search
-    ends after a few pieces.
+    ends after a few pieces. Also returns the equations of the last face, ready for gradients.
 
     Arguments:
         Z: `(batch, n, d)`.
@@ -39,12 +41,10 @@ def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSo
     free = torch.ones_like(c, dtype=torch.bool)
     theta, excess = unit, -c
     for t in range(_NEWTON_STEPS):
-        weighted, factor = factor_features(rows, D, free)
-        right = unit - torch.bmm(weighted.mT, column) if tilted else unit
-        aim = torch.cholesky_solve(right, factor)
-        reach = torch.baddbmm(column, rows, aim, beta=-1, alpha=-1).squeeze(
-            -1
-        )  # D x where positive
+        face = FeatureFaceSystem(rows, D, free)
+        right = unit - torch.bmm(face.weighted.mT, column) if tilted else unit
+        aim = torch.cholesky_solve(right, face.cholesky)
+        reach = torch.baddbmm(column, rows, aim, beta=-1, alpha=-1).squeeze(-1)  # D x if positive
         if t >= _FULL_STEPS:
             aim, reach = _line_search(theta, aim, excess, reach, D)
         theta, excess = aim, reach
@@ -56,7 +56,7 @@ def solve_feature_qp(Z: Tensor, D: Tensor, c: Tensor, tol: float) -> SimplexQPSo
         free = now
     x = excess.clamp_min(0) / D
     x = x / x.sum(-1, keepdim=True)
-    return _refine(Z, D, c, x, tol)
+    return _refine(Z, D, c, x, tol), face
 
 
 def _dual_value(theta: Tensor, excess: Tensor, D: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def _refine(Z: Tensor, D: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQP
     for _ in range(_REFINEMENTS):
         if bool(best.converged.all()):
             break
-        system = FeatureFaceSystem(Z, D, x > 0)
+        system = FeatureFaceSystem.of(Z, D, x > 0)
         x = (best.x + system.solve(-best.gradient)).clamp_min(0)
         x = x / x.sum(-1, keepdim=True)
         now = _certify(Z, D, c, x, tol, floor)

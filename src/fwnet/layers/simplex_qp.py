@@ -135,20 +135,22 @@ class DenseProblem:
 
 
 class FeatureProblem:
-    """How K = ZZᵀ + diag(D) is solved and differentiated."""
+    """How K = ZZᵀ + diag(D) is solved and differentiated; one call, its last face kept."""
 
     def __init__(self, tol: float | None) -> None:
         self.tol = tol
 
     def solve(self, c: Tensor, Z: Tensor, D: Tensor) -> SimplexQPSolution:
         default = 1e-12 if Z.dtype == torch.float64 else 1e-6
-        return solve_feature_qp(Z, D, c, default if self.tol is None else self.tol)
+        solution, self._last = solve_feature_qp(Z, D, c, default if self.tol is None else self.tol)
+        return solution
 
     def size(self, c: Tensor, Z: Tensor, D: Tensor) -> Tensor:
         return Z.square().sum(-1).add(D).amax(-1)
 
     def system(self, free: Tensor, Z: Tensor, D: Tensor) -> FaceSystem:
-        return FeatureFaceSystem(Z, D, free)
+        last = self._last
+        return last if torch.equal(last.free, free) else FeatureFaceSystem.of(Z, D, free)
 
 
 def _solve(problem: DenseProblem | FeatureProblem, c: Tensor, *parts: Tensor) -> Tensor:
