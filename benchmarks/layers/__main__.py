@@ -21,10 +21,11 @@ import warnings
 from collections.abc import Callable
 
 import torch
+from benchmarks.layers.peers import PEERS
 from torch import Tensor
 
-from benchmarks.layers.peers import PEERS
 from fwnet.layers.simplex_qp import SimplexQP
+from fwnet.quadratic_programs import simplex_qp
 
 BARS = {32: (0.5, 0.2), 100: (0.7, 0.1), 500: (1.0, 0.03)}
 
@@ -115,6 +116,17 @@ def compare(n: int, kind: str, args: argparse.Namespace) -> None:
     print(f"{kind:9s} n={n:4d}  {ratio:.3f}x {best} (bar {bar})  {listing}", flush=True)
 
 
+def single(n: int) -> None:
+    """Median CPU time of one exact solve of a small random problem, as a corrective step asks."""
+    K = wishart(500, n, torch.Generator().manual_seed(n))
+    seconds = []
+    for Q in K:
+        before = time.process_time()
+        simplex_qp(Q)
+        seconds.append(time.process_time() - before)
+    print(f"simplex_qp, one problem, n={n}: {1e6 * statistics.median(seconds):.0f} µs", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 100, 500])
@@ -126,6 +138,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    for n in (4, 8, 16):
+        single(n)
     for n in args.sizes:
         for kind in args.data:
             compare(n, kind, args)
