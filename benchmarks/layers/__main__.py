@@ -3,8 +3,9 @@
     python -m benchmarks.layers [--sizes 32 100 500] [--repeats 5] [--data svm wishart]
 
 Runs are interleaved: each round times every layer on the same fresh data, so that a busy machine
-slows all of them; up to n = 100 a round is five calls in a row, as in training. A peer that needs more than `--patience` seconds for the first round
-is timed once. cvxpylayers is left out at n = 500, where a call takes minutes.
+slows all of them; up to n = 100 a round is five calls in a row, as in training. A peer that needs
+more than `--patience` seconds is timed once. cvxpylayers is left out at n = 500, where a call takes
+minutes.
 """
 
 from __future__ import annotations
