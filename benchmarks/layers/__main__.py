@@ -4,8 +4,8 @@
 
 Runs are interleaved: each round times every layer on the same fresh data, so that a busy machine
 slows all of them; up to n = 100 a round is five calls in a row, as in training. A peer that needs
-more than `--patience` seconds is timed once. cvxpylayers is left out at n = 500, where a call takes
-minutes.
+more than `--patience` seconds is timed once. cvxpylayers, the slowest at n = 32 and 100, is left
+out at n = 500.
 """
 
 from __future__ import annotations
