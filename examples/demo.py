@@ -253,10 +253,10 @@ def network(show: Show) -> Story:
         runs,
         [
             "Above the optimum: "
-            + ", ".join(f"{run.solver} {e:.1f} %" for run, e in zip(runs, excess, strict=True))
+            + ", ".join(f"{e:.1f} % ({run.solver})" for run, e in zip(runs, excess, strict=True))
             + ". The sharpness β of the softmin must be measured in units of the gradient.",
-            "Back-propagation through a network of 40 such cells (β = 5) gives the change of f with "
-            "the weight of every image; its cosine with the exact derivative at the optimum is "
+            "Back-propagation through a network of 40 such cells (β = 5) gives the change of f "
+            "with the weight of every image; its cosine with the derivative at the optimum is "
             f"{agreement:.4f}.",
         ],
     )
@@ -328,8 +328,8 @@ def main() -> None:
             worst = max(run.seconds for run in stories[-1].runs)
             progress.console.print(f"{stories[-1].title}: slowest run {worst:.1f} s")
     text = page(
-        "fwnet: five problems, solved without projections",
-        "Frank-Wolfe methods for PyTorch. Every run carries its certificate: the duality gap.",
+        "fwnet: five problems, each with its certificate",
+        "Frank-Wolfe methods for PyTorch. The duality gap bounds how far f(x) is above the minimum.",
         stories,
         facts(time.perf_counter() - start, arguments),
     )

@@ -204,4 +204,4 @@ def _embedded(svg: bytes) -> str:
 
 
 def _safe(text: str) -> str:
-    return html.escape(text, quote=True)
+    return html.escape(text.replace(" %", "\u00a0%"), quote=True)

@@ -158,9 +158,8 @@ def test_second_derivatives_are_refused():
     A, b = data(5)
     b.requires_grad_()
     x = ImplicitLayer(solver(fwnet.Simplex()))(fwnet.LeastSquares(A, b)).x
-    (first,) = torch.autograd.grad(x[0], b, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(x[0], b, create_graph=True)
 
 
 def test_a_round_domain_is_refused():

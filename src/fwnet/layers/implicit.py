@@ -6,7 +6,6 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from fwnet import checks
 from fwnet.domains import Domain
@@ -95,8 +94,12 @@ class _FirstOrder(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
+        if torch.is_grad_enabled():  # only with create_graph=True
+            raise RuntimeError(
+                "ImplicitLayer has first derivatives only; a graph of them would miss how the "
+                "face's curvature changes. Use SimplexQP, or unrolled=True."
+            )
         return grad
 
 

@@ -77,10 +77,8 @@ class Watch:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
         if isinstance(value, Tensor):
             known = torch.isfinite(value) if gap is None else torch.isfinite(value + gap)
-            broken, solved = (
-                not bool(known.all()),
-                gap is not None and bool((gap <= self.tol).all()),
-            )
+            broken = not bool(known.all())
+            solved = isinstance(gap, Tensor) and bool((gap <= self.tol).all())
         else:
             broken = not (math.isfinite(value) and (gap is None or math.isfinite(gap)))
             solved = gap is not None and bool(gap <= self.tol)
