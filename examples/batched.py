@@ -4,8 +4,9 @@
 
 A batch is a dimension of the *problem* (here of its right-hand sides), never guessed from x0.
 
-See: the same answers (the largest difference of f is printed), each problem with its own status
-and number of steps, in a fraction of the time: one matrix product for all 64 gradients.
+See: the same answers (the largest difference of f is printed; two pairwise runs may break a tie in
+different ways and stop at different points within the tolerance), each problem with its own status
+and number of steps, in a fraction of the time: one matrix product gives all 64 gradients.
 """
 
 import torch

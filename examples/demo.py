@@ -329,7 +329,7 @@ def main() -> None:
             progress.console.print(f"{stories[-1].title}: slowest run {worst:.1f} s")
     text = page(
         "fwnet: five problems, each with its certificate",
-        "Frank-Wolfe methods for PyTorch. The duality gap bounds how far f(x) is above the minimum.",
+        "Frank-Wolfe methods for PyTorch. The gap bounds how far f(x) is above the minimum.",
         stories,
         facts(time.perf_counter() - start, arguments),
     )

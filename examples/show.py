@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -28,6 +29,18 @@ def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
     start = time.perf_counter()
     result = solve()
     return result, time.perf_counter() - start
+
+
+def costs(runs: Mapping[str, Callable[[], Result]], rounds: int = 3) -> dict[str, float]:
+    """Seconds a step of each run, as multiples of the first: medians of interleaved rounds."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            result, took = timed(run)
+            seconds[name].append(took / max(1, len(result.trace) - 1))
+    medians = {name: statistics.median(samples) for name, samples in seconds.items()}
+    first = next(iter(medians.values()))
+    return {name: median / first for name, median in medians.items()}
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

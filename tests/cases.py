@@ -119,7 +119,10 @@ DOMAINS = [
         lambda x: x.abs().sum(-1) - 1.3,
     ),
     DomainCase(
-        fwnet.L2Ball(0.8), (8,), lambda x: [cp.sum_squares(x) <= 0.64], lambda x: x.norm(dim=-1) - 0.8
+        fwnet.L2Ball(0.8),
+        (8,),
+        lambda x: [cp.sum_squares(x) <= 0.64],
+        lambda x: x.norm(dim=-1) - 0.8,
     ),
     DomainCase(
         fwnet.LInfBall(0.3),
@@ -140,7 +143,9 @@ DOMAINS = [
         lambda x: torch.maximum(x.abs().sum(-1) - 1.2, x.abs().amax(-1) - 0.6),
     ),
     DomainCase(
-        fwnet.Product((fwnet.Simplex(), fwnet.L1Ball(0.7), fwnet.Box(0.0, 1.0)), ((3,), (3,), (2,))),
+        fwnet.Product(
+            (fwnet.Simplex(), fwnet.L1Ball(0.7), fwnet.Box(0.0, 1.0)), ((3,), (3,), (2,))
+        ),
         (8,),
         lambda x: [
             x[:3] >= 0,
@@ -197,7 +202,9 @@ class SolverCase:
         return isinstance(case.domain, fwnet.Product) or not self.product_only
 
     def rules(self) -> Iterator[RuleCase]:
-        return (rule for rule in RULES if self.looks or not rule.monotone or rule.name == "ShortStep")
+        return (
+            rule for rule in RULES if self.looks or not rule.monotone or rule.name == "ShortStep"
+        )
 
 
 def _second_order(domain: fwnet.Domain, rule: Any = None, **budgets: Any) -> fwnet.FrankWolfe:
@@ -355,9 +362,7 @@ def problems() -> list[ProblemCase]:
             ),
         ]
     for form, matrix in forms(K).items():
-        cases.append(
-            ProblemCase(f"Quadratic-{form}", fwnet.Quadratic(matrix, c), _quadratic(K, c))
-        )
+        cases.append(ProblemCase(f"Quadratic-{form}", fwnet.Quadratic(matrix, c), _quadratic(K, c)))
     B = 3
     Ab, bb, yb = normal(7, B, m, n), normal(8, B, m), labels(9, B, m)
     Kb = torch.stack([spd(10 + i, n, 5) for i in range(B)])
@@ -390,9 +395,7 @@ def problems() -> list[ProblemCase]:
         ProblemCase("Quadratic-batch", fwnet.Quadratic(Kb, cb), _quadratic(Kb, cb)),
         ProblemCase("Quadratic-batch-one-c", fwnet.Quadratic(Kb, c), _quadratic(Kb, c)),
         ProblemCase("Quadratic-shared", fwnet.Quadratic(K, cb), _quadratic(K, cb)),
-        ProblemCase(
-            "Quadratic-shared-csr", fwnet.Quadratic(csr(K), cb), _quadratic(K, cb)
-        ),
+        ProblemCase("Quadratic-shared-csr", fwnet.Quadratic(csr(K), cb), _quadratic(K, cb)),
         ProblemCase("Logistic-batch", fwnet.LogisticRegression(Ab, yb), _logistic(Ab, yb)),
         ProblemCase("Softmax", fwnet.SoftmaxRegression(X, targets), _softmax(X, targets)),
         ProblemCase(
@@ -402,9 +405,7 @@ def problems() -> list[ProblemCase]:
         ProblemCase(
             "SVM-features", fwnet.SVMDual(y=sides, features=points, C=2.0), _svm(points, sides, 2.0)
         ),
-        ProblemCase(
-            "SVM-paper", fwnet.SVMDual(gram, C=0.5), _quadratic(gram + 2.0 * torch.eye(n))
-        ),
+        ProblemCase("SVM-paper", fwnet.SVMDual(gram, C=0.5), _quadratic(gram + 2.0 * torch.eye(n))),
         ProblemCase(
             "SVM-batch", fwnet.SVMDual(gram_b, sides_b, C=2.0), _svm(points_b, sides_b, 2.0)
         ),
@@ -471,8 +472,6 @@ def _solved(index: int) -> float:
 
 def solved(problem: Any) -> float:
     """The optimum by an interior-point method, to about ten digits."""
-    value = problem.solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
-    )
+    value = problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     assert problem.status == "optimal"
     return float(np.asarray(value))

@@ -53,7 +53,7 @@ def on_its_face(A: Tensor, b: Tensor, x: Tensor, normals: Tensor) -> Tensor:
     return x + free.mT @ torch.linalg.solve(reduced.mT @ reduced, reduced.mT @ (b - A @ x))
 
 
-@pytest.mark.parametrize(("domain", "normals"), DOMAINS, ids=str)
+@pytest.mark.parametrize(("domain", "normals"), DOMAINS, ids=[str(d) for d, _ in DOMAINS])
 def test_gradients_in_the_data(domain, normals):
     A, b = data(0)
     weights = torch.linspace(-1, 2, N).double()

@@ -289,7 +289,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ),
     # rules and oracles
     ("omega", lambda: fwnet.OverRelaxed(2.0), ValueError, "must be below 2; got 2.0."),
-    ("omega 0", lambda: fwnet.OverRelaxed(0), ValueError, "must be a positive finite number; got 0"),
+    (
+        "omega 0",
+        lambda: fwnet.OverRelaxed(0),
+        ValueError,
+        "must be a positive finite number; got 0",
+    ),
     ("offset", lambda: fwnet.OpenLoop(1.0), ValueError, "must be at least 2; got 1.0."),
     ("constant", lambda: fwnet.Constant(1.5), ValueError, "must be at most 1; got 1.5."),
     ("constant text", lambda: fwnet.Constant("a"), TypeError, "must be a number; got 'a'."),
@@ -299,7 +304,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("increase", lambda: fwnet.Backtracking(0.9, 1.0), ValueError, "must be above 1; got 1.0."),
     ("smoothness", lambda: fwnet.ShortStep(-1.0), ValueError, "ShortStep(smoothness=...) must be"),
     ("line search tol", lambda: fwnet.LineSearch(0.0), ValueError, "LineSearch(tol=...) must be"),
-    ("evaluations", lambda: fwnet.LineSearch(max_evaluations=1), ValueError, "of at least 2; got 1."),
+    (
+        "evaluations",
+        lambda: fwnet.LineSearch(max_evaluations=1),
+        ValueError,
+        "of at least 2; got 1.",
+    ),
     ("beta", lambda: fwnet.Softmin(0.0), ValueError, "Softmin(beta=...) must be a positive finite"),
     ("beta NaN", lambda: fwnet.Softmin(NAN), ValueError, "Softmin(beta=...) must be a positive"),
     ("growth", lambda: fwnet.Softmin(1.0, growth=-1.0), ValueError, "Softmin(growth=...) must be"),
@@ -512,7 +522,9 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "kind", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("make", "kind", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_sentence(make: Callable[[], Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         make()

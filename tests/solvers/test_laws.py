@@ -172,8 +172,8 @@ def test_a_batch_equals_a_loop(solver: SolverCase, case: DomainCase) -> None:
     tied = {"ShortStep", "LineSearch"} if solver.precise else {"ShortStep"}
     steps = 5 if solver.name == "Corrective" else 12
     for rule in solver.rules():
-        if rule.name in tied:
-            continue
+        if rule.name in tied or (solver.name == "Corrective" and not rule.monotone):
+            continue  # at the optimum of a hull, rounding says which way an open loop jumps
         made = solver.make(case.domain, rule.make())
         starts = torch.stack([inner_start(case, seed=i) for i in range(3)])
         *_, last = (there for *_, there in walk(made, together, starts, steps))

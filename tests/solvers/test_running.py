@@ -107,7 +107,9 @@ def test_ctrl_c_inside_the_objective() -> None:
             raise KeyboardInterrupt
         return (x - 0.3).square().sum() + x[0]
 
-    result = fwnet.FrankWolfe(fwnet.Simplex(), max_steps=100)(objective, torch.ones(4, dtype=F64) / 4)
+    result = fwnet.FrankWolfe(fwnet.Simplex(), max_steps=100)(
+        objective, torch.ones(4, dtype=F64) / 4
+    )
     assert result.status == "interrupted"
     assert len(result.trace) == result.steps
     assert bool(fwnet.Simplex().contains(result.x))
@@ -208,7 +210,9 @@ def test_idle_blocks_are_no_stall() -> None:
         solver = fwnet.BlockCoordinateFrankWolfe(domain, shuffle=shuffle, tol=1e-6, max_steps=5000)
         result = solver(fwnet.Quadratic(torch.eye(44, dtype=F64)), x0)
         assert result.status == "converged"
-        torch.testing.assert_close(result.x[:5], torch.full((5,), 0.2, dtype=F64), rtol=0, atol=1e-3)
+        torch.testing.assert_close(
+            result.x[:5], torch.full((5,), 0.2, dtype=F64), rtol=0, atol=1e-3
+        )
 
 
 def test_frozen_problems_thaw_if_rounding_froze_them() -> None:
@@ -244,7 +248,8 @@ def test_frozen_problems_thaw_if_rounding_froze_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [fwnet.AwayFrankWolfe, fwnet.PairwiseFrankWolfe, fwnet.BlendedPairwise, fwnet.FrankWolfe]
+    "make",
+    [fwnet.AwayFrankWolfe, fwnet.PairwiseFrankWolfe, fwnet.BlendedPairwise, fwnet.FrankWolfe],
 )
 def test_warm_start_goes_on_where_it_was(make: type) -> None:
     # A line search has no state: two halves are the whole, up to the refreshed image.

@@ -156,11 +156,14 @@ def _shifted(matrix: Cost) -> ImplicitMatrix:
     products = Products(matrix)
 
     def times(v: Tensor) -> Tensor:
-        flat = v.squeeze(-1)
+        flat = v if v.ndim == 1 else v.squeeze(-1)
         image = products.matvec(flat)
         if isinstance(matrix, ImplicitMatrix):
             image = (image + products.rmatvec(flat)) / 2
-        return image.unsqueeze(-1)
+        return image if v.ndim == 1 else image.unsqueeze(-1)
+
+    def shifted(v: Tensor) -> Tensor:
+        return (size if v.ndim > 1 else size.squeeze()) * v - times(v)
 
     def dense() -> Tensor:
         whole = matrix.dense() if isinstance(matrix, ImplicitMatrix) else matrix
@@ -169,6 +172,4 @@ def _shifted(matrix: Cost) -> ImplicitMatrix:
     kind = (matrix.dtype, matrix.device)
     symmetric = ImplicitMatrix(matrix.shape, times, times, dense, *kind)
     size = top_singular_pair(symmetric, tol=1e-2).sigma[..., None, None]  # a rough |S| will do
-    return ImplicitMatrix(
-        matrix.shape, lambda v: size * v - times(v), lambda v: size * v - times(v), dense, *kind
-    )
+    return ImplicitMatrix(matrix.shape, shifted, shifted, dense, *kind)
