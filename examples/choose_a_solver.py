@@ -19,6 +19,25 @@ from show import costs, options, plot_gaps, table
 ROWS, N, TOL = 200, 2000, 1e-6
 
 
+def solvers(max_steps: int) -> dict[str, fwnet.FrankWolfe]:
+    simplex, search = fwnet.Simplex(), fwnet.LineSearch()
+    halves = fwnet.Product((fwnet.Simplex(0.5), fwnet.Simplex(0.5)), ((N // 2,), (N // 2,)))
+    budget = {"max_steps": max_steps, "tol": TOL}
+    second = fwnet.PairwiseFrankWolfe(simplex, second_order=True, **budget)
+    return {
+        "FrankWolfe, 2/(t + 2)": fwnet.FrankWolfe(simplex, **budget),
+        "FrankWolfe, line search": fwnet.FrankWolfe(simplex, search, **budget),
+        "LazyFrankWolfe": fwnet.LazyFrankWolfe(simplex, **budget),
+        "AwayFrankWolfe": fwnet.AwayFrankWolfe(simplex, **budget),
+        "PairwiseFrankWolfe": fwnet.PairwiseFrankWolfe(simplex, **budget),
+        "PairwiseFrankWolfe, 2nd order": second,
+        "BlendedPairwise": fwnet.BlendedPairwise(simplex, **budget),
+        "Corrective": fwnet.Corrective(simplex, **budget),
+        "StochasticFrankWolfe": fwnet.StochasticFrankWolfe(simplex, batch_size=20, **budget),
+        "BlockCoordinate (two halves)": fwnet.BlockCoordinateFrankWolfe(halves, **budget),
+    }
+
+
 def main() -> None:
     arguments = options(__doc__)
     generator = torch.Generator().manual_seed(0)
@@ -27,25 +46,8 @@ def main() -> None:
     truth[:30] = torch.rand(30, generator=generator, dtype=torch.float64)
     noise = torch.randn(ROWS, generator=generator, dtype=torch.float64)
     problem = fwnet.LeastSquares(A, A @ (truth / truth.sum()) + 0.05 * noise)
-    simplex, search = fwnet.Simplex(), fwnet.LineSearch()
-    halves = fwnet.Product((fwnet.Simplex(0.5), fwnet.Simplex(0.5)), ((N // 2,), (N // 2,)))
-    budget = {"max_steps": 1000, "tol": TOL}
-    solvers = {
-        "FrankWolfe, 2/(t + 2)": fwnet.FrankWolfe(simplex, **budget),
-        "FrankWolfe, line search": fwnet.FrankWolfe(simplex, search, **budget),
-        "LazyFrankWolfe": fwnet.LazyFrankWolfe(simplex, **budget),
-        "AwayFrankWolfe": fwnet.AwayFrankWolfe(simplex, **budget),
-        "PairwiseFrankWolfe": fwnet.PairwiseFrankWolfe(simplex, **budget),
-        "PairwiseFrankWolfe, 2nd order": fwnet.PairwiseFrankWolfe(
-            simplex, second_order=True, **budget
-        ),
-        "BlendedPairwise": fwnet.BlendedPairwise(simplex, **budget),
-        "Corrective": fwnet.Corrective(simplex, **budget),
-        "StochasticFrankWolfe": fwnet.StochasticFrankWolfe(simplex, batch_size=20, **budget),
-        "BlockCoordinate (two halves)": fwnet.BlockCoordinateFrankWolfe(halves, **budget),
-    }
-    results = {name: solver(problem) for name, solver in solvers.items()}
-    cost = costs({name: lambda s=solver: s(problem) for name, solver in solvers.items()})
+    results = {name: solver(problem) for name, solver in solvers(1000).items()}
+    cost = costs({name: lambda s=solver: s(problem) for name, solver in solvers(200).items()})
     rows = []
     for name, result in results.items():
         used = int((result.x > 0).sum())
