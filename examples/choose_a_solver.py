@@ -3,7 +3,7 @@
     min ½ |Ax − b|²  over the simplex,   A 200 × 2000
 
 Costs are multiples of plain Frank-Wolfe's: of a step, and of all of its 1000 steps; medians of
-three interleaved rounds.
+five interleaved rounds.
 
 See: plain Frank-Wolfe, lazy or not, is cheap per step and does not get there; away and pairwise
 steps converge linearly; corrective steps need a tenth of their steps, each a few times dearer.

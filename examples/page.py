@@ -12,10 +12,9 @@ import numpy as np
 
 from fwnet import Result
 
-_THEMES = {  # text, grid, one colour for each run
-    "light": ("#1f2430", "#c9cdd6", ("#2457c5", "#c2410c", "#0f766e", "#a21caf")),
-    "dark": ("#e6e8ee", "#4a5060", ("#8ab4ff", "#fdba74", "#5eead4", "#f0abfc")),
-}
+# Text, grid, then one colour for each run.
+_LIGHT = ("#1f2430", "#c9cdd6", "#2457c5", "#c2410c", "#0f766e", "#a21caf")
+_DARK = ("#e6e8ee", "#4a5060", "#8ab4ff", "#fdba74", "#5eead4", "#f0abfc")
 _DASHES = ("-", "--", "-.", ":")  # a second cue beside the colour
 _POINTS = 300  # of a curve: more cannot be seen
 
@@ -155,21 +154,24 @@ def _section(index: int, story: Story) -> str:
 
 
 def _picture(story: Story, against: str) -> str:
-    light, dark = (_embedded(_draw(story, against, theme)) for theme in ("light", "dark"))
+    light = _draw(story, against)
+    dark = light
+    for mine, theirs in zip(_LIGHT, _DARK, strict=True):  # half the time of drawing twice
+        dark = dark.replace(mine, theirs)
     unit = {"t": "steps", "seconds": "seconds"}[against]
     alt = f"{story.title}: duality gap against {unit}, " + "; ".join(
         f"{run.solver} ends at {run.gap:.1e}" for run in story.runs
     )
     return (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{_safe(alt)}"></picture>'
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{_embedded(dark)}">'
+        f'<img src="{_embedded(light)}" alt="{_safe(alt)}"></picture>'
     )
 
 
-def _draw(story: Story, against: str, theme: str) -> bytes:
+def _draw(story: Story, against: str) -> str:
     from matplotlib.figure import Figure
 
-    text, grid, colours = _THEMES[theme]
+    text, grid, *colours = _LIGHT
     figure = Figure(figsize=(5, 4), layout="constrained")
     figure.patch.set_alpha(0)
     ax = figure.add_subplot()
@@ -194,13 +196,13 @@ def _draw(story: Story, against: str, theme: str) -> bytes:
         fontsize=11,
         handlelength=2.6,
     )
-    buffer = io.BytesIO()
+    buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
-def _embedded(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+def _embedded(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _safe(text: str) -> str:

@@ -4,7 +4,7 @@
 
 FrankWolfe.jl shows three of these:
 
-- n = 3, p = 0: its adaptive step needs 24 steps to a gap of 9.5e-8. Ours: 13 by `Backtracking`
+- n = 3, p = 0: its adaptive step needs 24 steps to a gap of 9.5e-8. Ours: 41 by `Backtracking`
   (the same idea), 2 by `LineSearch`.
 - n = 10⁹, 2/(t + 2): a gap of 1.330e-2 after 200 steps and 2.665e-3 after 1000. The rate does not
   depend on n: at n = 10⁵ ours is 2.665e-3 after 1000 steps too.

@@ -31,13 +31,17 @@ def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
     return result, time.perf_counter() - start
 
 
-def costs(runs: Mapping[str, Callable[[], Result]], rounds: int = 3) -> dict[str, float]:
-    """Seconds a step of each run, as multiples of the first: medians of interleaved rounds."""
+def costs(runs: Mapping[str, Callable[[], Result]], rounds: int = 5) -> dict[str, float]:
+    """What a step of each run costs, as a multiple of the first run's.
+
+    Medians of interleaved rounds, in processor time: other programs do not count.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            result, took = timed(run)
-            seconds[name].append(took / max(1, len(result.trace) - 1))
+            start = time.process_time()
+            steps = len(run().trace) - 1
+            seconds[name].append((time.process_time() - start) / max(1, steps))
     medians = {name: statistics.median(samples) for name, samples in seconds.items()}
     first = next(iter(medians.values()))
     return {name: median / first for name, median in medians.items()}

@@ -60,8 +60,7 @@ class ActiveSet:
             if not _alike(self.atoms, vertex):
                 return replace(self, atoms=as_dense(self.atoms)).holding(vertex, curvature)
         match = self.atoms.same_as(vertex)
-        slot = match.to(torch.int8).argmax(-1)
-        found = _pick(match, slot)
+        found, slot = match.max(-1)
         if bool(found.all()):
             return self, slot
         free = self.weights.argmin(-1)

@@ -42,6 +42,7 @@ class SimplexQPSolution:
             getattr(self, field.name)[places] = getattr(other, field.name)
 
     def take(self, rows: Tensor) -> SimplexQPSolution:
+        """The solutions of some problems of the batch."""
         return SimplexQPSolution(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 

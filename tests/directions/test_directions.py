@@ -5,10 +5,10 @@ from __future__ import annotations
 import cvxpy as cp
 import pytest
 import torch
-from cases import DOMAINS, F64, L1, SIMPLEX, DomainCase, normal, problem_for, solved, walk
 from torch import Tensor
 
 import fwnet
+from cases import DOMAINS, F64, L1, SIMPLEX, DomainCase, normal, problem_for, solved, walk
 from fwnet.oracles import linearize
 
 CASES = [case for case in DOMAINS if len(case.shape) == 1]
@@ -140,7 +140,7 @@ def test_corrections_minimise_over_the_hull(memory: int) -> None:
         if before is not None:
             assert reached <= before + 1e-12
         before = reached
-        kept = ([lin.vertex.dense()] + kept)[: min(memory, 1)]
+        kept = [lin.vertex.dense(), *kept][: min(memory, 1)]
 
 
 def test_corrections_need_few_steps() -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
+import fwnet
 from cases import (
     DOMAINS,
     F64,
@@ -20,9 +23,6 @@ from cases import (
     spd,
     walk,
 )
-from torch import Tensor
-
-import fwnet
 from fwnet.oracles import Linearization, linearize
 
 X = normal(1, 20, 6)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scipy.optimize
 import torch
-from cases import F64, csr, forms, labels, normal, seeded, solved
 from sklearn.linear_model import Lasso
 from sklearn.svm import SVC, LinearSVC
 
 import fwnet
+from cases import F64, csr, forms, labels, normal, seeded, solved
 
 POLYTOPE_SOLVERS = [
     fwnet.AwayFrankWolfe,
@@ -71,7 +71,7 @@ def test_svm_dual_is_liblinear_with_half_of_c(C: float, kernel: bool) -> None:
     )
     gap, value = problem.hinge_gap(problem.at(result.x))
     assert float(value) == pytest.approx(primal, rel=1e-7)
-    assert 0 <= float(gap) + 1e-9
+    assert float(gap) + 1e-9 >= 0
     assert float(gap) <= 1e-6 * primal
     assert float(1 / (4 * result.value)) == pytest.approx(primal, rel=1e-7)  # strong duality
 

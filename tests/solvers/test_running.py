@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from cases import DOMAINS, F64, L1, DomainCase, normal, problem_for
 from torch import Tensor
 
 import fwnet
+from cases import DOMAINS, F64, L1, DomainCase, normal, problem_for
 from fwnet.vertices import OneHot
 
 SOLVER = fwnet.PairwiseFrankWolfe(L1.domain, tol=1e-6, max_steps=500)
@@ -216,7 +216,7 @@ def test_idle_blocks_are_no_stall() -> None:
 
 
 def test_frozen_problems_thaw_if_rounding_froze_them() -> None:
-    """The cached image of one problem drifts, so that its gap looks like 0; the certificate sees."""
+    """The cached image of one problem drifts: its gap looks like 0, but not to the certificate."""
 
     class Drifting(fwnet.Problem):
         shape, batch_dims, dtype, device = torch.Size((2, 3)), 1, F64, torch.device("cpu")

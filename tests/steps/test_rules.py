@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import pytest
 import scipy.optimize
 import torch
-from cases import F64, L1, RULES, RuleCase, labels, normal, problem_for, spd, walk
 from torch import Tensor
 
 import fwnet
+from cases import F64, L1, RULES, RuleCase, labels, normal, problem_for, spd, walk
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.steps import ByIndex, as_rule, bounded
 from fwnet.vertices import Dense
@@ -243,7 +244,7 @@ def test_monotonic_is_the_open_loop_halved_for_good() -> None:
         walk(solver, problem, torch.zeros(8, dtype=F64), 60)
     ):
         factors.append(float(step_size) * (t + 2) / 2)
-    for before, after in zip(factors, factors[1:], strict=False):
+    for before, after in itertools.pairwise(factors):
         assert after <= before + 1e-15
         assert math.log2(after) == pytest.approx(round(math.log2(after)), abs=1e-9)
 

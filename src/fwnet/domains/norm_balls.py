@@ -38,8 +38,8 @@ class L1Ball(Domain):
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
         index = cost.abs().argmax(-1)
-        chosen = cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-        return OneHot(index, against(chosen, self.radius), cost.shape[-1])
+        entry = cost[index] if index.ndim == 0 else cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+        return OneHot(index, against(entry, self.radius), cost.shape[-1])
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         return x.abs().sum(-1) <= self.radius + slack(x, tol, self.radius)
@@ -180,9 +180,8 @@ class LpBall(Domain):
 
 
 def against(cost: Tensor, size: float) -> Tensor:
-    """−size where the cost is positive, else size."""
-    far = torch.full((), size, dtype=cost.dtype, device=cost.device)  # a plain float is float32
-    return torch.where(cost > 0, -far, far)
+    """−size where the cost is positive, size where it is negative; either where it is 0."""
+    return torch.full_like(cost, size).copysign_(-cost)
 
 
 def at_most_one(weights: Tensor) -> Tensor:
