@@ -27,9 +27,10 @@ def main() -> None:
     truth.scatter_(1, chosen, weights / weights.sum(1, keepdim=True))
     noise = 0.05 * torch.randn(BATCH, ROWS, generator=generator, dtype=torch.float64)
     y = truth @ A.T + noise
+    steps = 50 if arguments.quick else 500
     rows, results = [], {}
     for name, variant in (("plain", fwnet.FrankWolfe), ("pairwise", fwnet.PairwiseFrankWolfe)):
-        solver = variant(fwnet.Simplex(), fwnet.LineSearch(), max_steps=500, tol=1e-3)
+        solver = variant(fwnet.Simplex(), fwnet.LineSearch(), max_steps=steps, tol=1e-3)
         batch, together = timed(lambda s=solver: s(fwnet.LeastSquares(A, y)))
         single, apart = timed(lambda s=solver: [s(fwnet.LeastSquares(A, goal)) for goal in y])
         values = torch.stack([result.value for result in single])

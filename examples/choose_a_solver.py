@@ -47,7 +47,12 @@ def main() -> None:
     noise = torch.randn(ROWS, generator=generator, dtype=torch.float64)
     problem = fwnet.LeastSquares(A, A @ (truth / truth.sum()) + 0.05 * noise)
     results = {name: solver(problem) for name, solver in solvers(1000).items()}
-    cost = costs({name: lambda s=solver: s(problem) for name, solver in solvers(200).items()})
+    cost = costs(
+        {
+            name: lambda s=solver: s(problem)
+            for name, solver in solvers(50 if arguments.quick else 200).items()
+        }
+    )
     rows = []
     for name, result in results.items():
         used = int((result.x > 0).sum())

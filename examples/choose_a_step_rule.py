@@ -43,7 +43,7 @@ def main() -> None:
         name: lambda r=rule: fwnet.FrankWolfe(ball, r, max_steps=200, tol=0.0)(problem)
         for name, rule in RULES.items()
     }
-    cost = costs(short)
+    cost = costs(short, rounds=1 if arguments.quick else 5)
     for name, rule in RULES.items():
         gaps: list[float] = []
         for variant in (fwnet.FrankWolfe, fwnet.PairwiseFrankWolfe):

@@ -58,7 +58,7 @@ def main() -> None:
     ball = fwnet.L1Ball(0.95 * float(np.abs(truth).sum()))
     random = torch.rand(len(degree), generator=torch.Generator().manual_seed(0)).double()
     x0 = ball.lmo(random).dense()
-    budget = {"max_steps": STEPS, "tol": 1e-7}
+    budget = {"max_steps": 200 if arguments.quick else STEPS, "tol": 1e-7}
     solvers = {
         "away": fwnet.AwayFrankWolfe(ball, **budget),
         "blended pairwise": fwnet.BlendedPairwise(ball, **budget),

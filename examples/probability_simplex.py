@@ -42,14 +42,15 @@ def main() -> None:
     arguments = options(__doc__)
     small, unit, wide = torch.zeros(3, dtype=torch.float64), fwnet.Simplex(), fwnet.Simplex(2.5)
     plain, search, short = fwnet.FrankWolfe, fwnet.LineSearch(), fwnet.ShortStep(2.0)
+    steps = 200 if arguments.quick else 2000
     cases = [
         (3, "backtracking", plain(unit, fwnet.Backtracking(), tol=1e-7), small),
         (3, "line search", plain(unit, search, tol=1e-7), small),
         (1000, "2/(t + 2)", plain(unit, tol=1e-7), random_point(1000)),
         (10_000, "2/(t + 2)", plain(unit, tol=1e-7), random_point(10_000)),
         (100_000, "2/(t + 2)", plain(unit, tol=1e-7), random_point(100_000)),
-        (1000, "short step", plain(wide, short, tol=1e-7, max_steps=2000), random_point(1000)),
-        (1000, "pairwise", fwnet.PairwiseFrankWolfe(wide, tol=1e-7, max_steps=4000), None),
+        (1000, "short step", plain(wide, short, tol=1e-7, max_steps=steps), random_point(1000)),
+        (1000, "pairwise", fwnet.PairwiseFrankWolfe(wide, tol=1e-7, max_steps=2 * steps), None),
         (1000, "corrective", fwnet.Corrective(wide, tol=1e-7), None),
     ]
     rows, results = [], {}

@@ -15,11 +15,12 @@ from fwnet import Result
 
 
 def options(description: str | None) -> argparse.Namespace:
-    """The command line of an example: `--plot FILE`. One thread, so that times can be compared."""
+    """The command line of an example. One thread, so that times can be compared."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the gaps into FILE (.png, .svg, .pdf)")
+    parser.add_argument("--quick", action="store_true", help="fewer steps: does it run at all?")
     torch.set_num_threads(1)
     return parser.parse_args()
 

@@ -49,4 +49,4 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    run([str(example)], tmp_path)
+    run([str(example), "--quick"], tmp_path)

@@ -73,7 +73,8 @@ def test_away_never_leaves_its_only_atom() -> None:
         weights = it.active.weights - rest
         it = fwnet.iterates.Iterate(it.x, it.image, fwnet.ActiveSet(it.active.atoms, weights))
         move, _ = direction(problem, it, doubtful, None)
-        assert float(move.max_step) <= 1.0
+        assert move.scale == -1.0  # toward the vertex
+        assert float(move.max_step) == 1.0
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -150,6 +150,21 @@ def test_checkpointing_gives_equal_gradients(name: str) -> None:
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-13)
 
 
+def test_gradients_of_a_matrix_that_lanczos_would_be_asked_for() -> None:
+    """17 classes and more: the oracle sees only products of the gradient, unless someone learns."""
+    y = torch.randint(0, 18, (30,), generator=seeded(12))
+    network = net(fwnet.OpenLoop(4), 2, fwnet.TraceNormBall(1.3))
+
+    def value(X: Tensor) -> Tensor:
+        return network(fwnet.SoftmaxRegression(X, y, 18)).value
+
+    X, way, h = normal(13, 30, 20).requires_grad_(), normal(14, 30, 20), 1e-5
+    (gradient,) = torch.autograd.grad(value(X), X)
+    with torch.no_grad():
+        numeric = float(value(X + h * way) - value(X - h * way)) / (2 * h)
+    assert float((gradient * way).sum()) == pytest.approx(numeric, rel=1e-6)
+
+
 def test_checkpointing_saves_memory() -> None:
     kept = []
     for checkpoint in (False, True):

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 import fwnet
-from cases import F64, ProblemCase, csr, normal, problems, seeded
+from cases import F64, csr, normal, seeded
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense, OneHot, Rank1, Vertex
+from problem_cases import ProblemCase, problems
 
 every = pytest.mark.parametrize("case", problems(), ids=str)
 QUADRATICS = [case for case in problems() if case.problem.quadratic]

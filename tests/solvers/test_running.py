@@ -12,6 +12,7 @@ from torch import Tensor
 
 import fwnet
 from cases import DOMAINS, F64, L1, DomainCase, normal, problem_for
+from fwnet.iterates import Iterate, Move
 from fwnet.vertices import OneHot
 
 SOLVER = fwnet.PairwiseFrankWolfe(L1.domain, tol=1e-6, max_steps=500)
@@ -135,7 +136,7 @@ def test_the_best_iterate_keeps_its_atoms_although_slots_are_reused() -> None:
         return gradients[min(next(calls), 6)]
 
     start = torch.tensor([0.5, 0.5, 0, 0, 0], dtype=F64)
-    atoms = OneHot(torch.tensor([0, 1, 0, 0]), torch.tensor([1.0, 1, 0, 0]).double(), 5)
+    atoms = OneHot(torch.tensor([0, 1, 0, 0]), torch.tensor([1.0, 1, 0, 0]).double(), 5, True)
     active = fwnet.ActiveSet(atoms, torch.tensor([0.5, 0.5, 0, 0], dtype=F64))
     nothing = torch.zeros((), dtype=F64)
     warm = fwnet.Result(start, nothing, nothing, "max_steps", 0, fwnet.Trace(), "", active)
@@ -224,18 +225,21 @@ def test_frozen_problems_thaw_if_rounding_froze_them() -> None:
         drift = 0
 
         def image(self, x: Tensor) -> Tensor:
-            self.drift = 0
             return x.clone()
 
-        def value(self, it: object) -> Tensor:
+        def at(self, x: Tensor) -> Iterate:
+            self.drift = 0
+            return super().at(x)
+
+        def value(self, it: Iterate) -> Tensor:
             return 0.5 * it.x.square().sum(-1)
 
-        def gradient(self, it: object) -> Tensor:
+        def gradient(self, it: Iterate) -> Tensor:
             self.drift += 1
             wrong = torch.tensor([[0.0 if 2 <= self.drift < 8 else 1.0], [1.0]], dtype=F64)
             return it.x * wrong
 
-        def curvature(self, it: object, move: object) -> Tensor:
+        def curvature(self, it: Iterate, move: Move) -> Tensor:
             return move.direction.square().sum(-1)
 
     start = torch.tensor([[0.0, 0.3, 0.7], [0.9, 0.1, 0.0]], dtype=F64)
