@@ -63,11 +63,14 @@ def test_a_matrix_for_each_problem() -> None:
 def test_rows_and_blocks() -> None:
     linear, rows = as_linear_map("A", A), torch.tensor([3, 3, 0])
     assert isinstance(linear, DenseMap)
-    torch.testing.assert_close(linear.rows(rows).apply(normal(2, 5)), A[rows] @ normal(2, 5))
+    for form in ("dense", "csr"):
+        some = made(form).rows(rows, 2.0)
+        torch.testing.assert_close(some.apply(normal(2, 5)), 2 * A[rows] @ normal(2, 5))
+        torch.testing.assert_close(some.adjoint(normal(3, 3)), 2 * A[rows].mT @ normal(3, 3))
     torch.testing.assert_close(linear.block(1, 3).apply(normal(2, 2)), A[:, 1:3] @ normal(2, 2))
+    with pytest.raises(TypeError, match="gives no access to its rows; use a dense matrix"):
+        made("free").rows(rows)
     for form in ("csr", "free"):
-        with pytest.raises(TypeError, match="gives no access to its rows; use a dense matrix"):
-            made(form).rows(rows)
         with pytest.raises(TypeError, match="gives no access to blocks; use a dense matrix"):
             made(form).block(0, 2)
 

@@ -23,6 +23,7 @@ LAYERS = [
     "checks",
     "matrices",
     "scaling",
+    "sensitivity",
     "vertices",
     "faces",
     "small_quadratic_programs",

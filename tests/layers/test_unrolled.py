@@ -75,6 +75,11 @@ PATHS: dict[str, tuple[fwnet.FWNet, Callable[[Tensor], fwnet.Problem], Tensor]] 
     "exact, open loop": (net(fwnet.OpenLoop()), quadratic, spd(1, 4, 4)),
     "exact, line search": (net(fwnet.LineSearch()), quadratic, spd(1, 4, 4)),
     "softmin, line search": (softmin(rule=fwnet.LineSearch()), quadratic, spd(1, 4, 4)),
+    "corrective": (
+        net(fwnet.LineSearch(), steps=3, direction=fwnet.Corrections(2)),
+        quadratic,
+        spd(1, 4, 4),
+    ),
     "over-relaxed": (softmin(rule=fwnet.OverRelaxed(1.5)), quadratic, spd(1, 4, 4)),
     "short step": (net(fwnet.ShortStep(20.0), domain=fwnet.L2Ball()), quadratic, spd(1, 4, 4)),
     "l2 ball": (net(fwnet.LineSearch(), domain=fwnet.L2Ball()), quadratic, spd(1, 4, 4)),

@@ -17,9 +17,11 @@ from cases import (
     SIMPLEX,
     TRACE_NORM,
     DomainCase,
+    csr,
     normal,
     problem_for,
     seeded,
+    sparse_like,
     spd,
     walk,
 )
@@ -327,3 +329,10 @@ def test_a_soft_oracle_in_the_trace_norm_ball_solves() -> None:
             TRACE_NORM.domain, fwnet.LineSearch(), oracle=oracle, tol=5e-2, max_steps=1000
         )
         assert solver(problem_for(TRACE_NORM)).status == "converged"
+
+
+def test_stochastic_on_sparse_rows_equals_dense() -> None:
+    A, b = sparse_like(61, 40, 6), normal(62, 40)
+    solver = fwnet.StochasticFrankWolfe(fwnet.Simplex(), batch_size=8, max_steps=20)
+    dense, sparse = (solver(fwnet.LeastSquares(matrix, b)) for matrix in (A, csr(A)))
+    torch.testing.assert_close(dense.x, sparse.x)

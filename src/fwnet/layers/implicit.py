@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from fwnet.domains import Domain
 from fwnet.layers.unrolled import FWNet
 from fwnet.problems import Problem, as_problem
 from fwnet.problems.base import dense_gradient
+from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
 from fwnet.solvers import FrankWolfe, Objective
 from fwnet.trace import Result
 
@@ -69,9 +70,7 @@ class ImplicitLayer(nn.Module):
             return found
         with torch.no_grad():
             response = self._response(problem, x)
-        change = (response @ (gradient - gradient.detach()).unsqueeze(-1)).squeeze(-1)
-        shift: Tensor = _FirstOrder.apply(change)  # type: ignore[no-untyped-call]
-        x = x - shift
+        x = reattached(x, gradient, response)
         value = problem.value(problem.at(x))
         return Result(x, value, found.gap, found.status, found.steps, found.trace, found.message)
 
@@ -79,35 +78,6 @@ class ImplicitLayer(nn.Module):
         """P (P ∇²f P)⁺ P, `(*batch, n, n)`."""
         scale = x.abs().amax(-1).clamp_min(torch.finfo(x.dtype).tiny)
         normals = self.solver.domain.normals(x, self.tol * float(scale.max()))
-        eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(*x.shape, -1)
-        face = eye - _pseudo_inverse(normals.mT @ normals, 1e-10) @ (normals.mT @ normals)
-        face = (face + face.mT) / 2
+        face = face_directions(normals)
         gram = problem.gram(problem.at(x), face, problem.images(face))
-        return face @ _pseudo_inverse((gram + gram.mT) / 2, 1e-12) @ face
-
-
-class _FirstOrder(torch.autograd.Function):
-    """The identity, which refuses to be differentiated twice."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        if torch.is_grad_enabled():  # only with create_graph=True
-            raise RuntimeError(
-                "ImplicitLayer has first derivatives only; a graph of them would miss how the "
-                "face's curvature changes. Use SimplexQP, or unrolled=True."
-            )
-        return grad
-
-
-def _pseudo_inverse(matrix: Tensor, cutoff: float) -> Tensor:
-    """Of a symmetric semidefinite matrix; eigenvalues below cutoff · largest count as 0."""
-    values, vectors = torch.linalg.eigh(matrix)
-    if matrix.dtype == torch.float32:
-        cutoff = max(cutoff, 1e-6)
-    keep = values > cutoff * values[..., -1:].clamp_min(0)
-    inverse = torch.where(keep, 1 / torch.where(keep, values, 1.0), 0.0)
-    return (vectors * inverse.unsqueeze(-2)) @ vectors.mT
+        return face @ pseudo_inverse((gram + gram.mT) / 2, 1e-12) @ face

@@ -253,7 +253,7 @@ class FrankWolfe(nn.Module):
         it, true = watch.certify(it)
         message = SENTENCES[status]
         if status == "non_finite":
-            message += f" (step {t})"
+            message += f" (step {t}{watch.broken()})"
         statuses: str | tuple[str, ...] = status
         steps: int | tuple[int, ...] = t
         if true.value.ndim:

@@ -131,6 +131,14 @@ class Watch:
                 self.steps = moved if self.steps is None else self.steps + moved
         return stop
 
+    def broken(self) -> str:
+        """Which problems of a batch the last record shows to be NaN or infinite, in words."""
+        value, gap = self.trace[-1].value, self.trace[-1].gap
+        if not isinstance(value, Tensor):
+            return ""
+        bad = (~torch.isfinite(value + gap)).nonzero().flatten().tolist()
+        return f", problem {', '.join(map(str, bad))} of the batch; the others stopped with it"
+
     def seconds(self) -> float:
         """Since the solve began."""
         return time.perf_counter() - self.started
