@@ -1,0 +1,1 @@
+"""fit and predict: estimators with scikit-learn's manners."""

@@ -1,0 +1,222 @@
+"""Corrective Frank-Wolfe for the SVM dual: many vertices a round, exact weights on their hull.
+
+    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + 1) + diag(1/C)
+
+A round asks the oracle for the top vertices instead of one (the points that violate the margin
+most), and lets the compiled pairwise loop minimise over the hull of all vertices so far. Only the
+rows of vertices that got weight are evaluated against all points, in one block; the whole gradient
+is then one matrix-vector product. When nearly
+every point would come in, the hull is the simplex itself and the kernel matrix is made at once.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+
+from fwnet.estimators.columns import Columns
+from fwnet.estimators.kernels import Array
+from fwnet.estimators.pairwise import STUCK, pairwise_steps
+
+_FIRST, _LEAST = 7.0, 64  # vertices of the first round, times √n; the least a later round adds
+_SMALL = 384  # points for which the whole kernel matrix is the quickest
+_CROWD = 0.55  # share of the points that are or want to be support vectors: take all
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BinaryProblem:
+    """One squared-hinge SVM: labels ±1 and the C of every point, and the order of first trial."""
+
+    y: Array  # (n,) float64
+    box: Array  # (n,) float64
+    order: Array  # (n,) a random permutation
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """When to stop: relative duality gap, pairwise steps, seconds on the clock, memory."""
+
+    tol: float
+    max_steps: int
+    deadline: float
+    megabytes: float
+
+
+@final
+@dataclass(frozen=True)
+class Round:
+    """What one round reached: steps so far, dual value, relative gap, support, seconds."""
+
+    t: int
+    value: float
+    gap: float
+    support: int
+    seconds: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Weights on the simplex with their image: scores = Σ αⱼyⱼ(k(·, xⱼ) + 1), ρ = αᵀQα."""
+
+    alpha: Array  # (n,)
+    scores: Array  # (n,)
+    rho: float
+    gap: float
+    steps: int
+    stopped: str
+    whole: bool
+    trace: list[Round] = field(default_factory=list)
+
+
+def relative_gap(problem: BinaryProblem, alpha: Array, scores: Array) -> tuple[float, float, Array]:
+    """Return ρ, (P − D)/P and the slacks for w = Σ αᵢyᵢφᵢ/ρ.
+
+    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   D = 1/(2ρ),   f = scores/ρ
+    """
+    square = float(np.dot(alpha * problem.y, scores))
+    rho = square + float(np.dot(alpha, alpha / problem.box))
+    slack = np.maximum(0.0, 1.0 - problem.y * scores / rho)
+    primal = 0.5 * (square / rho**2 + float(np.dot(problem.box, slack * slack)))
+    return rho, (primal - 0.5 / rho) / primal, slack
+
+
+def corrective(
+    problem: BinaryProblem, columns: Columns, budget: Budget, alpha0: Array | None = None
+) -> Solution:
+    """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`."""
+    run = _Run(problem, columns, budget, alpha0)
+    while not run.stopped:
+        run.correct()
+        run.look()
+    return run.solution()
+
+
+@final
+class _Run:
+    def __init__(
+        self, problem: BinaryProblem, columns: Columns, budget: Budget, alpha0: Array | None
+    ) -> None:
+        self.problem, self.columns, self.budget = problem, columns, budget
+        self.start, self.steps, self.stopped = time.perf_counter(), 0, ""
+        self.trace: list[Round] = []
+        n, dtype = len(problem.y), columns.kernel.dtype
+        self.curvature = columns.kernel.diagonal() + 1.0 + 1.0 / problem.box
+        self.most = max(256, int(np.sqrt(budget.megabytes * 2**20 / (2 * dtype.itemsize))))
+        self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
+        self.whole = columns.fits and n <= _SMALL
+        self.alpha, self.scores = np.zeros(n), np.zeros(n)
+        self.gap, self.goal = 1.0, 0.3
+        if alpha0 is None:
+            first = problem.order[:1]
+            self.alpha[first] = 1.0
+        else:
+            self.alpha[:] = alpha0
+            first = np.flatnonzero(alpha0)
+        if self.whole:
+            self._take_all()
+        else:
+            size = min(int(_FIRST * np.sqrt(n)), self.most // 2)
+            self._admit(np.union1d(first[: self.most // 2], problem.order[:size]))
+        self._move_scores(first, self.alpha[first])
+
+    def correct(self) -> None:
+        """Minimise over the hull of the working vertices; move the scores of all points."""
+        p, w = self.problem, self.working
+        alpha, y, box = self.alpha[w], p.y[w], p.box[w]
+        rho, _, slack = relative_gap(p, self.alpha, self.scores)
+        loss, square = p.box * slack * slack, self.alpha**2 / p.box
+        covered = len(w) == len(p.y) or float(self.alpha.sum() - alpha.sum()) < 1e-12
+        state = np.array([rho, 0.0, 0.0, 0.0])
+        if not covered:
+            state[1] = square.sum() - square[w].sum()
+            state[2] = loss.sum() - loss[w].sum()
+        gradient = y * self.scores[w] + alpha / box
+        left = self.budget.max_steps - self.steps
+        limit = left if covered and np.isinf(self.budget.deadline) else min(left, 10 * len(w) + 1000)
+        limits = np.array([self.goal, limit, max(8, len(w) // 20)])
+        before = alpha.copy()
+        steps, status = pairwise_steps(
+            self.kernel, y, box, alpha, gradient, self.curvature[w], state, limits
+        )
+        self.steps, self.stuck = self.steps + int(steps), status == STUCK
+        self.alpha[w] = alpha
+        if self.whole and covered:
+            self.scores = y * (gradient - alpha / box)
+        else:
+            changed = np.flatnonzero(alpha != before)
+            self._move_scores(w[changed], alpha[changed] - before[changed])
+
+    def look(self) -> None:
+        """Take the duality gap over all points; stop, or admit the worst violators."""
+        p, budget = self.problem, self.budget
+        rho, self.gap, slack = relative_gap(p, self.alpha, self.scores)
+        seconds = time.perf_counter() - self.start
+        support = int(np.count_nonzero(self.alpha))
+        self.trace.append(Round(self.steps, 0.5 / rho, self.gap, support, seconds))
+        if self.gap <= budget.tol:
+            self.stopped = "tolerance"
+        elif self.steps >= budget.max_steps:
+            self.stopped = "max_iter"
+        elif time.perf_counter() >= budget.deadline:
+            self.stopped = "max_time"
+        if self.stopped:
+            return
+        outside = slack * np.sqrt(p.box)
+        outside[self.working] = 0.0
+        wanting = int(np.count_nonzero(outside))
+        self.goal = max(0.5 * budget.tol, min(0.1 * self.gap, 0.5 * self.goal))
+        if wanting == 0:
+            if self.stuck and self.goal <= 0.5 * budget.tol:
+                self.stopped = "precision"
+            return
+        if self.columns.fits and wanting + support > _CROWD * len(p.y):
+            self._take_all()
+            return
+        extra = min(wanting, max(_LEAST, len(self.working) // 2))
+        worst = np.argpartition(outside, -extra)[-extra:]
+        if len(self.working) + extra > self.most:
+            self._trim(self.most - extra)
+        self._admit(worst)
+
+    def solution(self) -> Solution:
+        rho, gap, _ = relative_gap(self.problem, self.alpha, self.scores)
+        return Solution(
+            self.alpha, self.scores, rho, gap, self.steps, self.stopped, self.whole, self.trace
+        )
+
+    def _take_all(self) -> None:
+        self.whole, self.kernel = True, self.columns.square()
+        self.working = np.arange(len(self.problem.y))
+
+    def _admit(self, new: Array) -> None:
+        old, m = len(self.working), len(self.working) + len(new)
+        self.working = np.concatenate([self.working, new])
+        if m > len(self.kernel):  # grow by doubling; the loop uses the first m of each row
+            wide = np.empty((max(m, 2 * old),) * 2, self.kernel.dtype)
+            wide[:old, :old] = self.kernel[:old, :old]
+            self.kernel = wide
+        block = self.columns.rows(new, self.working)
+        self.kernel[old:m, :m] = block
+        self.kernel[:old, old:m] = block[:, :old].T
+
+    def _trim(self, size: int) -> None:
+        """Keep the `size` working vertices with the largest weights."""
+        keep = np.sort(np.argsort(-self.alpha[self.working], kind="stable")[: max(size, 1)])
+        self.working = self.working[keep]
+        self.kernel[: len(keep), : len(keep)] = self.kernel[keep[:, None], keep]
+
+    def _move_scores(self, index: Array, change: Array) -> None:
+        self.columns.fetch(index, self.working)
+        weights = change * self.problem.y[index]
+        self.scores += self.columns.combine(index, weights) + weights.sum()
+
+
+def with_trace(solution: Solution, trace: list[Round]) -> Solution:
+    """Return the solution with rounds of an earlier attempt in front."""
+    return replace(solution, trace=trace + solution.trace)

@@ -1,0 +1,162 @@
+"""The compiled loop: second-order pairwise Frank-Wolfe on a simplex QP, in Numba.
+
+    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + 1) + diag(1/C)
+
+One step moves weight from a support vector j to the Frank-Wolfe vertex i = argmin ∇f, and j is the
+partner that promises the largest decrease with its weight as the step's limit:
+
+    δ_t = min((∇f_t − ∇f_i)/a_t, α_t)      gain_t = δ_t (∇f_t − ∇f_i − ½ a_t δ_t)
+    a_t = Q_ii + Q_tt − 2 Q_it
+
+The gradient moves with the step and is never recomputed. Extremes are kept for each of LANES
+residues of the index: that is elementwise work, which compiles to vector instructions, while one
+running minimum does not.
+
+Reference: Fan, Chen and Lin (2005), "Working set selection using second order information".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile with Numba at the first call and keep the machine code on disk."""
+    # The NumPy error model drops the test for division by zero, which blocks vector instructions.
+    return cast(
+        _Function, njit(cache=True, fastmath=True, nogil=True, error_model="numpy")(function)
+    )
+
+
+LANES = 32
+TINY, HUGE = 1e-300, 1e300
+CONVERGED, EXHAUSTED, STUCK = 0, 1, 2
+
+
+@compiled
+def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  # type: ignore[no-untyped-def]
+    """Take pairwise steps until the duality gap of the working set is at most `limits[0]`.
+
+    kernel     (m, m) float32 or float64, k(x_i, x_j) without labels, bias and 1/C
+    y          (m,) labels ±1;  box (m,) the C of each point
+    alpha      (m,) weights, changed in place;  gradient (m,) Qα, changed in place
+    curvature  (m,) diagonal of Q
+    state      ρ = αᵀQα, Σα²/C and the loss of the points outside, and the last relative gap
+    limits     relative gap to reach, number of steps, steps between two gap tests
+    """
+    goal, max_steps, every = limits[0], int(limits[1]), int(limits[2])
+    rho, outside_square, outside_loss = state[0], state[1], state[2]
+    best, place = np.empty(LANES), np.empty(LANES, np.int64)
+    steps, since = 0, every
+    i = np.argmin(gradient)
+    status = EXHAUSTED
+    while True:
+        if since >= every:
+            since = 0
+            state[3] = _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss)
+            if state[3] <= goal:
+                status = CONVERGED
+                break
+        if steps >= max_steps:
+            break
+        row = kernel[i]
+        j = _partner(i, row, y, alpha, gradient, curvature, best, place)
+        slope = gradient[j] - gradient[i]
+        a = max(curvature[i] + curvature[j] - 2.0 * y[i] * y[j] * (row[j] + 1.0), TINY)
+        step = slope / a
+        if step <= 0.0 or alpha[j] <= 0.0:
+            status = STUCK
+            break
+        if step >= alpha[j]:
+            step = alpha[j]
+            alpha[j] = 0.0
+        else:
+            alpha[j] -= step
+        alpha[i] += step
+        rho += step * (a * step - 2.0 * slope)
+        gradient[i] += step / box[i]
+        gradient[j] -= step / box[j]
+        i = _advance(y, gradient, row, kernel[j], step * y[i], step * y[j], best, place)
+        steps += 1
+        since += 1
+    state[0] = rho
+    return steps, status
+
+
+@compiled
+def _partner(i, row, y, alpha, gradient, curvature, best, place):  # type: ignore[no-untyped-def]
+    """The j with the largest gain of a step from j to i."""
+    m, chunks = y.shape[0], y.shape[0] // LANES
+    g_i, curvature_i, sign = gradient[i], curvature[i], 2.0 * y[i]
+    best[:] = 0.0
+    place[:] = 0
+    for chunk in range(chunks):
+        lo = chunk * LANES
+        for lane in range(LANES):
+            t = lo + lane
+            slope = gradient[t] - g_i
+            a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + 1.0), TINY)
+            step = min(slope, a * alpha[t])
+            gain = step * (2.0 * slope - step) / a
+            better = gain > best[lane]
+            best[lane] = gain if better else best[lane]
+            place[lane] = chunk if better else place[lane]
+    top, j = 0.0, i
+    for lane in range(LANES):
+        if best[lane] > top:
+            top, j = best[lane], place[lane] * LANES + lane
+    for t in range(chunks * LANES, m):
+        slope = gradient[t] - g_i
+        a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + 1.0), TINY)
+        step = min(slope, a * alpha[t])
+        gain = step * (2.0 * slope - step) / a
+        if gain > top:
+            top, j = gain, t
+    return j
+
+
+@compiled
+def _advance(y, gradient, row, other, to, off, best, place):  # type: ignore[no-untyped-def]
+    """Move the gradient by y∘(to·(k_i + 1) − off·(k_j + 1)); return the place of its minimum."""
+    m, chunks, shift = y.shape[0], y.shape[0] // LANES, to - off
+    best[:] = HUGE
+    place[:] = 0
+    for chunk in range(chunks):
+        lo = chunk * LANES
+        for lane in range(LANES):
+            t = lo + lane
+            value = gradient[t] + y[t] * (to * row[t] - off * other[t] + shift)
+            gradient[t] = value
+            better = value < best[lane]
+            best[lane] = value if better else best[lane]
+            place[lane] = chunk if better else place[lane]
+    low, i = HUGE, 0
+    for lane in range(LANES):
+        if best[lane] < low:
+            low, i = best[lane], place[lane] * LANES + lane
+    for t in range(chunks * LANES, m):
+        value = gradient[t] + y[t] * (to * row[t] - off * other[t] + shift)
+        gradient[t] = value
+        if value < low:
+            low, i = value, t
+    return i
+
+
+@compiled
+def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  # type: ignore[no-untyped-def]
+    """(P − D)/P with w = Σ αᵢyᵢφᵢ/ρ, from the gradient alone: y f = (∇f − α/C)/ρ, D = 1/(2ρ)."""
+    square, loss = outside_square, outside_loss
+    scale = 1.0 / rho
+    for t in range(y.shape[0]):
+        share = alpha[t] / box[t]
+        slack = max(0.0, 1.0 - scale * (gradient[t] - share))
+        square += alpha[t] * share
+        loss += box[t] * slack * slack
+    primal = 0.5 * (scale * scale * (rho - square) + loss)
+    return (primal - 0.5 * scale) / primal
