@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from fwnet.estimators.kernels import Array, KernelRows
+from fwnet.estimators.pairwise import add_rows
 
 _BATCH = 64  # rows that are evaluated at a time when the store has no room for them
 
@@ -65,14 +66,11 @@ class Columns:
         slots, total = self.slot[index], np.zeros(self.n)
         kept = slots >= 0
         if kept.any():
-            spread = np.zeros(self._used, self.kernel.dtype)
-            spread[slots[kept]] = weights[kept]
-            first, last = slots[kept].min(), slots[kept].max() + 1
-            total += spread[first:last] @ self._store[first:last]
+            add_rows(self._store, slots[kept], weights[kept], total)
         lost, lost_weights = index[~kept], weights[~kept]
         for lo in range(0, len(lost), _BATCH):
             part = self.kernel.rows(lost[lo : lo + _BATCH])
-            total += lost_weights[lo : lo + _BATCH].astype(self.kernel.dtype) @ part
+            add_rows(part, np.arange(len(part)), lost_weights[lo : lo + _BATCH], total)
         return total
 
     def _drop(self, keep: Array) -> None:

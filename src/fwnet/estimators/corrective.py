@@ -12,7 +12,6 @@ every point would come in, the hull is the simplex itself and the kernel matrix 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -20,87 +19,40 @@ import numpy as np
 from fwnet.estimators.columns import Columns
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.pairwise import STUCK, pairwise_steps
+from fwnet.estimators.records import BinaryProblem, Budget, Round, Weights, relative_gap
 
 _FIRST, _LEAST = 7.0, 64  # vertices of the first round, times √n; the least a later round adds
 _SMALL = 384  # points for which the whole kernel matrix is the quickest
 _CROWD = 0.55  # share of the points that are or want to be support vectors: take all
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class BinaryProblem:
-    """One squared-hinge SVM: labels ±1 and the C of every point, and the order of first trial."""
-
-    y: Array  # (n,) float64
-    box: Array  # (n,) float64
-    order: Array  # (n,) a random permutation
-
-
-@final
-@dataclass(frozen=True)
-class Budget:
-    """When to stop: relative duality gap, pairwise steps, seconds on the clock, memory."""
-
-    tol: float
-    max_steps: int
-    deadline: float
-    megabytes: float
-
-
-@final
-@dataclass(frozen=True)
-class Round:
-    """What one round reached: steps so far, dual value, relative gap, support, seconds."""
-
-    t: int
-    value: float
-    gap: float
-    support: int
-    seconds: float
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """Weights on the simplex with their image: scores = Σ αⱼyⱼ(k(·, xⱼ) + 1), ρ = αᵀQα."""
-
-    alpha: Array  # (n,)
-    scores: Array  # (n,)
-    rho: float
-    gap: float
-    steps: int
-    stopped: str
-    whole: bool
-    trace: list[Round] = field(default_factory=list)
-
-
-def relative_gap(problem: BinaryProblem, alpha: Array, scores: Array) -> tuple[float, float, Array]:
-    """Return ρ, (P − D)/P and the slacks for w = Σ αᵢyᵢφᵢ/ρ.
-
-    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   D = 1/(2ρ),   f = scores/ρ
-    """
-    square = float(np.dot(alpha * problem.y, scores))
-    rho = square + float(np.dot(alpha, alpha / problem.box))
-    slack = np.maximum(0.0, 1.0 - problem.y * scores / rho)
-    primal = 0.5 * (square / rho**2 + float(np.dot(problem.box, slack * slack)))
-    return rho, (primal - 0.5 / rho) / primal, slack
-
-
 def corrective(
-    problem: BinaryProblem, columns: Columns, budget: Budget, alpha0: Array | None = None
-) -> Solution:
-    """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`."""
-    run = _Run(problem, columns, budget, alpha0)
+    problem: BinaryProblem,
+    columns: Columns,
+    budget: Budget,
+    mode: str = "auto",
+    alpha0: Array | None = None,
+) -> Weights:
+    """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`.
+
+    `mode` is "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto".
+    """
+    run = _Run(problem, columns, budget, mode, alpha0)
     while not run.stopped:
         run.correct()
         run.look()
-    return run.solution()
+    return run.weights()
 
 
 @final
 class _Run:
     def __init__(
-        self, problem: BinaryProblem, columns: Columns, budget: Budget, alpha0: Array | None
+        self,
+        problem: BinaryProblem,
+        columns: Columns,
+        budget: Budget,
+        mode: str,
+        alpha0: Array | None,
     ) -> None:
         self.problem, self.columns, self.budget = problem, columns, budget
         self.start, self.steps, self.stopped = time.perf_counter(), 0, ""
@@ -109,7 +61,8 @@ class _Run:
         self.curvature = columns.kernel.diagonal() + 1.0 + 1.0 / problem.box
         self.most = max(256, int(np.sqrt(budget.megabytes * 2**20 / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
-        self.whole = columns.fits and n <= _SMALL
+        self.crowd = _CROWD * n if columns.fits and mode == "auto" else np.inf
+        self.whole = columns.fits and (mode == "pairwise" or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
         self.gap, self.goal = 1.0, 0.3
         if alpha0 is None:
@@ -138,13 +91,14 @@ class _Run:
             state[2] = loss.sum() - loss[w].sum()
         gradient = y * self.scores[w] + alpha / box
         left = self.budget.max_steps - self.steps
-        limit = left if covered and np.isinf(self.budget.deadline) else min(left, 10 * len(w) + 1000)
+        limit = left if covered and np.isinf(self.budget.deadline) else min(left, len(w) + 1000)
         limits = np.array([self.goal, limit, max(8, len(w) // 20)])
         before = alpha.copy()
         steps, status = pairwise_steps(
             self.kernel, y, box, alpha, gradient, self.curvature[w], state, limits
         )
-        self.steps, self.stuck = self.steps + int(steps), status == STUCK
+        self.steps += int(steps)
+        self.idle = status == STUCK or steps == 0
         self.alpha[w] = alpha
         if self.whole and covered:
             self.scores = y * (gradient - alpha / box)
@@ -155,9 +109,12 @@ class _Run:
     def look(self) -> None:
         """Take the duality gap over all points; stop, or admit the worst violators."""
         p, budget = self.problem, self.budget
-        rho, self.gap, slack = relative_gap(p, self.alpha, self.scores)
-        seconds = time.perf_counter() - self.start
+        rho, self.gap, _ = relative_gap(p, self.alpha, self.scores)
+        if self.whole and self.gap <= budget.tol and self.columns.kernel.dtype == np.float64:
+            self._refresh()
+            rho, self.gap, _ = relative_gap(p, self.alpha, self.scores)
         support = int(np.count_nonzero(self.alpha))
+        seconds = time.perf_counter() - self.start
         self.trace.append(Round(self.steps, 0.5 / rho, self.gap, support, seconds))
         if self.gap <= budget.tol:
             self.stopped = "tolerance"
@@ -165,30 +122,41 @@ class _Run:
             self.stopped = "max_iter"
         elif time.perf_counter() >= budget.deadline:
             self.stopped = "max_time"
-        if self.stopped:
-            return
-        outside = slack * np.sqrt(p.box)
-        outside[self.working] = 0.0
-        wanting = int(np.count_nonzero(outside))
-        self.goal = max(0.5 * budget.tol, min(0.1 * self.gap, 0.5 * self.goal))
-        if wanting == 0:
-            if self.stuck and self.goal <= 0.5 * budget.tol:
-                self.stopped = "precision"
-            return
-        if self.columns.fits and wanting + support > _CROWD * len(p.y):
-            self._take_all()
-            return
-        extra = min(wanting, max(_LEAST, len(self.working) // 2))
-        worst = np.argpartition(outside, -extra)[-extra:]
-        if len(self.working) + extra > self.most:
-            self._trim(self.most - extra)
-        self._admit(worst)
+        if not self.stopped:
+            self._widen(rho, support)
 
-    def solution(self) -> Solution:
+    def _widen(self, rho: float, support: int) -> None:
+        """Admit the points outside that violate their optimality condition most."""
+        p, tol = self.problem, self.budget.tol
+        lack = 1.0 - (p.y * self.scores + self.alpha / p.box) / rho
+        outside = np.where(self.alpha > 0, np.abs(lack), lack) * np.sqrt(p.box)
+        outside[self.working] = 0.0
+        wanting = int(np.count_nonzero(outside > 1e-10))
+        self.goal = max(0.5 * tol, min(0.1 * self.gap, 0.5 * self.goal))
+        if wanting == 0:
+            if self.idle and self.goal <= 0.5 * tol:
+                self.stopped = "precision"
+        elif wanting + support > self.crowd:
+            self._take_all()
+        else:
+            extra = min(wanting, max(_LEAST, len(self.working) // 2), self.most // 2)
+            if len(self.working) + extra > self.most:
+                self._trim(self.most - extra)
+            self._admit(np.argpartition(outside, -extra)[-extra:])
+
+    def weights(self) -> Weights:
+        """What was reached."""
         rho, gap, _ = relative_gap(self.problem, self.alpha, self.scores)
-        return Solution(
-            self.alpha, self.scores, rho, gap, self.steps, self.stopped, self.whole, self.trace
+        solver = "pairwise" if self.whole else "corrective"
+        return Weights(
+            self.alpha, self.scores, rho, gap, self.steps, self.stopped, solver, self.trace
         )
+
+    def _refresh(self) -> None:
+        """Compute the scores anew, without the rounding errors of the steps."""
+        support = np.flatnonzero(self.alpha)
+        self.scores[:] = 0.0
+        self._move_scores(support, self.alpha[support])
 
     def _take_all(self) -> None:
         self.whole, self.kernel = True, self.columns.square()
@@ -215,8 +183,3 @@ class _Run:
         self.columns.fetch(index, self.working)
         weights = change * self.problem.y[index]
         self.scores += self.columns.combine(index, weights) + weights.sum()
-
-
-def with_trace(solution: Solution, trace: list[Round]) -> Solution:
-    """Return the solution with rounds of an earlier attempt in front."""
-    return replace(solution, trace=trace + solution.trace)

@@ -124,6 +124,20 @@ class KernelRows:
         return self.spec.of_products(squared_norms(self._X))
 
 
+def cross_kernel(left: Any, right: Any, spec: KernelSpec) -> Array:
+    """Return k(left_i, right_j) (m, n) in float64; for "precomputed", see the estimator."""
+    if callable(spec.name):
+        return call_kernel(spec.name, left, right)
+    products = left @ right.T
+    products = np.asarray(products.toarray() if sparse.issparse(products) else products, np.float64)
+    if spec.name == "rbf":
+        products *= 2.0
+        products -= squared_norms(left)[:, None]
+        products -= squared_norms(right)
+        products *= spec.gamma
+    return spec.of_products(products)
+
+
 def call_kernel(function: Callable[..., Any], left: Any, right: Any) -> Array:
     """Return function(left, right) (m, n) as a float64 array, with its shape and values checked."""
     values = np.asarray(function(left, right), dtype=np.float64)
@@ -148,15 +162,27 @@ def squared_norms(X: Any) -> Array:
 def _with_norms(X: Array, gamma: float, dtype: Any) -> tuple[Array, float]:
     """Return √(2γ)(x − mean) with the features 1 and −γ|x − mean|² added, and the largest norm."""
     # Distances do not change when the origin moves; rounding errors do, with the norms.
+    X = X[:, _varying(X)]
     n, d = X.shape
     points, mean, scale = np.empty((n, d + 2), dtype), X.mean(axis=0), np.sqrt(2.0 * gamma)
-    for lo in range(0, n, max(1, _SLICE // d)):
-        part = X[lo : lo + max(1, _SLICE // d)] - mean
+    height = max(1, _SLICE // max(d, 1))
+    for lo in range(0, n, height):
+        part = X[lo : lo + height] - mean
         np.multiply(part, scale, out=points[lo : lo + len(part), :d], casting="same_kind")
     points[:, d] = 1
     norms = 0.5 * squared_norms(points[:, :d])
     points[:, d + 1] = -norms
     return points, float(norms.max(initial=0.0))
+
+
+def _varying(X: Array) -> Any:
+    """Which features differ between points; distances do not see the others (image borders)."""
+    if X.shape[1] <= _WIDE:
+        return slice(None)
+    varies = (X[:64] != X[0]).any(axis=0)
+    doubtful = np.flatnonzero(~varies)
+    varies[doubtful] = (X[:, doubtful] != X[0, doubtful]).any(axis=0)
+    return slice(None) if varies.all() else varies
 
 
 def _with_norms_sparse(X: Any, gamma: float, dtype: Any) -> tuple[Any, float]:

@@ -35,7 +35,7 @@ def compiled(function: _Function) -> _Function:
 
 
 LANES = 32
-TINY, HUGE = 1e-300, 1e300
+TINY, HUGE, FLAT = 1e-300, 1e300, 1e-12
 CONVERGED, EXHAUSTED, STUCK = 0, 1, 2
 
 
@@ -70,7 +70,7 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  
         slope = gradient[j] - gradient[i]
         a = max(curvature[i] + curvature[j] - 2.0 * y[i] * y[j] * (row[j] + 1.0), TINY)
         step = slope / a
-        if step <= 0.0 or alpha[j] <= 0.0:
+        if slope <= FLAT * rho or alpha[j] <= 0.0:  # nothing left that double precision can see
             status = STUCK
             break
         if step >= alpha[j]:
@@ -160,3 +160,15 @@ def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  
         loss += box[t] * slack * slack
     primal = 0.5 * (scale * scale * (rho - square) + loss)
     return (primal - 0.5 * scale) / primal
+
+
+@compiled
+def add_rows(store, slots, weights, total):  # type: ignore[no-untyped-def]
+    """total += Σ_j weights_j store[slots_j] in float64, in slices that stay in the cache."""
+    n = total.shape[0]
+    for lo in range(0, n, 2048):
+        part = total[lo : min(lo + 2048, n)]
+        for j in range(slots.shape[0]):
+            row, weight = store[slots[j], lo : lo + 2048], weights[j]
+            for t in range(part.shape[0]):
+                part[t] += weight * row[t]
