@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -83,3 +83,31 @@ class Columns:
         self._used = len(stay)
         self.slot[:] = -1
         self.slot[self._owner[: self._used]] = np.arange(self._used)
+
+
+@final
+class LinearColumns:
+    """The same questions for a linear kernel, answered in feature space without a store.
+
+        Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)
+    """
+
+    fits = False
+
+    def __init__(self, kernel: KernelRows, X: Any) -> None:
+        self.kernel, self._X = kernel, X
+
+    def fetch(self, index: Array, keep: Array) -> None:
+        """Nothing is kept."""
+
+    def square(self) -> Array:
+        """Return the whole matrix (n, n)."""
+        return self.kernel.square()
+
+    def rows(self, index: Array, columns: Array) -> Array:
+        """Return ⟨x_i, x_j⟩ (len(index), len(columns))."""
+        return self.kernel.rows(index, columns)
+
+    def combine(self, index: Array, weights: Array) -> Array:
+        """Return Σ_j weights_j ⟨x_j, ·⟩ (n,) in float64 over j in index."""
+        return np.asarray(self._X @ (weights @ self._X[index]))

@@ -53,12 +53,12 @@ class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision."""
 
     def __init__(self, X: Any, spec: KernelSpec, dtype: Any) -> None:
-        self.spec, self.dtype, self.n = spec, np.dtype(dtype), X.shape[0]
+        self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
         self._X = X
         if callable(spec.name) or spec.name == "precomputed":
             return
         if spec.name != "rbf":
-            self._points = X.astype(self.dtype, copy=False)
+            self._points = X  # cast when used: a linear kernel needs few of the rows
         elif sparse.issparse(X):
             self._points, self.reach = _with_norms_sparse(X, spec.gamma, self.dtype)
         else:
@@ -96,9 +96,11 @@ class KernelRows:
 
     def _fill(self, out: Array, index: Array, right: Any) -> None:
         wide = right.shape[1] > _WIDE
+        right = right.astype(self.dtype, copy=False)
         height = _HEIGHT if wide else max(16, _SLICE // max(right.shape[0], 1))
         for lo in range(0, len(index), height):
-            part, left = out[lo : lo + height], self._points[index[lo : lo + height]]
+            part = out[lo : lo + height]
+            left = self._points[index[lo : lo + height]].astype(self.dtype, copy=False)
             if self.spec.name == "rbf":
                 left = _swap_norms(left)
             if sparse.issparse(left):
