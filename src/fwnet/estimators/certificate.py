@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
+from fwnet.estimators.kernels import KernelSpec, cross_kernel
 from fwnet.estimators.records import BinaryProblem, Weights, relative_gap
 
 _ENTRIES = 1 << 20  # kernel values that a certificate may cost before it samples

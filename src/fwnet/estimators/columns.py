@@ -89,7 +89,7 @@ class Columns:
 class LinearColumns:
     """The same questions for a linear kernel, answered in feature space without a store.
 
-        Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)
+    Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)
     """
 
     fits = False

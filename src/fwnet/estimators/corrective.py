@@ -16,28 +16,33 @@ from typing import final
 
 import numpy as np
 
-from fwnet.estimators.columns import Columns
+from fwnet.estimators.columns import Columns, LinearColumns
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.pairwise import STUCK, pairwise_steps
 from fwnet.estimators.records import BinaryProblem, Budget, Round, Weights, relative_gap
 
 _FIRST, _LEAST = 7.0, 64  # vertices of the first round, times √n; the least a later round adds
 _SMALL = 384  # points for which the whole kernel matrix is the quickest
+CROWDED = "crowded"
 _CROWD = 0.55  # share of the points that are or want to be support vectors: take all
 
 
 def corrective(
     problem: BinaryProblem,
-    columns: Columns,
+    columns: Columns | LinearColumns,
     budget: Budget,
     mode: str = "auto",
     alpha0: Array | None = None,
+    crowd: float = np.inf,
 ) -> Weights:
     """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`.
 
-    `mode` is "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto".
+    `mode` is "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto". The
+    run stops as CROWDED if more than a share `crowd` of the points are or want to be support
+    vectors.
     """
     run = _Run(problem, columns, budget, mode, alpha0)
+    run.leave = crowd * len(problem.y)
     while not run.stopped:
         run.correct()
         run.look()
@@ -49,7 +54,7 @@ class _Run:
     def __init__(
         self,
         problem: BinaryProblem,
-        columns: Columns,
+        columns: Columns | LinearColumns,
         budget: Budget,
         mode: str,
         alpha0: Array | None,
@@ -64,7 +69,7 @@ class _Run:
         self.crowd = _CROWD * n if columns.fits and mode == "auto" else np.inf
         self.whole = columns.fits and (mode == "pairwise" or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
-        self.gap, self.goal = 1.0, 0.3
+        self.gap, self.goal, self.leave = 1.0, 0.3, np.inf
         if alpha0 is None:
             first = problem.order[:1]
             self.alpha[first] = 1.0
@@ -136,6 +141,8 @@ class _Run:
         if wanting == 0:
             if self.idle and self.goal <= 0.5 * tol:
                 self.stopped = "precision"
+        elif wanting + support > self.leave:
+            self.stopped = CROWDED
         elif wanting + support > self.crowd:
             self._take_all()
         else:

@@ -37,6 +37,15 @@ class Points:
             kernel = KernelRows(X, spec, np.float64)
         return cls(X, spec, Columns(kernel, budget.megabytes))
 
+    def part(self, index: Array, budget: Budget) -> Points:
+        """Return some of the points, with a block of the whole kernel matrix if that fits."""
+        if not self.columns.fits:
+            return Points.prepare(self.X[index], self.spec, budget, self.columns.kernel.dtype)
+        block = self.columns.square()[index[:, None], index]
+        rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
+        X = block if self.spec.name == "precomputed" else self.X[index]
+        return Points(X, self.spec, Columns(rows, budget.megabytes))
+
 
 def solve_kernel(
     points: Points, problem: BinaryProblem, budget: Budget, mode: str, alpha0: Array | None = None
@@ -53,7 +62,7 @@ def solve_kernel(
             again = solve_kernel(double, problem, budget, mode, found.alpha)
             return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
         found = replace(found, rho=rho, gap=gap)
-    return _machine(problem, found)
+    return machine(problem, found)
 
 
 def _finished(kernel: Array, problem: BinaryProblem, found: Weights) -> Weights:
@@ -70,7 +79,8 @@ def _finished(kernel: Array, problem: BinaryProblem, found: Weights) -> Weights:
     return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap)
 
 
-def _machine(problem: BinaryProblem, found: Weights) -> Machine:
+def machine(problem: BinaryProblem, found: Weights) -> Machine:
+    """Return the classifier of the weights: yᵢβᵢ = yᵢαᵢ/ρ."""
     coef = problem.y * found.alpha / found.rho
     return Machine(
         coef, float(coef.sum()), found.gap, found.steps, found.stopped, found.solver, found.trace

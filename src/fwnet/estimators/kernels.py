@@ -83,9 +83,11 @@ class KernelRows:
 
     def square(self) -> Array:
         """Return the whole matrix (n, n), each pair of points evaluated once."""
+        if self.spec.name == "precomputed":
+            return np.ascontiguousarray(self._X, self.dtype)
+        if callable(self.spec.name):
+            return self.rows(np.arange(self.n))
         out = np.empty((self.n, self.n), self.dtype)
-        if callable(self.spec.name) or self.spec.name == "precomputed":
-            return self.rows(np.arange(self.n), out=out)
         for lo in range(0, self.n, _HEIGHT):
             hi = min(lo + _HEIGHT, self.n)
             part = out[lo:hi, lo:]
@@ -199,6 +201,7 @@ def _swap_norms(points: Any) -> Any:
     """Exchange the last two features, so that a product with the other side adds both norms."""
     d = points.shape[1] - 2
     if sparse.issparse(points):
-        return sparse.hstack([points[:, :d], points[:, d + 1], points[:, d]], format="csr")
+        ones, norms = points[:, d : d + 1], points[:, d + 1 :]
+        return sparse.hstack([points[:, :d], norms, ones], format="csr")
     points[:, d + 1], points[:, d] = points[:, d].copy(), points[:, d + 1].copy()
     return points

@@ -147,7 +147,9 @@ class _Part:
         hessian[-1, :-1] += total
         hessian[:-1, -1] += total
         hessian[-1, -1] += scale * float(root @ root)
-        right += scale * np.append((root * self.y[rows]) @ dense, float(root @ (root * self.y[rows])))
+        right += scale * np.append(
+            (root * self.y[rows]) @ dense, float(root @ (root * self.y[rows]))
+        )
 
     def _line_search(self, w: Array, p: Array, scores: Array, change: Array) -> float:
         """Minimise P along w + t p: a convex piecewise quadratic, so Newton on its slope ends."""
@@ -170,3 +172,8 @@ class _Part:
                 break
             t = t_new
         return t
+
+
+def linear_gap(X: Any, problem: BinaryProblem, w: Array, slack: Array) -> tuple[float, float]:
+    """Return the dual value and (P − D)/P of w (d + 1,) with its slacks on all points."""
+    return _Part(X, problem.y, problem.box).gap(w, slack)

@@ -41,6 +41,7 @@ class Round:
     gap: float
     support: int
     seconds: float
+    problem: int = 0  # which of the binary problems
 
 
 @final
