@@ -43,4 +43,5 @@ def probabilities(decisions: Array, sigmoids: Array) -> Array:
         return np.column_stack([1.0 - up, up])
     each = expit(-(decisions * sigmoids[:, 0] + sigmoids[:, 1]))
     total = each.sum(axis=1, keepdims=True)
-    return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+    share = each / np.where(total > 0, total, 1.0)
+    return np.asarray(np.where(total > 0, share, 1.0 / each.shape[1]))

@@ -44,7 +44,7 @@ def certified_gap(
     far = np.ones(len(exact), bool)
     far[near] = False
     exact[far] = problem.y[far] * found.rho * 2.0  # beyond the margin: no loss
-    return relative_gap(problem, found.alpha, exact)[:2]
+    return relative_gap(problem, found.alpha, exact)
 
 
 def _gap_bound(problem: BinaryProblem, found: Weights, error: float) -> float:

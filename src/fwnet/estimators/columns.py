@@ -32,7 +32,7 @@ class Columns:
     @property
     def fits(self) -> bool:
         """Whether the whole kernel matrix fits into the store."""
-        return self.limit == self.n
+        return bool(self.limit == self.n)
 
     def square(self) -> Array:
         """Return the whole matrix (n, n); only where `fits`."""

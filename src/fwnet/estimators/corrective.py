@@ -17,12 +17,15 @@ from typing import final
 import numpy as np
 
 from fwnet.estimators.columns import Columns, LinearColumns
+from fwnet.estimators.hull import exact_weights
 from fwnet.estimators.kernels import Array
-from fwnet.estimators.pairwise import STUCK, pairwise_steps
+from fwnet.estimators.pairwise import EXHAUSTED, STUCK, pairwise_steps
 from fwnet.estimators.records import BinaryProblem, Budget, Round, Weights, relative_gap
 
-_FIRST, _LEAST = 7.0, 64  # vertices of the first round, times √n; the least a later round adds
+_FIRST, _LEAST = 7.0, 128  # vertices of the first round, times √n; the least a later round adds
 _SMALL = 384  # points for which the whole kernel matrix is the quickest
+_EXACT = 3000  # working vertices up to which slow pairwise steps make way for an exact solve
+_PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 CROWDED = "crowded"
 _CROWD = 0.55  # share of the points that are or want to be support vectors: take all
 
@@ -82,21 +85,24 @@ class _Run:
             size = min(int(_FIRST * np.sqrt(n)), self.most // 2)
             self._admit(np.union1d(first[: self.most // 2], problem.order[:size]))
         self._move_scores(first, self.alpha[first])
+        self.lack = np.empty(n)
+        self._survey()
 
     def correct(self) -> None:
         """Minimise over the hull of the working vertices; move the scores of all points."""
         p, w = self.problem, self.working
         alpha, y, box = self.alpha[w], p.y[w], p.box[w]
-        rho, _, slack = relative_gap(p, self.alpha, self.scores)
-        loss, square = p.box * slack * slack, self.alpha**2 / p.box
         covered = len(w) == len(p.y) or float(self.alpha.sum() - alpha.sum()) < 1e-12
-        state = np.array([rho, 0.0, 0.0, 0.0])
+        state = np.array([self.rho, 0.0, 0.0, 0.0])
         if not covered:
-            state[1] = square.sum() - square[w].sum()
-            state[2] = loss.sum() - loss[w].sum()
+            rest = np.ones(len(p.y), bool)
+            rest[w] = False
+            slack = np.maximum(0.0, 1.0 - p.y[rest] * self.scores[rest] / self.rho)
+            state[1] = np.sum(self.alpha[rest] ** 2 / p.box[rest])
+            state[2] = np.sum(p.box[rest] * slack * slack)
         gradient = y * self.scores[w] + alpha / box
         left = self.budget.max_steps - self.steps
-        limit = left if covered and np.isinf(self.budget.deadline) else min(left, len(w) + 1000)
+        limit = min(left, 5 * len(w) + 1000)
         limits = np.array([self.goal, limit, max(8, len(w) // 20)])
         before = alpha.copy()
         steps, status = pairwise_steps(
@@ -104,23 +110,41 @@ class _Run:
         )
         self.steps += int(steps)
         self.idle = status == STUCK or steps == 0
+        slow = status == EXHAUSTED and self.steps < self.budget.max_steps
         self.alpha[w] = alpha
         if self.whole and covered:
             self.scores = y * (gradient - alpha / box)
         else:
             changed = np.flatnonzero(alpha != before)
             self._move_scores(w[changed], alpha[changed] - before[changed])
+        if slow and covered and len(w) <= _EXACT:
+            self._jump()
+
+    def _jump(self) -> None:
+        """Replace the weights by the exact ones on the hull, where that is an improvement."""
+        p, w, before, scores = self.problem, self.working, self.alpha.copy(), self.scores.copy()
+        rho, gap = relative_gap(p, self.alpha, self.scores)
+        try:
+            u = np.maximum(exact_weights(self.kernel, p.y[w], p.box[w], self.alpha[w] / rho), 0.0)
+        except np.linalg.LinAlgError:
+            return
+        self.alpha[w] = u / u.sum()
+        changed = np.flatnonzero(self.alpha != before)
+        self._move_scores(changed, self.alpha[changed] - before[changed])
+        after = relative_gap(p, self.alpha, self.scores)
+        if not after[0] < rho and not after[1] < gap:  # ρ is twice the dual objective
+            self.alpha, self.scores = before, scores
 
     def look(self) -> None:
         """Take the duality gap over all points; stop, or admit the worst violators."""
-        p, budget = self.problem, self.budget
-        rho, self.gap, _ = relative_gap(p, self.alpha, self.scores)
+        budget = self.budget
+        self._survey()
         if self.whole and self.gap <= budget.tol and self.columns.kernel.dtype == np.float64:
             self._refresh()
-            rho, self.gap, _ = relative_gap(p, self.alpha, self.scores)
+            self._survey()
         support = int(np.count_nonzero(self.alpha))
         seconds = time.perf_counter() - self.start
-        self.trace.append(Round(self.steps, 0.5 / rho, self.gap, support, seconds))
+        self.trace.append(Round(self.steps, 0.5 / self.rho, self.gap, support, seconds))
         if self.gap <= budget.tol:
             self.stopped = "tolerance"
         elif self.steps >= budget.max_steps:
@@ -128,18 +152,21 @@ class _Run:
         elif time.perf_counter() >= budget.deadline:
             self.stopped = "max_time"
         if not self.stopped:
-            self._widen(rho, support)
+            self._widen(support)
 
-    def _widen(self, rho: float, support: int) -> None:
+    def _survey(self) -> None:
+        self.rho, self.gap = relative_gap(self.problem, self.alpha, self.scores, self.lack)
+
+    def _widen(self, support: int) -> None:
         """Admit the points outside that violate their optimality condition most."""
-        p, tol = self.problem, self.budget.tol
-        lack = 1.0 - (p.y * self.scores + self.alpha / p.box) / rho
-        outside = np.where(self.alpha > 0, np.abs(lack), lack) * np.sqrt(p.box)
+        tol, outside = self.budget.tol, self.lack
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-10))
         self.goal = max(0.5 * tol, min(0.1 * self.gap, 0.5 * self.goal))
         if wanting == 0:
-            if self.idle and self.goal <= 0.5 * tol:
+            far = [r.gap for r in self.trace[-_PATIENCE:]]
+            stalled = len(far) == _PATIENCE and far[-1] > 0.9 * far[0]
+            if self.goal <= 0.5 * tol and (self.idle or stalled):
                 self.stopped = "precision"
         elif wanting + support > self.leave:
             self.stopped = CROWDED
@@ -153,10 +180,16 @@ class _Run:
 
     def weights(self) -> Weights:
         """What was reached."""
-        rho, gap, _ = relative_gap(self.problem, self.alpha, self.scores)
         solver = "pairwise" if self.whole else "corrective"
         return Weights(
-            self.alpha, self.scores, rho, gap, self.steps, self.stopped, solver, self.trace
+            self.alpha,
+            self.scores,
+            self.rho,
+            self.gap,
+            self.steps,
+            self.stopped,
+            solver,
+            self.trace,
         )
 
     def _refresh(self) -> None:

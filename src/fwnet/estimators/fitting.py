@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
 
 from fwnet.estimators.kernel_machine import Points, solve_kernel
 from fwnet.estimators.kernels import Array, KernelSpec
@@ -54,8 +54,10 @@ def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
                 f"solver='pairwise' keeps the whole kernel matrix, {size:.0f} MB, but "
                 f"cache_size={budget.megabytes:g} MB. Raise cache_size or use solver='auto'."
             )
-    seed = 0 if options.random_state is None else options.random_state
-    order = check_random_state(seed).permutation(task.X.shape[0])
+    if options.random_state is None:  # a fixed order, so that two fits agree
+        order = np.random.default_rng(0).permutation(task.X.shape[0])
+    else:
+        order = check_random_state(options.random_state).permutation(task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:

@@ -49,7 +49,7 @@ def kernel_spec(
     power = positive("degree", degree, zero=True)
     if kernel == "poly" and power != int(power):
         raise ValueError(f"degree must be a whole number; got {degree!r}.")
-    if not isinstance(coef0, numbers.Real) or not np.isfinite(coef0):
+    if not isinstance(coef0, numbers.Real) or not np.isfinite(float(coef0)):
         raise ValueError(f"coef0 must be a finite number; got {coef0!r}.")
     return KernelSpec(kernel, number, power, float(coef0))
 

@@ -10,7 +10,7 @@ import numpy as np
 from fwnet.estimators.certificate import certified_gap
 from fwnet.estimators.columns import Columns
 from fwnet.estimators.corrective import corrective
-from fwnet.estimators.exact import exact_weights
+from fwnet.estimators.hull import exact_weights
 from fwnet.estimators.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.records import BinaryProblem, Budget, Machine, Weights, relative_gap
 
@@ -54,7 +54,7 @@ def solve_kernel(
     found = corrective(problem, points.columns, budget, mode, alpha0)
     if points.columns.kernel.dtype == np.float64:
         if points.columns.fits and len(problem.y) <= _TINY:
-            found = _finished(points.columns.square(), problem, found)
+            found = _finished(points.columns.square(), problem, found, budget.tol)
     else:
         rho, gap = certified_gap(points.X, points.spec, problem, found)
         if found.stopped in ("tolerance", "precision") and gap > budget.tol:
@@ -65,18 +65,20 @@ def solve_kernel(
     return machine(problem, found)
 
 
-def _finished(kernel: Array, problem: BinaryProblem, found: Weights) -> Weights:
+def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float) -> Weights:
     """Replace the weights by the exact optimum, if that is what the active sets found."""
     try:
-        alpha = exact_weights(kernel, problem, found.alpha)
+        u = exact_weights(kernel, problem.y, problem.box, found.alpha / found.rho)
     except np.linalg.LinAlgError:
         return found
+    alpha = np.maximum(u, 0.0) / np.maximum(u, 0.0).sum()
     weighted = alpha * problem.y
     scores = kernel @ weighted + weighted.sum()
-    rho, gap, _ = relative_gap(problem, alpha, scores)
+    rho, gap = relative_gap(problem, alpha, scores)
     if not gap < found.gap:
         return found
-    return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap)
+    stopped = "tolerance" if gap <= tol else found.stopped
+    return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap, stopped=stopped)
 
 
 def machine(problem: BinaryProblem, found: Weights) -> Machine:

@@ -36,7 +36,6 @@ class KernelSpec:
     def of_products(self, products: Array) -> Array:
         """Turn products (for rbf: exponents) into kernel values, in place."""
         if self.name == "rbf":
-            np.minimum(products, 0, out=products)
             np.exp(products, out=products)
         elif self.name in ("poly", "sigmoid"):
             products *= products.dtype.type(self.gamma)
@@ -160,7 +159,7 @@ def squared_norms(X: Any) -> Array:
     """Return |x_i|² (n,) in float64 for a dense or sparse X."""
     if sparse.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 
 def _with_norms(X: Array, gamma: float, dtype: Any) -> tuple[Array, float]:

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
+from fwnet.estimators.hull import line_search
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.records import BinaryProblem, Budget, Machine, Round
 
@@ -82,7 +83,7 @@ class _Part:
         self.X, self.y, self.box = X, y, box
 
     def scores(self, w: Array) -> Array:
-        return self.X @ w[:-1] + w[-1]
+        return np.asarray(self.X @ w[:-1] + w[-1])
 
     def back(self, rows: Array, values: Array) -> Array:
         """Return Σ valuesᵢ(xᵢ, 1) over the rows."""
@@ -120,7 +121,8 @@ class _Part:
             inside = now
             target = cho_solve(cho_factor(hessian, lower=True), right)
             ahead = self.scores(target)
-            t = self._line_search(w, target - w, scores, ahead - scores)
+            norms = (float(w @ w), float(w @ target), float(target @ target))
+            t = line_search(norms, slack, self.y * (ahead - scores), self.box)
             w, scores = w + t * (target - w), scores + t * (ahead - scores)
         return w, min(max_steps, 60)
 
@@ -150,28 +152,6 @@ class _Part:
         right += scale * np.append(
             (root * self.y[rows]) @ dense, float(root @ (root * self.y[rows]))
         )
-
-    def _line_search(self, w: Array, p: Array, scores: Array, change: Array) -> float:
-        """Minimise P along w + t p: a convex piecewise quadratic, so Newton on its slope ends."""
-        low, high, t = 0.0, np.inf, 1.0
-        margin, move = 1.0 - self.y * scores, self.y * change
-        linear, square = float(w @ p), float(p @ p)
-        for _ in range(50):
-            slack = margin - t * move
-            inside = slack > 0
-            weighted = self.box * move * inside
-            slope = linear + t * square - float(weighted @ slack)
-            curve = square + float(weighted @ move)
-            if abs(slope) <= 1e-12 * (abs(linear) + square) or curve <= 0:
-                break
-            low, high = (t, high) if slope < 0 else (low, t)
-            step = t - slope / curve
-            inner = low < step < high
-            t_new = step if inner else (2.0 * t if np.isinf(high) else 0.5 * (low + high))
-            if abs(t_new - t) <= 1e-12 * t:
-                break
-            t = t_new
-        return t
 
 
 def linear_gap(X: Any, problem: BinaryProblem, w: Array, slack: Array) -> tuple[float, float]:

@@ -18,20 +18,17 @@ Reference: Fan, Chen and Lin (2005), "Working set selection using second order i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numba import njit
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def compiled(function: _Function) -> _Function:
+def compiled(function: Any) -> Callable[..., Any]:
     """Compile with Numba at the first call and keep the machine code on disk."""
     # The NumPy error model drops the test for division by zero, which blocks vector instructions.
-    return cast(
-        _Function, njit(cache=True, fastmath=True, nogil=True, error_model="numpy")(function)
-    )
+    wrap: Any = njit(cache=True, fastmath=True, nogil=True, error_model="numpy")
+    return cast(Callable[..., Any], wrap(function))
 
 
 LANES = 32
@@ -160,6 +157,29 @@ def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  
         loss += box[t] * slack * slack
     primal = 0.5 * (scale * scale * (rho - square) + loss)
     return (primal - 0.5 * scale) / primal
+
+
+@compiled
+def survey(y, box, alpha, scores, lack):  # type: ignore[no-untyped-def]
+    """Return ρ and (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ; fill lack (n,) with each point's violation.
+
+    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   D = 1/(2ρ),   f = scores/ρ
+
+    The violation is √C|1 − ∇f/ρ|, without the absolute value where α = 0.
+    """
+    square, shares, loss = 0.0, 0.0, 0.0
+    for t in range(y.shape[0]):
+        square += alpha[t] * y[t] * scores[t]
+        shares += alpha[t] * alpha[t] / box[t]
+    rho = square + shares
+    for t in range(y.shape[0]):
+        slack = 1.0 - y[t] * scores[t] / rho
+        short = slack - alpha[t] / (box[t] * rho)
+        lack[t] = np.sqrt(box[t]) * (abs(short) if alpha[t] > 0.0 else short)
+        slack = max(slack, 0.0)
+        loss += box[t] * slack * slack
+    primal = 0.5 * (square / (rho * rho) + loss)
+    return rho, (primal - 0.5 / rho) / primal
 
 
 @compiled

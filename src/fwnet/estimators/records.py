@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 from fwnet.estimators.kernels import Array
+from fwnet.estimators.pairwise import survey
 
 
 @final
@@ -59,16 +60,13 @@ class Weights:
     trace: list[Round]
 
 
-def relative_gap(problem: BinaryProblem, alpha: Array, scores: Array) -> tuple[float, float, Array]:
-    """Return ρ, (P − D)/P and the slacks for w = Σ αᵢyᵢφᵢ/ρ.
-
-    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   D = 1/(2ρ),   f = scores/ρ
-    """
-    square = float(np.dot(alpha * problem.y, scores))
-    rho = square + float(np.dot(alpha, alpha / problem.box))
-    slack = np.maximum(0.0, 1.0 - problem.y * scores / rho)
-    primal = 0.5 * (square / rho**2 + float(np.dot(problem.box, slack * slack)))
-    return rho, (primal - 0.5 / rho) / primal, slack
+def relative_gap(
+    problem: BinaryProblem, alpha: Array, scores: Array, lack: Array | None = None
+) -> tuple[float, float]:
+    """Return ρ and (P − D)/P for the weights and their scores; see `pairwise.survey`."""
+    lack = np.empty(len(alpha)) if lack is None else lack
+    rho, gap = survey(problem.y, problem.box, alpha, scores, lack)
+    return float(rho), float(gap)
 
 
 @final

@@ -108,8 +108,11 @@ class FWSVC(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.input_tags.sparse = self.kernel != "precomputed" and not callable(self.kernel)
+        tags.input_tags.sparse = bool(self._sparse())
         return tags
+
+    def _sparse(self) -> Any:
+        return "csr" if self.kernel != "precomputed" and not callable(self.kernel) else False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:
         """Fit to points X (n, d), dense or CSR, with labels y (n,)."""
@@ -151,7 +154,7 @@ class FWSVC(ClassifierMixin, BaseEstimator):
             return np.asarray(self.classes_[(decisions > 0).astype(np.int64)])
         return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
-    @available_if(lambda estimator: _has_probability(estimator))
+    @available_if(lambda estimator: _has_probability(estimator))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return Platt's probabilities (n, classes); needs probability=True at `fit`.
 
@@ -182,15 +185,15 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         )
 
     def _points(self, X: Any, y: Any) -> tuple[Any, Array]:
-        sparse_ok = "csr" if self.__sklearn_tags__().input_tags.sparse else False
-        X, y = validate_data(self, X, y, accept_sparse=sparse_ok, dtype=np.float64, order="C")
-        check_classification_targets(y)
+        X, y = validate_data(self, X, y, accept_sparse=self._sparse(), dtype=np.float64, order="C")
+        if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
+            check_classification_targets(y)
         if self.kernel == "precomputed":
             inputs.check_square(X)
         return X, y
 
     def _require_classes(self, labels: Array) -> None:
-        present = np.unique(labels)
+        present = np.flatnonzero(np.bincount(labels))
         if len(present) < 2:
             name = self.classes_[present[0]]
             raise ValueError(
@@ -205,6 +208,8 @@ class FWSVC(ClassifierMixin, BaseEstimator):
             )
 
     def _class_weights(self, y: Array) -> Array:
+        if self.class_weight is None:
+            return np.ones(len(self.classes_))
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         if not np.isfinite(weights).all() or weights.min() <= 0:
             raise ValueError(
@@ -247,17 +252,17 @@ class FWSVC(ClassifierMixin, BaseEstimator):
     def _decisions(self, X: Any) -> Array:
         """Return the decision value of every binary problem (n, problems)."""
         check_is_fitted(self)
-        sparse_ok = "csr" if self.__sklearn_tags__().input_tags.sparse else False
-        X = validate_data(self, X, accept_sparse=sparse_ok, dtype=np.float64, reset=False)
+        intercept: Array = self.intercept_
+        X = validate_data(self, X, accept_sparse=self._sparse(), dtype=np.float64, reset=False)
         if self.kernel == "linear":
-            return np.asarray(X @ self.coef_.T) + self.intercept_
+            return np.asarray(X @ self.coef_.T) + intercept
         if self.kernel == "precomputed":
-            return np.asarray(X[:, self.support_] @ self.dual_coef_.T) + self.intercept_
-        out = np.empty((X.shape[0], len(self.intercept_)))
+            return np.asarray(X[:, self.support_] @ self.dual_coef_.T) + intercept
+        out = np.empty((X.shape[0], len(intercept)))
         height = max(1, _SLICE // max(1, len(self.support_)))
         for lo in range(0, X.shape[0], height):
             kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, self._spec)
-            out[lo : lo + height] = kernel @ self.dual_coef_.T + self.intercept_
+            out[lo : lo + height] = kernel @ self.dual_coef_.T + intercept
         return out
 
     def _calibrate(self, X: Any, labels: Array, weight: Array) -> None:
