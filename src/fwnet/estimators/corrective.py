@@ -27,7 +27,7 @@ _SMALL = 384  # points for which the whole kernel matrix is the quickest
 _EXACT = 3000  # working vertices up to which slow pairwise steps make way for an exact solve
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 CROWDED = "crowded"
-_CROWD = 0.55  # share of the points that are or want to be support vectors: take all
+_CROWD = 0.35  # share of support vectors in the first round from which all points are taken
 
 
 def corrective(
@@ -36,16 +36,16 @@ def corrective(
     budget: Budget,
     mode: str = "auto",
     alpha0: Array | None = None,
-    crowd: float = np.inf,
+    soft: float = np.inf,
 ) -> Weights:
     """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`.
 
     `mode` is "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto". The
-    run stops as CROWDED if more than a share `crowd` of the points are or want to be support
-    vectors.
+    run stops as CROWDED after the first round if errors make up more than a share `soft` of the
+    objective: then many points will be support vectors.
     """
     run = _Run(problem, columns, budget, mode, alpha0)
-    run.leave = crowd * len(problem.y)
+    run.soft = soft
     while not run.stopped:
         run.correct()
         run.look()
@@ -69,23 +69,27 @@ class _Run:
         self.curvature = columns.kernel.diagonal() + 1.0 + 1.0 / problem.box
         self.most = max(256, int(np.sqrt(budget.megabytes * 2**20 / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
-        self.crowd = _CROWD * n if columns.fits and mode == "auto" else np.inf
+        self.crowd = _CROWD if columns.fits and mode == "auto" else np.inf
         self.whole = columns.fits and (mode == "pairwise" or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
-        self.gap, self.goal, self.leave = 1.0, 0.3, np.inf
+        self.gap, self.goal, self.soft = 1.0, 0.1, np.inf
         if alpha0 is None:
             first = problem.order[:1]
             self.alpha[first] = 1.0
         else:
             self.alpha[:] = alpha0
             first = np.flatnonzero(alpha0)
+        self.lack = np.empty(n)
         if self.whole:
             self._take_all()
         else:
             size = min(int(_FIRST * np.sqrt(n)), self.most // 2)
             self._admit(np.union1d(first[: self.most // 2], problem.order[:size]))
-        self._move_scores(first, self.alpha[first])
-        self.lack = np.empty(n)
+        if self.whole or alpha0 is not None:
+            self._move_scores(first, self.alpha[first])
+        else:  # the others follow when the first weights are known
+            row = self.kernel[int(np.flatnonzero(self.working == first[0])[0])]
+            self.scores[self.working] = problem.y[first] * (row[: len(self.working)] + 1.0)
         self._survey()
 
     def correct(self) -> None:
@@ -111,14 +115,25 @@ class _Run:
         self.steps += int(steps)
         self.idle = status == STUCK or steps == 0
         slow = status == EXHAUSTED and self.steps < self.budget.max_steps
-        self.alpha[w] = alpha
-        if self.whole and covered:
+        self.alpha[w], self.rho = alpha, float(state[0])
+        if self.trace == [] and not self.whole:
+            self._first_scores()
+        elif self.whole and covered:
             self.scores = y * (gradient - alpha / box)
         else:
             changed = np.flatnonzero(alpha != before)
             self._move_scores(w[changed], alpha[changed] - before[changed])
         if slow and covered and len(w) <= _EXACT:
             self._jump()
+
+    def _first_scores(self) -> None:
+        """Guess from the first round how many will come in; take all points, or all the scores."""
+        support = np.flatnonzero(self.alpha)
+        if len(support) > self.crowd * len(self.working):
+            self._take_all()
+        if float(np.sum(self.alpha**2 / self.problem.box)) > self.soft * self.rho:
+            self.stopped = CROWDED
+        self._refresh()
 
     def _jump(self) -> None:
         """Replace the weights by the exact ones on the hull, where that is an improvement."""
@@ -149,15 +164,15 @@ class _Run:
             self.stopped = "tolerance"
         elif self.steps >= budget.max_steps:
             self.stopped = "max_iter"
-        elif time.perf_counter() >= budget.deadline:
+        elif not self.stopped and time.perf_counter() >= budget.deadline:
             self.stopped = "max_time"
         if not self.stopped:
-            self._widen(support)
+            self._widen()
 
     def _survey(self) -> None:
         self.rho, self.gap = relative_gap(self.problem, self.alpha, self.scores, self.lack)
 
-    def _widen(self, support: int) -> None:
+    def _widen(self) -> None:
         """Admit the points outside that violate their optimality condition most."""
         tol, outside = self.budget.tol, self.lack
         outside[self.working] = 0.0
@@ -168,10 +183,6 @@ class _Run:
             stalled = len(far) == _PATIENCE and far[-1] > 0.9 * far[0]
             if self.goal <= 0.5 * tol and (self.idle or stalled):
                 self.stopped = "precision"
-        elif wanting + support > self.leave:
-            self.stopped = CROWDED
-        elif wanting + support > self.crowd:
-            self._take_all()
         else:
             extra = min(wanting, max(_LEAST, len(self.working) // 2), self.most // 2)
             if len(self.working) + extra > self.most:

@@ -56,7 +56,9 @@ def kernel_spec(
 
 def _variance(X: Any, weight: Array) -> float:
     if not sparse.issparse(X) and (weight == weight[0]).all():
-        return float(X.var())
+        mean, square = float(X.mean()), float(np.vdot(X, X)) / X.size  # one pass each, no copy
+        variance = square - mean**2
+        return variance if variance > 1e-6 * square else float(X.var())
     share = weight / weight.sum() / X.shape[1]
     squares = X.multiply(X) if sparse.issparse(X) else X * X
     mean = float(np.sum(share @ X))

@@ -165,27 +165,27 @@ def squared_norms(X: Any) -> Array:
 def _with_norms(X: Array, gamma: float, dtype: Any) -> tuple[Array, float]:
     """Return √(2γ)(x − mean) with the features 1 and −γ|x − mean|² added, and the largest norm."""
     # Distances do not change when the origin moves; rounding errors do, with the norms.
-    X = X[:, _varying(X)]
-    n, d = X.shape
+    varies = _varying(X)
+    n, d = X.shape[0], len(varies)
     points, mean, scale = np.empty((n, d + 2), dtype), X.mean(axis=0), np.sqrt(2.0 * gamma)
-    height = max(1, _SLICE // max(d, 1))
+    height = max(1, _SLICE // max(X.shape[1], 1))
     for lo in range(0, n, height):
-        part = X[lo : lo + height] - mean
-        np.multiply(part, scale, out=points[lo : lo + len(part), :d], casting="same_kind")
+        part = (X[lo : lo + height] - mean) * scale
+        points[lo : lo + len(part), :d] = part[:, varies] if d < X.shape[1] else part
     points[:, d] = 1
     norms = 0.5 * squared_norms(points[:, :d])
     points[:, d + 1] = -norms
     return points, float(norms.max(initial=0.0))
 
 
-def _varying(X: Array) -> Any:
+def _varying(X: Array) -> Array:
     """Which features differ between points; distances do not see the others (image borders)."""
-    if X.shape[1] <= _WIDE:
-        return slice(None)
-    varies = (X[:64] != X[0]).any(axis=0)
-    doubtful = np.flatnonzero(~varies)
-    varies[doubtful] = (X[:, doubtful] != X[0, doubtful]).any(axis=0)
-    return slice(None) if varies.all() else varies
+    n, d = X.shape
+    varies, lo = np.full(d, d <= _WIDE), 0
+    while lo < n and not varies.all():
+        varies |= (X[lo : lo + 256] != X[0]).any(axis=0)
+        lo += 256
+    return np.flatnonzero(varies)
 
 
 def _with_norms_sparse(X: Any, gamma: float, dtype: Any) -> tuple[Any, float]:

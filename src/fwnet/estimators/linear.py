@@ -18,7 +18,7 @@ from fwnet.estimators.records import BinaryProblem, Budget, Machine
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
 _FEW_POINTS = 2000  # points for which the dual is the small side
-_CROWD = 0.15  # share of support vectors from which Newton in feature space wins
+_SOFT = 0.1  # share of errors in the objective from which Newton in feature space wins
 
 
 def solve_linear(
@@ -30,10 +30,10 @@ def solve_linear(
         return solve_liblinear(X, problem, budget)
     if solver == "newton" or (solver == "auto" and (d <= _NARROW or start is not None)):
         return solve_newton(X, problem, budget, start)
-    crowd = _CROWD if solver == "auto" and d <= _WIDE and n > d else np.inf
+    soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
     dtype = np.float32 if budget.tol >= 1e-5 and n > _NARROW else np.float64
     columns = LinearColumns(KernelRows(X, KernelSpec("linear"), dtype), X)
-    found = corrective(problem, columns, budget, solver, crowd=crowd)
+    found = corrective(problem, columns, budget, solver, soft=soft)
     solved = with_vector(X, machine(problem, found))
     if found.stopped != CROWDED:
         return solved
