@@ -23,7 +23,7 @@ def solve_liblinear(X: Any, problem: BinaryProblem, budget: Budget) -> Machine:
         w, used = _fit(X, problem, tol, budget.max_steps)
         scores = np.asarray(X @ w[:-1]) + w[-1]
         slack = np.maximum(0.0, 1.0 - problem.y * scores)
-        value, gap = linear_gap(X, problem, w, slack)
+        value, gap, factor = linear_gap(X, problem, w, slack)
         steps += used
         support = int(np.count_nonzero(slack))
         trace.append(Round(steps, value, gap, support, time.perf_counter() - began))
@@ -36,7 +36,7 @@ def solve_liblinear(X: Any, problem: BinaryProblem, budget: Budget) -> Machine:
         elif tol < 1e-12:
             stopped = "precision"
         if stopped:
-            coef = problem.y * problem.box * slack
+            coef = factor * problem.y * problem.box * slack
             return Machine(coef, float(w[-1]), gap, steps, stopped, "liblinear", trace, w[:-1])
         tol *= 0.1
 

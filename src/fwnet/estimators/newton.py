@@ -49,7 +49,7 @@ def solve_newton(
     while True:
         scores = part.scores(w)
         slack = np.maximum(0.0, 1.0 - problem.y * scores)
-        value, gap = part.gap(w, slack)
+        value, gap, factor = part.gap(w, slack)
         support = int(np.count_nonzero(slack))
         trace.append(Round(steps, value, gap, support, time.perf_counter() - began))
         if gap <= budget.tol:
@@ -71,7 +71,7 @@ def solve_newton(
             closer = _Part(X[near], problem.y[near], problem.box[near])
             w, used = closer.minimise(w, goal, left, budget.deadline, scores[near])
         steps += used
-    coef = problem.y * problem.box * slack
+    coef = factor * problem.y * problem.box * slack
     return Machine(coef, float(w[-1]), gap, steps, stopped, "newton", trace, w[:-1])
 
 
@@ -93,17 +93,17 @@ class _Part:
         spread[rows] = values
         return np.append(spread @ self.X, values.sum())
 
-    def gap(self, w: Array, slack: Array) -> tuple[float, float]:
-        """Return the dual value and (P − D)/P."""
+    def gap(self, w: Array, slack: Array) -> tuple[float, float, float]:
+        """Return the dual value at β = factor·Cξ, (P − D)/P, and the best factor."""
         inside = np.flatnonzero(slack)
         if not len(inside):
-            return 0.0, 1.0 if w.any() else 0.0
+            return 0.0, 1.0 if w.any() else 0.0, 1.0
         box, slack = self.box[inside], slack[inside]
         loss, beta = float(np.dot(box, slack * slack)), box * slack
         v = self.back(inside, beta * self.y[inside])
         primal, curve, total = 0.5 * (float(w @ w) + loss), float(v @ v) + loss, float(beta.sum())
         dual = 0.5 * total**2 / curve
-        return dual, (primal - dual) / primal
+        return dual, (primal - dual) / primal, total / curve
 
     def minimise(
         self, w: Array, goal: float, max_steps: int, deadline: float, scores: Array | None = None
@@ -154,6 +154,8 @@ class _Part:
         )
 
 
-def linear_gap(X: Any, problem: BinaryProblem, w: Array, slack: Array) -> tuple[float, float]:
-    """Return the dual value and (P − D)/P of w (d + 1,) with its slacks on all points."""
+def linear_gap(
+    X: Any, problem: BinaryProblem, w: Array, slack: Array
+) -> tuple[float, float, float]:
+    """Return the dual value, (P − D)/P and the dual's factor of w (d + 1,) with its slacks."""
     return _Part(X, problem.y, problem.box).gap(w, slack)
