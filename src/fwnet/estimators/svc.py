@@ -195,7 +195,7 @@ class FWSVC(ClassifierMixin, BaseEstimator):
     def _require_classes(self, labels: Array) -> None:
         present = np.flatnonzero(np.bincount(labels))
         if len(present) < 2:
-            name = self.classes_[present[0]]
+            name = self.classes_.tolist()[present[0]]
             raise ValueError(
                 "FWSVC needs points of at least two classes with a sample weight above 0; "
                 f"got one class, {name!r}."
@@ -203,7 +203,7 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         if len(present) < len(self.classes_):
             missing = np.setdiff1d(np.arange(len(self.classes_)), present)[0]
             raise ValueError(
-                f"Every point of class {self.classes_[missing]!r} has sample weight 0. "
+                f"Every point of class {self.classes_.tolist()[missing]!r} has sample weight 0. "
                 "Drop these points, or give one of them a weight above 0."
             )
 
