@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -122,8 +122,10 @@ def test_pickle_clone_grid_search_and_pipeline() -> None:
 
 def test_accuracy_is_that_of_libsvm() -> None:
     X, y = load_digits(return_X_y=True)
-    ours = FWSVC(multi_class="ovo").fit(X[:1000], y[:1000]).score(X[1000:], y[1000:])
-    assert ours >= SVC().fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) - 0.003
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    ours = cross_val_score(FWSVC(C=2.0, multi_class="ovo"), X, y, cv=folds).mean()
+    # Another loss, so not the same answer; one standard error of 1797 trials at .987 is .0027.
+    assert ours >= cross_val_score(SVC(), X, y, cv=folds).mean() - 0.0027
 
 
 def test_probabilities_are_calibrated() -> None:

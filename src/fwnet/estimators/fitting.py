@@ -59,11 +59,11 @@ def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
     else:
         order = check_random_state(options.random_state).permutation(task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
+    if points is not None and whole and len(jobs) > 2:
+        points.columns.square()  # together the problems ask for most rows: half the work at once
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
         return [_solve(task, points, order, options.solver, budget, *job) for job in jobs]
-    if points is not None:
-        points.columns.square()
     run = Parallel(n_jobs=options.n_jobs, prefer="threads")
     return list(
         run(delayed(_solve)(task, points, order, options.solver, budget, *job) for job in jobs)

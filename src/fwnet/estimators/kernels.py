@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fwnet.estimators.pairwise import mirror
+
 Array = NDArray[Any]
 _SLICE = 1 << 17  # entries of a block that are worked on at a time: half a MB in float32
 _HEIGHT, _WIDE = 512, 32  # rows of a product worth their packing, features from where they are
@@ -91,8 +93,7 @@ class KernelRows:
             hi = min(lo + _HEIGHT, self.n)
             part = out[lo:hi, lo:]
             self._fill(part, np.arange(lo, hi), self._points[lo:])
-            for low in range(hi, self.n, _HEIGHT):  # square tiles: both sides stay in the cache
-                out[low : low + _HEIGHT, lo:hi] = out[lo:hi, low : low + _HEIGHT].T
+            mirror(out, lo, hi)
         return out
 
     def _fill(self, out: Array, index: Array, right: Any) -> None:

@@ -183,6 +183,20 @@ def survey(y, box, alpha, scores, lack):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def mirror(matrix, lo, hi):  # type: ignore[no-untyped-def]
+    """Copy the rows lo to hi, right of column hi, to the columns lo to hi, in tiles of 32 by 32.
+
+    A tile touches few enough pages of memory to find them all again for its second half.
+    """
+    n = matrix.shape[0]
+    for top in range(hi, n, 32):
+        for left in range(lo, hi, 32):
+            for i in range(top, min(top + 32, n)):
+                for j in range(left, min(left + 32, hi)):
+                    matrix[i, j] = matrix[j, i]
+
+
+@compiled
 def add_rows(store, slots, weights, total):  # type: ignore[no-untyped-def]
     """total += Σ_j weights_j store[slots_j] in float64, in slices that stay in the cache."""
     n = total.shape[0]
