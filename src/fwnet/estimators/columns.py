@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from fwnet.estimators.kernels import Array, KernelRows
-from fwnet.estimators.pairwise import add_rows
+from fwnet.estimators.pairwise import add_rows, gather
 
 _BATCH = 64  # rows that are evaluated at a time when the store has no room for them
 
@@ -57,9 +57,11 @@ class Columns:
     def rows(self, index: Array, columns: Array) -> Array:
         """Return k(x_i, x_j) (len(index), len(columns)) from the store or, where missing, anew."""
         slots = self.slot[index]
-        if (slots >= 0).all():
-            return self._store[slots[:, None], columns]
-        return self.kernel.rows(index, columns)
+        if (slots < 0).any():
+            return self.kernel.rows(index, columns)
+        out = np.empty((len(index), len(columns)), self.kernel.dtype)
+        gather(self._store, slots, columns, out)
+        return out
 
     def combine(self, index: Array, weights: Array) -> Array:
         """Return Σ_j weights_j k(x_j, ·) (n,) in float64 over j in index."""

@@ -19,7 +19,7 @@ import numpy as np
 from fwnet.estimators.columns import Columns, LinearColumns
 from fwnet.estimators.hull import exact_weights
 from fwnet.estimators.kernels import Array
-from fwnet.estimators.pairwise import EXHAUSTED, STUCK, pairwise_steps
+from fwnet.estimators.pairwise import EXHAUSTED, STUCK, pairwise_steps, reflect
 from fwnet.estimators.records import BinaryProblem, Budget, Round, Weights, relative_gap
 
 _FIRST, _LEAST = 7.0, 128  # vertices of the first round, times √n; the least a later round adds
@@ -72,7 +72,7 @@ class _Run:
         self.crowd = _CROWD if columns.fits and mode == "auto" else np.inf
         self.whole = columns.fits and (mode == "pairwise" or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
-        self.gap, self.goal, self.soft = 1.0, 0.1, np.inf
+        self.rho, self.gap, self.goal, self.soft = 1.0, 1.0, 0.1, np.inf
         if alpha0 is None:
             first = problem.order[:1]
             self.alpha[first] = 1.0
@@ -220,9 +220,8 @@ class _Run:
             wide = np.empty((max(m, 2 * old),) * 2, self.kernel.dtype)
             wide[:old, :old] = self.kernel[:old, :old]
             self.kernel = wide
-        block = self.columns.rows(new, self.working)
-        self.kernel[old:m, :m] = block
-        self.kernel[:old, old:m] = block[:, :old].T
+        self.kernel[old:m, :m] = self.columns.rows(new, self.working)
+        reflect(self.kernel, old, m)
 
     def _trim(self, size: int) -> None:
         """Keep the `size` working vertices with the largest weights."""

@@ -197,6 +197,25 @@ def mirror(matrix, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def gather(store, slots, columns, out):  # type: ignore[no-untyped-def]
+    """out[i, j] = store[slots_i, columns_j]."""
+    for i in range(slots.shape[0]):
+        row, into = store[slots[i]], out[i]
+        for j in range(columns.shape[0]):
+            into[j] = row[columns[j]]
+
+
+@compiled
+def reflect(matrix, old, m):  # type: ignore[no-untyped-def]
+    """Copy the rows old to m, left of column old, to the columns old to m, in tiles."""
+    for top in range(0, old, 32):
+        for left in range(old, m, 32):
+            for i in range(top, min(top + 32, old)):
+                for j in range(left, min(left + 32, m)):
+                    matrix[i, j] = matrix[j, i]
+
+
+@compiled
 def add_rows(store, slots, weights, total):  # type: ignore[no-untyped-def]
     """total += Σ_j weights_j store[slots_j] in float64, in slices that stay in the cache."""
     n = total.shape[0]
