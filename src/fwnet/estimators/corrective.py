@@ -22,9 +22,12 @@ from fwnet.estimators.kernels import Array
 from fwnet.estimators.pairwise import EXHAUSTED, STUCK, pairwise_steps, reflect
 from fwnet.estimators.records import BinaryProblem, Budget, Round, Weights, relative_gap
 
-_FIRST, _LEAST = 7.0, 128  # vertices of the first round, times √n; the least a later round adds
+# Vertices of the first round, times √n, and the least that a later round adds: with many features
+# a first block is dear, and so is a round.
+_NARROW_ROUNDS, _WIDE_ROUNDS = (7.0, 128), (5.0, 256)
 _SMALL = 384  # points for which the whole kernel matrix is the quickest
 _EXACT = 3000  # working vertices up to which slow pairwise steps make way for an exact solve
+_MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 CROWDED = "crowded"
 _CROWD = 0.35  # share of support vectors in the first round from which all points are taken
@@ -66,7 +69,7 @@ class _Run:
         self.start, self.steps, self.stopped = time.perf_counter(), 0, ""
         self.trace: list[Round] = []
         n, dtype = len(problem.y), columns.kernel.dtype
-        self.curvature = columns.kernel.diagonal() + 1.0 + 1.0 / problem.box
+        self.curvature = np.empty(0)  # diagonal of Q on the working vertices
         self.most = max(256, int(np.sqrt(budget.megabytes * 2**20 / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
         self.crowd = _CROWD if columns.fits and mode == "auto" else np.inf
@@ -80,10 +83,11 @@ class _Run:
             self.alpha[:] = alpha0
             first = np.flatnonzero(alpha0)
         self.lack = np.empty(n)
+        self.first, self.least = _WIDE_ROUNDS if columns.kernel.wide else _NARROW_ROUNDS
         if self.whole:
             self._take_all()
         else:
-            size = min(int(_FIRST * np.sqrt(n)), self.most // 2)
+            size = min(int(self.first * np.sqrt(n)), self.most // 2)
             self._admit(np.union1d(first[: self.most // 2], problem.order[:size]))
         if self.whole or alpha0 is not None:
             self._move_scores(first, self.alpha[first])
@@ -110,7 +114,7 @@ class _Run:
         limits = np.array([self.goal, limit, max(8, len(w) // 20)])
         before = alpha.copy()
         steps, status = pairwise_steps(
-            self.kernel, y, box, alpha, gradient, self.curvature[w], state, limits
+            self.kernel, y, box, alpha, gradient, self.curvature, state, limits
         )
         self.steps += int(steps)
         self.idle = status == STUCK or steps == 0
@@ -177,14 +181,15 @@ class _Run:
         tol, outside = self.budget.tol, self.lack
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-10))
-        self.goal = max(0.5 * tol, min(0.1 * self.gap, 0.5 * self.goal))
+        # Steps on few vertices cost less than another round; on many, the round decides.
+        self.goal = max(0.5 * tol, 0.01 * self.gap if len(self.working) > _MANY else 0.0)
         if wanting == 0:
             far = [r.gap for r in self.trace[-_PATIENCE:]]
             stalled = len(far) == _PATIENCE and far[-1] > 0.9 * far[0]
             if self.goal <= 0.5 * tol and (self.idle or stalled):
                 self.stopped = "precision"
         else:
-            extra = min(wanting, max(_LEAST, len(self.working) // 2), self.most // 2)
+            extra = min(wanting, max(self.least, len(self.working) // 2), self.most // 2)
             if len(self.working) + extra > self.most:
                 self._trim(self.most - extra)
             self._admit(np.argpartition(outside, -extra)[-extra:])
@@ -212,10 +217,15 @@ class _Run:
     def _take_all(self) -> None:
         self.whole, self.kernel = True, self.columns.square()
         self.working = np.arange(len(self.problem.y))
+        self.curvature = self._diagonal(self.working)
+
+    def _diagonal(self, index: Array) -> Array:
+        return self.columns.kernel.diagonal(index) + 1.0 + 1.0 / self.problem.box[index]
 
     def _admit(self, new: Array) -> None:
         old, m = len(self.working), len(self.working) + len(new)
         self.working = np.concatenate([self.working, new])
+        self.curvature = np.concatenate([self.curvature, self._diagonal(new)])
         if m > len(self.kernel):  # grow by doubling; the loop uses the first m of each row
             wide = np.empty((max(m, 2 * old),) * 2, self.kernel.dtype)
             wide[:old, :old] = self.kernel[:old, :old]
@@ -226,7 +236,7 @@ class _Run:
     def _trim(self, size: int) -> None:
         """Keep the `size` working vertices with the largest weights."""
         keep = np.sort(np.argsort(-self.alpha[self.working], kind="stable")[: max(size, 1)])
-        self.working = self.working[keep]
+        self.working, self.curvature = self.working[keep], self.curvature[keep]
         self.kernel[: len(keep), : len(keep)] = self.kernel[keep[:, None], keep]
 
     def _move_scores(self, index: Array, change: Array) -> None:

@@ -55,7 +55,7 @@ class KernelRows:
 
     def __init__(self, X: Any, spec: KernelSpec, dtype: Any) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
-        self._X = X
+        self._X, self.wide = X, X.shape[1] > _WIDE
         if callable(spec.name) or spec.name == "precomputed":
             return
         if spec.name != "rbf":
@@ -112,20 +112,17 @@ class KernelRows:
             for low in range(0, len(part), max(1, _SLICE // part.shape[1])):
                 self.spec.of_products(part[low : low + max(1, _SLICE // part.shape[1])])
 
-    def diagonal(self) -> Array:
-        """Return k(x_i, x_i) for all i, in float64."""
+    def diagonal(self, index: Array) -> Array:
+        """Return k(x_i, x_i) (len(index),) in float64."""
         if self.spec.name == "rbf":
-            return np.ones(self.n)
+            return np.ones(len(index))
         if self.spec.name == "precomputed":
-            return np.array(self._X.diagonal(), dtype=np.float64)
+            return np.asarray(self._X[index, index], dtype=np.float64)
         if callable(self.spec.name):
             return np.array(
-                [
-                    float(call_kernel(self.spec.name, self._X[i : i + 1], self._X[i : i + 1])[0, 0])
-                    for i in range(self.n)
-                ]
+                [self.rows(index[k : k + 1], index[k : k + 1])[0, 0] for k in range(len(index))]
             )
-        return self.spec.of_products(squared_norms(self._X))
+        return self.spec.of_products(squared_norms(self._X[index]))
 
 
 def cross_kernel(left: Any, right: Any, spec: KernelSpec) -> Array:
