@@ -42,9 +42,9 @@ def race(
     """Time `ours` and each peer in turn after one warm-up each; return one line a peer."""
     runs = {"ours": ours, **{name: run for name, (run, _) in peers.items()}}
     times: dict[str, list[float]] = {name: [] for name in runs}
+    gc.collect()
     for turn in range(repeats + 1):
         for name, run in runs.items():
-            gc.collect()
             start = time.process_time()
             run()
             if turn:  # the first turn compiles, and touches memory for the first time

@@ -117,7 +117,7 @@ class _Run:
             self.kernel, y, box, alpha, gradient, self.curvature, state, limits
         )
         self.steps += int(steps)
-        self.idle = status == STUCK or steps == 0
+        self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.budget.tol
         slow = status == EXHAUSTED and self.steps < self.budget.max_steps
         self.alpha[w], self.rho = alpha, float(state[0])
         if self.trace == [] and not self.whole:
@@ -186,7 +186,7 @@ class _Run:
         if wanting == 0:
             far = [r.gap for r in self.trace[-_PATIENCE:]]
             stalled = len(far) == _PATIENCE and far[-1] > 0.9 * far[0]
-            if self.goal <= 0.5 * tol and (self.idle or stalled):
+            if self.idle or stalled:
                 self.stopped = "precision"
         else:
             extra = min(wanting, max(self.least, len(self.working) // 2), self.most // 2)
