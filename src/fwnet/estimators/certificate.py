@@ -18,7 +18,7 @@ from fwnet.estimators.kernels import KernelSpec, cross_kernel
 from fwnet.estimators.records import BinaryProblem, Weights, relative_gap
 
 _ENTRIES = 1 << 20  # kernel values that a certificate may cost before it samples
-_SAMPLE = 128
+_SAMPLE = 64
 
 
 def certified_gap(

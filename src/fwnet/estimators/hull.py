@@ -39,11 +39,11 @@ def exact_weights(kernel: Array, y: Array, box: Array, u: Array, max_steps: int 
         target = np.zeros(m)
         target[inside] = cho_solve(factor, np.ones(len(inside)), check_finite=False)
         ahead = _margins(kernel, y, inside, target[inside])
+        if np.array_equal(np.flatnonzero(ahead < 1.0), inside):
+            return target  # the same quadratic at both ends: its minimum is the minimum
         norms = (float(u @ h), float(u @ ahead), float(target @ ahead))
         t = line_search(norms, 1.0 - h, ahead - h, box)
         u, h = u + t * (target - u), h + t * (ahead - h)
-        if abs(t - 1.0) < 1e-9 and np.array_equal(np.flatnonzero(h < 1.0), inside):
-            break
     return u
 
 

@@ -168,8 +168,10 @@ def _with_norms(X: Array, gamma: float, dtype: Any) -> tuple[Array, float]:
     points, mean, scale = np.empty((n, d + 2), dtype), X.mean(axis=0), np.sqrt(2.0 * gamma)
     height = max(1, _SLICE // max(X.shape[1], 1))
     for lo in range(0, n, height):
-        part = (X[lo : lo + height] - mean) * scale
-        points[lo : lo + len(part), :d] = part[:, varies] if d < X.shape[1] else part
+        part = X[lo : lo + height] - mean
+        part *= scale
+        single = part.astype(dtype)
+        np.take(single, varies, axis=1, out=points[lo : lo + len(part), :d], mode="clip")
     points[:, d] = 1
     norms = 0.5 * squared_norms(points[:, :d])
     points[:, d + 1] = -norms
