@@ -137,11 +137,11 @@ def test_stopping_early_warns_with_the_gap_and_the_way_out() -> None:
         ConvergenceWarning, match=r"\(max_time\) at a .* above tol=1e-09. Raise max_t"
     ):
         FWSVC(max_time=1e-4, tol=1e-9, solver="corrective").fit(Z, z)
-    # Kernel values of 1e12 beside 1/C = 1: double precision cannot solve that.
+    # Kernel values of 1e21 beside 1/C = 1: double precision cannot solve that.
     with pytest.warns(
         ConvergenceWarning, match=r"above tol=0.001. Double precision allows no more"
     ):
-        FWSVC(kernel="poly", gamma=0.58).fit(
+        FWSVC(kernel="poly", gamma=580.0).fit(
             100 + np.random.RandomState(42).normal(size=(100, 2)), np.arange(100) % 2
         )
 
