@@ -42,6 +42,7 @@ LAYERS = [
     "progress",
     "solvers",
     "layers",
+    "estimators",
 ]
 # Where a module reaches down, inside a function: a trace that is asked for its picture.
 LATE = {("trace", "plotting")}

@@ -17,9 +17,10 @@ import sys  # noqa: E402
 from dataclasses import asdict  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+from threadpoolctl import threadpool_limits  # noqa: E402
+
 from benchmarks.svm import cases, data, peers  # noqa: E402
 from benchmarks.svm.agreement import agreement  # noqa: E402
-from threadpoolctl import threadpool_limits  # noqa: E402
 
 CASES = {
     "agreement": agreement,

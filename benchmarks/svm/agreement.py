@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from benchmarks.svm import peers
-from benchmarks.svm.race import Line
 from sklearn.datasets import make_moons
 from sklearn.metrics.pairwise import rbf_kernel
 
+from benchmarks.svm import peers
+from benchmarks.svm.race import Line
 from fwnet.estimators import FWSVC
 
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import numpy as np
-from benchmarks.svm import data, peers
-from benchmarks.svm.race import Line, race
 from sklearn.datasets import load_digits, make_circles
 from sklearn.svm import SVC, LinearSVC
 
+from benchmarks.svm import data, peers
+from benchmarks.svm.race import Line, race
 from fwnet.estimators import FWSVC
 
 

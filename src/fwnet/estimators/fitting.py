@@ -16,6 +16,7 @@ from fwnet.estimators.kernel_machine import Points, solve_kernel
 from fwnet.estimators.kernels import Array, KernelSpec
 from fwnet.estimators.linear import solve_linear, with_vector
 from fwnet.estimators.multiclass import Split
+from fwnet.estimators.neural import is_network, solve_network
 from fwnet.estimators.records import BinaryProblem, Budget, Machine, Round
 
 
@@ -24,7 +25,7 @@ from fwnet.estimators.records import BinaryProblem, Budget, Machine, Round
 class Options:
     """How to solve: the solver's name, the order of first trial, threads."""
 
-    solver: str
+    solver: Any  # a name, or a network
     random_state: Any
     n_jobs: int | None
 
@@ -43,15 +44,17 @@ class Task:
 
 def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
     """Solve the binary problems, all with one store of kernel rows."""
-    if task.spec.name == "linear" and options.solver != "pairwise":
+    network = is_network(options.solver)
+    if task.spec.name == "linear" and options.solver != "pairwise" and not network:
         points, whole = None, True
     else:
         points = Points.prepare(task.X, task.spec, budget)
         whole = points.columns.fits
-        if options.solver == "pairwise" and not whole:
+        if (options.solver == "pairwise" or network) and not whole:
             size = task.X.shape[0] ** 2 * points.columns.kernel.dtype.itemsize / 2**20
+            name = options.solver if isinstance(options.solver, str) else "fwnet"
             raise ValueError(
-                f"solver='pairwise' keeps the whole kernel matrix, {size:.0f} MB, but "
+                f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
                 f"cache_size={budget.megabytes:g} MB. Raise cache_size or use solver='auto'."
             )
     if options.random_state is None:  # a fixed order, so that two fits agree
@@ -74,7 +77,7 @@ def _solve(
     task: Task,
     points: Points | None,
     order: Array,
-    solver: str,
+    solver: Any,
     budget: Budget,
     split: Split,
     start: Array | None,
@@ -87,6 +90,9 @@ def _solve(
     problem = BinaryProblem(split.y, box, order)
     if points is not None:
         some = points if index is None else points.part(index, budget)
+        if is_network(solver):
+            found = solve_network(some, problem, budget, solver)
+            return with_vector(some.X, found) if task.spec.name == "linear" else found
         solved = solve_kernel(some, problem, budget, solver, _simplex(start, split.y))
         return with_vector(some.X, solved) if task.spec.name == "linear" else solved
     X = task.X if index is None else task.X[index]

@@ -18,9 +18,10 @@ from fwnet.estimators.calibration import fit_sigmoid, probabilities
 from fwnet.estimators.fitting import Options, Task, joined_trace, solve_all, tell
 from fwnet.estimators.kernels import Array, cross_kernel
 from fwnet.estimators.multiclass import Split, splits, votes
+from fwnet.estimators.neural import is_network
 from fwnet.estimators.records import Budget, Machine
 
-_SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear")
+_SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
 _LINEAR_ONLY = ("newton", "liblinear")
 _SLICE = 1 << 22  # kernel values that a prediction makes at a time
 
@@ -42,7 +43,9 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         tol: the fit stops once (P − D)/P <= tol. Up to 384 points get the exact optimum.
         solver: "pairwise" (compiled pairwise Frank-Wolfe on the whole kernel matrix),
             "corrective" (the same on a growing set of vertices; memory within `cache_size`),
-            "newton" or "liblinear" (kernel="linear" only), or "auto"; `solver_` tells which ran.
+            "newton" or "liblinear" (kernel="linear" only), "fwnet" (the paper's neural SVM: a
+            softmin network of 300 steps, or `max_iter` if that is less), any `fwnet.FWNet` or
+            core solver over the simplex, or "auto"; `solver_` tells which ran.
         multi_class: "ovr" (one against the rest) or "ovo" (each pair of classes).
         class_weight: None, "balanced", or a dict from class to weight.
         max_iter: steps a binary problem may take, −1 for no limit.
@@ -75,7 +78,7 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         degree: float = 3,
         coef0: float = 0.0,
         tol: float = 1e-3,
-        solver: str = "auto",
+        solver: Any = "auto",
         multi_class: str = "ovr",
         class_weight: Any = None,
         max_iter: int = -1,
@@ -165,9 +168,10 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         return probabilities(self.decision_function(X), self.sigmoids_)
 
     def _budget(self) -> Budget:
-        inputs.one_of("solver", self.solver, _SOLVERS)
+        if not is_network(self.solver):
+            inputs.one_of("solver", self.solver, _SOLVERS)
         inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
-        if self.solver in _LINEAR_ONLY and self.kernel != "linear":
+        if isinstance(self.solver, str) and self.solver in _LINEAR_ONLY and self.kernel != "linear":
             raise ValueError(
                 f"solver={self.solver!r} needs kernel='linear'; got kernel={self.kernel!r}. "
                 "Use solver='auto'."
