@@ -1,0 +1,117 @@
+"""How the SVM on top moves while its network trains: solved, one step forward, or unrolled.
+
+Each mode turns the features of an iteration into a loss whose gradient reaches the network:
+
+    exact      w solves the SVM; held fixed. By the envelope theorem that is the gradient of P*
+    forward    α moves by Frank-Wolfe steps, forward only; w = Σ αᵢyᵢhᵢ / ρ is held fixed
+    unrolled   the same steps with their graph: the gradient flows through α and w
+
+Minimising f(α) itself over the network would be wrong: a smaller margin gives a smaller f.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from fwnet.estimators.deep_head import Head, head_of, solve_head, with_bias
+from fwnet.layers import FWNet
+from fwnet.problems import SVMDual
+
+OBJECTIVES = ("svm", "squared_hinge", "logistic")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What one iteration sees: features with their graph, labels, C, which points."""
+
+    features: Tensor  # (n, d)
+    labels: Tensor  # (problems, n) of −1, +1
+    C: float
+    points: Tensor  # (n,) indices
+
+
+def objective_value(name: str, weights: Tensor, H: Tensor, Y: Tensor, C: float) -> Tensor:
+    """Mean over the problems of the loss at the margins mᵢ = yᵢ⟨w, hᵢ⟩.
+
+    svm            (|w|²/C + Σ max(0, 1 − mᵢ)²)/n = 2P(w)/(C n): at most 1 at the solution
+    squared_hinge  Σ max(0, 1 − mᵢ)²/n
+    logistic       Σ log(1 + exp(−mᵢ))/n
+    """
+    margins = Y * (weights @ H.mT)
+    if name == "logistic":
+        return softplus(-margins).mean()
+    loss = (1 - margins).clamp_min(0).square().mean()
+    if name == "squared_hinge":
+        return loss
+    return loss + weights.square().sum(-1).mean() / (C * H.shape[0])
+
+
+class Mode(ABC):
+    """The SVM on top during training; `state` is what a checkpoint keeps of it."""
+
+    state: Tensor | None = None
+
+    def __init__(self, objective: str) -> None:
+        self.objective = objective
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> tuple[Tensor, Head]:
+        """The loss of a batch, to be differentiated, and the head behind it."""
+
+
+@final
+class ExactMode(Mode):
+    """Solve the SVM of each batch; the last weights are the next start."""
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Head]:
+        H = with_bias(batch.features)
+        head = solve_head(H.detach(), batch.labels, batch.C, self.state, tol=1e-9)
+        self.state = head.weights
+        return objective_value(self.objective, head.weights, H, batch.labels, batch.C), head
+
+
+@final
+class NetMode(Mode):
+    """Steps of an FWNet on each batch, from the multipliers that the last visit left.
+
+    The state is β = α/ρ of all points, `(problems, n)`: unlike α it does not depend on which
+    points share a batch.
+
+    Arguments:
+        objective: see `objective_value`.
+        net: the Frank-Wolfe network on the simplex.
+        unrolled: differentiate through its steps.
+        labels: of all points, for the shape of the state.
+    """
+
+    def __init__(self, objective: str, net: FWNet, unrolled: bool, labels: Tensor) -> None:
+        super().__init__(objective)
+        self.net, self.unrolled = net, unrolled
+        self.state = torch.ones_like(labels)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Head]:
+        assert self.state is not None
+        Y, C = batch.labels, batch.C
+        H = with_bias(batch.features)
+        features = batch.features if self.unrolled else batch.features.detach()
+        start = self.state[:, batch.points]
+        total = start.sum(-1, keepdim=True)
+        start = torch.where(total > 0, start / total, 1.0 / start.shape[-1])
+        problem = SVMDual(features=features.expand(Y.shape[0], -1, -1), y=Y, C=C)
+        with torch.set_grad_enabled(self.unrolled):
+            alpha = self.net(problem, start).x
+        head = head_of(H.detach(), Y, C, alpha.detach())
+        self.state[:, batch.points] = head.beta
+        weights = head.weights
+        if self.unrolled:
+            vector = (alpha * Y) @ H
+            rho = vector.square().sum(-1) + alpha.square().sum(-1) / C
+            weights = vector / rho.unsqueeze(-1)
+        return objective_value(self.objective, weights, H, Y, C), head
