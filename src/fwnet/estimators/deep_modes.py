@@ -62,6 +62,10 @@ class Mode(ABC):
         self.objective = objective
 
     @abstractmethod
+    def begin(self, head: Head) -> None:
+        """Start from the head that is exact for the first features of all points."""
+
+    @abstractmethod
     def loss(self, batch: Batch) -> tuple[Tensor, Head]:
         """The loss of a batch, to be differentiated, and the head behind it."""
 
@@ -69,6 +73,9 @@ class Mode(ABC):
 @final
 class ExactMode(Mode):
     """Solve the SVM of each batch; the last weights are the next start."""
+
+    def begin(self, head: Head) -> None:
+        self.state = head.weights
 
     def loss(self, batch: Batch) -> tuple[Tensor, Head]:
         H = with_bias(batch.features)
@@ -88,13 +95,15 @@ class NetMode(Mode):
         objective: see `objective_value`.
         net: the Frank-Wolfe network on the simplex.
         unrolled: differentiate through its steps.
-        labels: of all points, for the shape of the state.
     """
 
-    def __init__(self, objective: str, net: FWNet, unrolled: bool, labels: Tensor) -> None:
+    def __init__(self, objective: str, net: FWNet, unrolled: bool) -> None:
         super().__init__(objective)
         self.net, self.unrolled = net, unrolled
-        self.state = torch.ones_like(labels)
+
+    def begin(self, head: Head) -> None:
+        # From α = 1/n, a network that moves faster than α settled in poor minima for some seeds.
+        self.state = head.beta.clone()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Head]:
         assert self.state is not None

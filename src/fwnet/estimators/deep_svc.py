@@ -59,12 +59,12 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         C: weight of the errors.
         mode: "exact" solves the SVM at every update and holds it fixed in the gradient;
             "forward" moves α by `fw_steps` Frank-Wolfe steps an update, forward only, as in the
-            paper; "unrolled" differentiates through these steps.
+            paper; "unrolled" differentiates through these steps. Both start from the solved SVM.
         objective: what the network minimises: "svm" (the optimum above), "squared_hinge" or
             "logistic" of the margins alone. Where w is held fixed, the first two have one gradient.
         fw_steps: steps an update, by default 1 (forward) or 10 (unrolled).
         solver: the Frank-Wolfe cell on the simplex for these two modes; by default
-            `FrankWolfe(Simplex(), LineSearch(), oracle=Softmin(2.0, relative=True))`.
+            `FrankWolfe(Simplex(), LineSearch(), oracle=Softmin(5.0, relative=True))`.
         lr, weight_decay: of the optimizer.
         optimizer: called with parameters, lr= and (if not 0) weight_decay=; `torch.optim.Adam` by
             default.
@@ -265,19 +265,19 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
                 f"DeepSVC(optimizer=...) must build a torch.optim.Optimizer; got {optimizer!r}."
             )
         held_out = points(held) if len(held) else None
-        mode = self._mode(train.labels)
+        mode = self._mode()
         return Training(module, optimizer, mode, train, held_out, float(self.C), plan)
 
-    def _mode(self, labels: Tensor) -> Mode:
+    def _mode(self) -> Mode:
         if self.mode == "exact":
             return ExactMode(self.objective)
         unrolled = self.mode == "unrolled"
         solver = copy.deepcopy(self.solver)
         if solver is None:
-            oracle = Softmin(2.0, relative=True)
+            oracle = Softmin(5.0, relative=True)
             solver = FrankWolfe(Simplex(), LineSearch(), oracle=oracle)
         solver.max_steps = self.fw_steps or (10 if unrolled else 1)
-        return NetMode(self.objective, FWNet(solver), unrolled, labels)
+        return NetMode(self.objective, FWNet(solver), unrolled)
 
     def _facts(self, training: Training) -> dict[str, Any]:
         """What must agree for a checkpoint to be that of this fit."""

@@ -184,6 +184,8 @@ class Training:
     def _close_round(self, seconds: float) -> None:
         """Solve the head exactly, record, and keep the network if it is the best so far."""
         H, head = self.solve()
+        if not self.history:
+            self.mode.begin(head)
         loss = float(2 * head.primal.mean() / (self.C * H.shape[0]))
         accuracy = _accuracy(head.weights @ H.mT, self.train)
         score: tuple[float, ...] = (-loss,)
