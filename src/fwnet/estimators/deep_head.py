@@ -68,11 +68,17 @@ def solve_head(
 
 @torch.no_grad()
 def head_of(H: Tensor, Y: Tensor, C: float, beta: Tensor) -> Head:
-    """The head w = Σ βᵢyᵢhᵢ of given multipliers, at their best multiple."""
+    """The head w = t Σ βᵢyᵢhᵢ of given multipliers, at the multiple t with the least P(w).
+
+    At the solution that t is the multiple with the largest D too; before, P can be far less there.
+    """
     vector, total, curve = _dual_parts(H, Y, C, beta)
     scale = total / curve
-    weights = scale.unsqueeze(-1) * vector
-    slack = (1 - Y * (weights @ H.mT)).clamp_min(0)
+    ahead = Y * (vector @ H.mT)
+    ends = (torch.zeros_like(scale), vector.square().sum(-1))
+    best = _line_search(ends, torch.ones_like(ahead), ahead, C, scale)
+    weights = best.unsqueeze(-1) * vector
+    slack = (1 - best.unsqueeze(-1) * ahead).clamp_min(0)
     primal = 0.5 * (weights.square().sum(-1) + C * slack.square().sum(-1))
     gap = (primal - 0.5 * total * scale) / primal
     return Head(weights, scale.unsqueeze(-1) * beta, primal, gap)
@@ -109,7 +115,7 @@ def _newton(H: Tensor, Y: Tensor, C: float, weights: Tensor, tol: float) -> Head
         direction = _solve(_normal(H, inside, C), C * (inside * Y) @ H) - weights
         change = Y * (direction @ H.mT)
         ends = ((weights * direction).sum(-1), direction.square().sum(-1))
-        step = _line_search(ends, slack, change, C).unsqueeze(-1)
+        step = _line_search(ends, slack, change, C, torch.ones_like(ends[0])).unsqueeze(-1)
         weights = weights + step * direction
         slack = 1 - Y * (weights @ H.mT)
         now = _certified(H, Y, C, weights, slack)
@@ -153,7 +159,7 @@ def _solve(matrix: Tensor, right: Tensor) -> Tensor:
 
 
 def _line_search(
-    ends: tuple[Tensor, Tensor], slack: Tensor, change: Tensor, C: float
+    ends: tuple[Tensor, Tensor], slack: Tensor, change: Tensor, C: float, start: Tensor
 ) -> Tensor:  # (problems,)
     """The t where ⟨w, d⟩ + t|d|² − C Σ max(0, slackᵢ − t·changeᵢ)·changeᵢ crosses 0.
 
@@ -161,7 +167,7 @@ def _line_search(
     """
     across, square = ends
     low, high = torch.zeros_like(across), torch.full_like(across, torch.inf)
-    t = torch.ones_like(across)
+    t = start
     tiny = torch.finfo(t.dtype).tiny
     for _ in range(_MAX_SEARCH):
         left = (slack - t.unsqueeze(-1) * change).clamp_min(0)

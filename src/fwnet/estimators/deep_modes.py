@@ -3,8 +3,10 @@
 Each mode turns the features of an iteration into a loss whose gradient reaches the network:
 
     exact      w solves the SVM; held fixed. By the envelope theorem that is the gradient of P*
-    forward    α moves by Frank-Wolfe steps, forward only; w = Σ αᵢyᵢhᵢ / ρ is held fixed
+    forward    α moves by Frank-Wolfe steps, forward only; w = t Σ αᵢyᵢhᵢ is held fixed
     unrolled   the same steps with their graph: the gradient flows through α and w
+
+t is the multiple with the least P: while α lags behind the network, the dual's 1/ρ is a poor one.
 
 Minimising f(α) itself over the network would be wrong: a smaller margin gives a smaller f.
 """
@@ -121,6 +123,8 @@ class NetMode(Mode):
         weights = head.weights
         if self.unrolled:
             vector = (alpha * Y) @ H
-            rho = vector.square().sum(-1) + alpha.square().sum(-1) / C
-            weights = vector / rho.unsqueeze(-1)
+            with torch.no_grad():  # the multiple minimises P, so its own gradient is 0
+                length = vector.norm(dim=-1).clamp_min(torch.finfo(vector.dtype).tiny)
+                multiple = weights.norm(dim=-1) / length
+            weights = multiple.unsqueeze(-1) * vector
         return objective_value(self.objective, weights, H, Y, C), head
