@@ -122,9 +122,23 @@ class NetMode(Mode):
         self.state[:, batch.points] = head.beta
         weights = head.weights
         if self.unrolled:
-            vector = (alpha * Y) @ H
-            with torch.no_grad():  # the multiple minimises P, so its own gradient is 0
-                length = vector.norm(dim=-1).clamp_min(torch.finfo(vector.dtype).tiny)
-                multiple = weights.norm(dim=-1) / length
-            weights = multiple.unsqueeze(-1) * vector
+            weights = _best_multiple((alpha * Y) @ H, H, Y, C, weights)
         return objective_value(self.objective, weights, H, Y, C), head
+
+
+def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: float, weights: Tensor) -> Tensor:
+    """t·vector, equal to `weights`, with the gradient of both.
+
+    t is the root of slope(t) = t|v|² − C Σ max(0, 1 − t·aᵢ)·aᵢ with aᵢ = yᵢ⟨v, hᵢ⟩, so it moves
+    with the data as dt = −dslope / slope'(t).
+    """
+    ahead = Y * (vector @ H.mT)
+    square = vector.square().sum(-1)
+    tiny = torch.finfo(square.dtype).tiny
+    with torch.no_grad():
+        t = (weights * vector).sum(-1) / square.clamp_min(tiny)
+        bend = square + C * ((t.unsqueeze(-1) * ahead < 1) * ahead.square()).sum(-1)
+    left = (1 - t.unsqueeze(-1) * ahead).clamp_min(0)
+    slope = t * square - C * (left * ahead).sum(-1)
+    t = t - (slope - slope.detach()) / bend.clamp_min(tiny)
+    return t.unsqueeze(-1) * vector
