@@ -11,9 +11,9 @@ step.
 """
 
 import torch
-from show import options, plot_gaps, table, timed
 
 import fwnet
+from show import options, plot_gaps, table, timed
 
 N, K, TOL = 1000, 5, 1e-7
 
@@ -28,10 +28,11 @@ def main() -> None:
     problem = fwnet.LeastSquares(scaled, root * p)
     ball = fwnet.KSparseBall(K)
     x0 = ball.lmo(torch.rand(N, dtype=torch.float64, generator=generator)).dense()
+    steps = 400 if arguments.quick else 4000
     solvers = {
-        "plain, short step": fwnet.FrankWolfe(ball, fwnet.ShortStep(2.0), max_steps=4000, tol=TOL),
-        "away": fwnet.AwayFrankWolfe(ball, max_steps=4000, tol=TOL),
-        "blended pairwise": fwnet.BlendedPairwise(ball, max_steps=4000, tol=TOL),
+        "plain, short step": fwnet.FrankWolfe(ball, fwnet.ShortStep(2.0), max_steps=steps, tol=TOL),
+        "away": fwnet.AwayFrankWolfe(ball, max_steps=steps, tol=TOL),
+        "blended pairwise": fwnet.BlendedPairwise(ball, max_steps=steps, tol=TOL),
     }
     rows, results = [], {}
     for name, solver in solvers.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,11 +15,12 @@ from fwnet import Result
 
 
 def options(description: str | None) -> argparse.Namespace:
-    """The command line of an example: `--plot FILE`. One thread, so that times can be compared."""
+    """The command line of an example. One thread, so that times can be compared."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the gaps into FILE (.png, .svg, .pdf)")
+    parser.add_argument("--quick", action="store_true", help="fewer steps: does it run at all?")
     torch.set_num_threads(1)
     return parser.parse_args()
 
@@ -29,8 +32,24 @@ def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
     return result, time.perf_counter() - start
 
 
+def costs(runs: Mapping[str, Callable[[], Result]], rounds: int = 5) -> dict[str, float]:
+    """What a step of each run costs, as a multiple of the first run's.
+
+    Medians of interleaved rounds, in processor time: other programs do not count.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.process_time()
+            steps = len(run().trace) - 1
+            seconds[name].append((time.process_time() - start) / max(1, steps))
+    medians = {name: statistics.median(samples) for name, samples in seconds.items()}
+    first = next(iter(medians.values()))
+    return {name: median / first for name, median in medians.items()}
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their columns: text to the left, numbers to the right."""
+    """Print rows under their columns: text to the left, numbers to the right, NaN as a blank."""
     rows = [list(row) for row in rows]
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
@@ -75,5 +94,8 @@ def plot_gaps(results: Mapping[str, Result], file: str | None, title: str = "") 
 def _text(cell: object) -> str:
     if not isinstance(cell, float):
         return str(cell)
-    small = cell != 0 and not 1e-3 <= abs(cell) < 1e4
-    return f"{cell:.1e}" if small else f"{cell:.3g}"
+    if math.isnan(cell):
+        return ""
+    if 1000 <= abs(cell) < 1e7:
+        return f"{cell:.0f}"
+    return f"{cell:.3g}" if cell == 0 or 1e-3 <= abs(cell) < 1000 else f"{cell:.1e}"

@@ -60,8 +60,7 @@ class ActiveSet:
             if not _alike(self.atoms, vertex):
                 return replace(self, atoms=as_dense(self.atoms)).holding(vertex, curvature)
         match = self.atoms.same_as(vertex)
-        slot = match.to(torch.int8).argmax(-1)
-        found = _pick(match, slot)
+        found, slot = match.max(-1)
         if bool(found.all()):
             return self, slot
         free = self.weights.argmin(-1)
@@ -81,6 +80,12 @@ class ActiveSet:
         if curvatures is not None and curvature is not None:
             curvatures = _write(curvatures, curvature.unsqueeze(-1), slot)
         return ActiveSet(atoms, self.weights, curvatures), slot
+
+    def same(self, vertex: Vertex) -> Tensor:
+        """Which slots hold this very vertex: bool `(*batch, K)`."""
+        if _alike(self.atoms, vertex):
+            return self.atoms.same_as(vertex)
+        return as_dense(self.atoms).same_as(as_dense(vertex))
 
     def moved(
         self,

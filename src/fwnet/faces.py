@@ -8,6 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+_UNPACKED = 48  # up to this size packing costs more than it saves
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -15,17 +17,16 @@ class FaceFactor:
     """Cholesky factors of (Q + ridge I) restricted to the free coordinates, packed and padded.
 
     Arguments:
-        index: `(batch, m)` the free coordinates, m = the most that any problem has.
+        index: `(batch, m)` the free coordinates, m = the most that any problem has; None for
+            small problems, which stay as they are, m = n.
         used: `(batch, m)` 1 for a free coordinate, 0 for padding, in Q's dtype.
         cholesky: `(batch, m, m)` lower factors, identity where padded.
-        good: `(batch,)` whether the factor exists.
         pivot: `(batch,)` the smallest pivot, 0 where the factor does not exist.
     """
 
-    index: Tensor
+    index: Tensor | None
     used: Tensor
     cholesky: Tensor
-    good: Tensor
     pivot: Tensor
 
     def solve(self, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,41 +35,45 @@ class FaceFactor:
             (Q + ridge I)_FF d_F = r_F + level 1,   Σ d = 0,   d = 0 elsewhere
 
         Arguments:
-            r: `(batch, n)`.
+            r: `(batch, n)`, best near 0 on average: a common shift changes the level alone.
         """
-        packed = r.gather(1, self.index) * self.used
-        count = self.used.sum(-1, keepdim=True)
-        centre = packed.sum(-1, keepdim=True) / count  # a common shift changes the level alone
-        right = torch.stack(((packed - centre) * self.used, self.used), -1)
+        packed = (r if self.index is None else r.gather(1, self.index)) * self.used
+        right = torch.stack((packed, self.used), -1)
         solved = torch.cholesky_solve(right, self.cholesky)
         total = solved.sum(1)
         shift = -total[:, :1] / total[:, 1:]
         direction = (solved[..., 0] + shift * solved[..., 1]) * self.used
+        if self.index is None:
+            return direction, shift.squeeze(-1)
         # padding adds 0 to coordinate 0, so adding is safe where writing would not be
         spread = torch.zeros_like(r).scatter_add_(1, self.index, direction)
-        return spread, (shift - centre).squeeze(-1)
+        return spread, shift.squeeze(-1)
 
 
-def factor_face(Q: Tensor, free: Tensor, ridge: Tensor) -> FaceFactor:
+def factor_face(Q: Tensor, free: Tensor, ridge: Tensor | None = None) -> FaceFactor:
     """Factor (Q + ridge I) on the free coordinates.
 
     Arguments:
         Q: `(batch, n, n)` symmetric.
         free: `(batch, n)` booleans, at least one true in each row.
-        ridge: `(batch,)` at least 0.
+        ridge: `(batch,)` at least 0, none by default.
     """
-    index, mask = pack(free)
+    index, mask = (None, free) if Q.shape[-1] <= _UNPACKED else pack(free)
     used = mask.to(Q.dtype)
-    block = restrict(Q, index, used)
+    if index is None:
+        block = Q * used.unsqueeze(-1) * used.unsqueeze(-2)
+    else:
+        block = restrict(Q, index, used)
     diagonal = block.diagonal(dim1=-2, dim2=-1)
-    diagonal += ridge.unsqueeze(-1) * used + (1 - used)
+    padding = 1 - used
+    diagonal += padding if ridge is None else ridge.unsqueeze(-1) * used + padding
     cholesky, info = torch.linalg.cholesky_ex(block)
-    good = info == 0
-    if not bool(good.all()):
+    pivots = cholesky.diagonal(dim1=-2, dim2=-1).masked_fill(~mask, torch.inf)
+    pivot = torch.where(info == 0, pivots.amin(-1).square(), 0.0)
+    if bool(info.any()):
         identity = torch.eye(block.shape[-1], dtype=Q.dtype, device=Q.device)
-        cholesky = torch.where(good[:, None, None], cholesky, identity)
-    pivots = cholesky.diagonal(dim1=-2, dim2=-1).masked_fill(used == 0, torch.inf)
-    return FaceFactor(index, used, cholesky, good, pivots.amin(-1).square() * good)
+        cholesky = torch.where((info == 0)[:, None, None], cholesky, identity)
+    return FaceFactor(index, used, cholesky, pivot)
 
 
 def pack(free: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,9 +91,38 @@ def restrict(Q: Tensor, index: Tensor, used: Tensor) -> Tensor:
     """The block Q_FF of every problem, 0 where padded; always a fresh tensor."""
     batch, n, _ = Q.shape
     most = index.shape[-1]
-    if most == n and bool(used.all()):
+    if most == n and int(used.sum()) == batch * n:
         return Q.clone(memory_format=torch.contiguous_format)
     rows = (index + n * torch.arange(batch, device=Q.device).unsqueeze(-1)).reshape(-1)
     block = Q.reshape(batch * n, n).index_select(0, rows).reshape(batch, most, n)
     block = block.gather(2, index.unsqueeze(1).expand(-1, most, -1))
     return block.mul_(used.unsqueeze(-1)).mul_(used.unsqueeze(-2))
+
+
+def spectral_face_solve(Q: Tensor, free: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """The direction on a singular face: where there is curvature, and what has none.
+
+        d = (H Q_FF H)⁺ r_F,   flat = H r_F − (H Q_FF H) d,   H = I − 11ᵀ/|F|
+
+    Arguments:
+        Q, free: as in `factor_face`.
+        r: `(batch, n)`.
+    """
+    index, mask = pack(free)
+    used = mask.to(Q.dtype)
+    block = restrict(Q, index, used)
+    count = used.sum(-1, keepdim=True)
+    for _ in range(2):  # centre the columns, then the rows
+        block = (block - block.sum(1, keepdim=True) / count.unsqueeze(-1)) * used.unsqueeze(-1)
+        block = block.mT
+    packed = r.gather(1, index) * used
+    packed = (packed - packed.sum(-1, keepdim=True) / count) * used
+    values, vectors = torch.linalg.eigh((block + block.mT) / 2)
+    size = Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+    curved = values > 4e3 * torch.finfo(Q.dtype).eps * size
+    inside = (vectors.mT @ packed.unsqueeze(-1)).squeeze(-1)
+    steps = torch.where(curved, inside / values, 0.0)
+    direction = (vectors @ steps.unsqueeze(-1)).squeeze(-1) * used
+    flat = (vectors @ torch.where(curved, 0.0, inside).unsqueeze(-1)).squeeze(-1) * used
+    empty = torch.zeros_like(r)
+    return empty.scatter_add(1, index, direction), empty.scatter_add(1, index, flat)

@@ -47,8 +47,8 @@ class LinearMap(ABC):
         units = torch.zeros(*index.shape, self.shape[-1], dtype=self.dtype, device=self.device)
         return self.apply(units.scatter_(-1, index.unsqueeze(-1), 1.0))
 
-    def rows(self, index: Tensor) -> LinearMap:
-        """The map of the given rows only."""
+    def rows(self, index: Tensor, scale: float = 1.0) -> LinearMap:
+        """scale · the map of the given rows only."""
         raise TypeError(f"{type(self).__name__} gives no access to its rows; use a dense matrix.")
 
     def block(self, start: int, stop: int) -> LinearMap:
@@ -100,8 +100,9 @@ class DenseMap(LinearMap):
             return self.block(vertex.start, vertex.stop).apply(vertex.values)
         return super().of_vertex(vertex)
 
-    def rows(self, index: Tensor) -> LinearMap:
-        return DenseMap(self.matrix[..., index, :])
+    def rows(self, index: Tensor, scale: float = 1.0) -> LinearMap:
+        some = self.matrix[..., index, :]
+        return DenseMap(some if scale == 1 else scale * some)
 
     def block(self, start: int, stop: int) -> LinearMap:
         return DenseMap(self.matrix[..., start:stop])
@@ -137,6 +138,23 @@ class SparseMap(LinearMap):
 
     def adjoint(self, z: Tensor) -> Tensor:
         return self.transpose @ z if z.ndim == 1 else (self.transpose @ z.mT).mT
+
+    def rows(self, index: Tensor, scale: float = 1.0) -> LinearMap:
+        starts = self.matrix.crow_indices()
+        low, count = starts[index], starts[index + 1] - starts[index]
+        row = torch.repeat_interleave(torch.arange(len(index), device=self.device), count)
+        first = torch.cumsum(count, 0) - count
+        place = low[row] + torch.arange(len(row), device=self.device) - first[row]
+        column, value = self.matrix.col_indices()[place], scale * self.matrix.values()[place]
+        m, n = len(index), self.shape[-1]
+
+        def apply(x: Tensor) -> Tensor:
+            return x.new_zeros(m).index_add(0, row, value * x[column])
+
+        def adjoint(z: Tensor) -> Tensor:
+            return z.new_zeros(n).index_add(0, column, value * z[row])
+
+        return MatrixFree(apply, adjoint, (m, n), self.dtype, self.device)
 
     def columns(self, index: Tensor) -> Tensor:
         if index.ndim:

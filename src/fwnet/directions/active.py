@@ -111,7 +111,9 @@ class Pairwise(Direction):
         gain = (costs - best.unsqueeze(-1)).clamp_min(0)
         step = torch.minimum(gain / curvature.clamp_min(1e-30), active.weights)
         decrease = step * (gain - 0.5 * step * curvature)
-        slot = decrease.masked_fill(~active.used, -1.0).argmax(-1)
+        # Toward itself no atom leads, whatever rounding says.
+        barred = ~active.used | active.same(lin.vertex)
+        slot = decrease.masked_fill(barred, -1.0).argmax(-1)
         switch.active, switch.curvature = active, own
         return slot, costs.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
 

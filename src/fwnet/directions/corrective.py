@@ -11,13 +11,14 @@ from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
-from fwnet.domains import Domain
+from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 from fwnet.quadratic_programs import simplex_qp
 from fwnet.scaling import expand
+from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
 from fwnet.vertices import Dense, Vertex
 
 
@@ -80,8 +81,7 @@ class Corrections(Direction):
             size = ways.select(b, 0).flatten(b).square().sum(-1)
             length = size / bends[..., 0, 0].clamp_min(torch.finfo(size.dtype).tiny)
         # The first weight is that of x itself, from which slopes and bends are measured.
-        weights = simplex_qp(pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0)))
-        rest = weights[..., 1:]
+        rest = _best_weights(pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0)))[..., 1:]
         # No descent beyond rounding: leave it to the line search toward the vertex.
         lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
         rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
@@ -125,6 +125,18 @@ def _step_length(
     step, change = it.x - state.x, gradient - state.gradient
     bend = inner(step, change, b)
     return torch.where(bend > 0, inner(step, step, b) / bend, state.length)
+
+
+def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
+    """argmin of ½ wᵀ bends w + slopesᵀw over the simplex, differentiable on its face."""
+    weights = simplex_qp(bends, slopes)
+    if not (torch.is_grad_enabled() and (bends.requires_grad or slopes.requires_grad)):
+        return weights
+    with torch.no_grad():
+        face = face_directions(Simplex().normals(weights, 1e-9))
+        response = face @ pseudo_inverse(face @ bends @ face, 1e-12) @ face
+    gradient = (bends @ weights.unsqueeze(-1)).squeeze(-1) + slopes
+    return reattached(weights, gradient, response)
 
 
 def _semidefinite(gram: Tensor) -> Tensor:

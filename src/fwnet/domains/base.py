@@ -68,6 +68,13 @@ class Domain(ABC):
         """The nearest point of the domain where that is cheap, else None; no solver needs it."""
         return None
 
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """Gradients of the constraints that bind at x, `(*batch, K, n)`; rows of zeros do not.
+
+        The directions that are orthogonal to all of them are those of the face of x.
+        """
+        raise TypeError(f"{type(self).__name__} does not know its faces.")
+
     def tangent(self, gradient: Tensor) -> Tensor:
         """The gradient without a part that is constant on the domain, so that it rounds less."""
         return gradient

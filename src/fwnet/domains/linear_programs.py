@@ -117,6 +117,15 @@ class Program:
         eq = x @ torch.from_numpy(self.A_eq.T).to(x) - torch.from_numpy(self.b_eq).to(x)
         return inside & (ub <= tol).all(-1) & (eq.abs() <= tol).all(-1)
 
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """Rows of the constraints that bind at x, zeros for the others."""
+        A_ub, A_eq = (torch.from_numpy(a).to(x) for a in (self.A_ub, self.A_eq))
+        lower, upper = (torch.from_numpy(b).to(x) for b in (self.lower, self.upper))
+        tight = (x @ A_ub.mT >= torch.from_numpy(self.b_ub).to(x) - tol).to(x)
+        edge = torch.diag_embed(((x <= lower + tol) | (x >= upper - tol)).to(x))
+        shared = A_eq.expand(*x.shape[:-1], *A_eq.shape)
+        return torch.cat([tight.unsqueeze(-1) * A_ub, shared, edge], -2)
+
     @cached_property
     def diagonal(self) -> float:
         """Length of the diagonal of the bounding box."""

@@ -1,4 +1,4 @@
-"""Balls of the l1, l2, l∞ and lp norms, and boxes."""
+"""Balls of the l1, l2 and lp norms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.domains.base import Cost, Domain, centre, dense_cost, norm, slack, unit
 from fwnet.domains.simplex import Simplex
-from fwnet.vertices import Dense, OneHot, Sign, Vertex
+from fwnet.vertices import Dense, OneHot, Vertex
 
 
 @final
@@ -38,8 +38,8 @@ class L1Ball(Domain):
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
         index = cost.abs().argmax(-1)
-        chosen = cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-        return OneHot(index, _against(chosen, self.radius), cost.shape[-1])
+        entry = cost[index] if index.ndim == 0 else cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+        return OneHot(index, against(entry, self.radius), cost.shape[-1])
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         return x.abs().sum(-1) <= self.radius + slack(x, tol, self.radius)
@@ -64,7 +64,7 @@ class L1Ball(Domain):
         used = x.reshape(-1, x.shape[-1]).ne(0).any(0).nonzero().squeeze(-1)
         used = used if len(used) else used.new_zeros(1)
         entries = x[..., used]
-        value = torch.where(entries < 0, -self.radius, self.radius).to(x.dtype)
+        value = against(-entries, self.radius)
         weights = at_most_one(entries.abs() / self.radius)
         index = used.expand(entries.shape)
         missing = (1.0 - weights.sum(-1, keepdim=True)).clamp_min(0)
@@ -80,6 +80,13 @@ class L1Ball(Domain):
         """Euclidean projection: that of |x| on the simplex, with the signs of x."""
         inside = x.abs().sum(-1, keepdim=True) <= self.radius
         return torch.where(inside, x, Simplex(self.radius).project(x.abs()) * x.sign())
+
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """On the sphere: the signs of x, and e_i where x_i = 0; inside, nothing binds."""
+        outside = (x.abs().sum(-1, keepdim=True) >= self.radius - tol).to(x)
+        zero = x.abs() <= tol
+        rows = torch.cat([x.sign().unsqueeze(-2), torch.diag_embed(zero.to(x))], -2)
+        return rows * outside.unsqueeze(-1)
 
 
 @final
@@ -117,45 +124,6 @@ class L2Ball(Domain):
         """Euclidean projection: x scaled back to the sphere if it is outside."""
         inside = norm(x).unsqueeze(-1) <= self.radius
         return torch.where(inside, x, self.radius * unit(x))
-
-
-@final
-@dataclass(frozen=True)
-class LInfBall(Domain):
-    """Ball of the maximum norm.
-
-        {x : max |x_i| <= radius}
-
-    The vertices are radius · (±1, …, ±1).
-    """
-
-    radius: float = 1.0
-    polyhedral: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        checks.positive("LInfBall(radius=...)", self.radius)
-
-    def vertex(self, cost: Cost) -> Vertex:
-        return Sign(_against(dense_cost(cost), 1.0), self.radius)
-
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return x.abs().amax(-1) <= self.radius + slack(x, tol, self.radius)
-
-    def diameter(self, shape: tuple[int, ...]) -> float:
-        return 2.0 * self.radius * math.sqrt(shape[-1])
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Euclidean projection: x clipped."""
-        return x.clamp(-self.radius, self.radius)
 
 
 @final
@@ -211,110 +179,11 @@ class LpBall(Domain):
         return largest.squeeze(-1) * norm(scaled, self.p)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Box(Domain):
-    """Box.
-
-        {x : lower <= x <= upper}
-
-    Arguments:
-        lower, upper: numbers, or tensors `(n,)` (or `(*batch, n)`, a box for each problem).
-    """
-
-    lower: float | Tensor
-    upper: float | Tensor
-    polyhedral: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        lower, upper = _bound("Box(lower=...)", self.lower), _bound("Box(upper=...)", self.upper)
-        if lower.ndim and upper.ndim and lower.shape != upper.shape:
-            raise ValueError(
-                "Box(lower=..., upper=...) must have one shape if both are tensors; "
-                f"got {tuple(lower.shape)} and {tuple(upper.shape)}."
-            )
-        wrong = (lower > upper).nonzero()
-        if len(wrong):
-            place = tuple(int(i) for i in wrong[0])
-            low, high = lower.expand_as(upper + lower)[place], upper.expand_as(upper + lower)[place]
-            where = f" at entry {place}" if place else ""
-            raise ValueError(
-                f"Box(lower=..., upper=...) must have lower <= upper; got lower={low.item()} and "
-                f"upper={high.item()}{where}. Exchange them?"
-            )
-
-    def __repr__(self) -> str:
-        return f"Box({_short(self.lower)}, {_short(self.upper)})"
-
-    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        super().check_shape(name, shape)
-        for bound in (self.lower, self.upper):
-            if isinstance(bound, Tensor) and bound.shape != shape[len(shape) - bound.ndim :]:
-                raise ValueError(
-                    f"{name}: {self} has bounds of shape {tuple(bound.shape)}; "
-                    f"got shape {tuple(shape)}."
-                )
-
-    def vertex(self, cost: Cost) -> Vertex:
-        cost = dense_cost(cost)
-        lower, upper = self._bounds(cost)
-        return Dense(torch.where(cost > 0, lower, upper))
-
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        lower, upper = self._bounds(x)
-        largest = max(float(lower.abs().max()), float(upper.abs().max()))
-        tol = slack(x, tol, largest)
-        return ((x >= lower - tol) & (x <= upper + tol)).all(-1)
-
-    def diameter(self, shape: tuple[int, ...]) -> float:
-        lower, upper = self._bounds(torch.zeros(shape[-1:], dtype=torch.float64))
-        width = (upper - lower) + torch.zeros(shape[-1], dtype=torch.float64)
-        return float(norm(width).max())
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The midpoint."""
-        zeros = centre(self, shape, dtype, device)
-        lower, upper = self._bounds(zeros)
-        return zeros + (lower + (upper - lower) / 2)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Euclidean projection: x clipped."""
-        lower, upper = self._bounds(x)
-        return torch.minimum(torch.maximum(x, lower), upper)
-
-    def _bounds(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        return (
-            torch.as_tensor(self.lower, dtype=like.dtype, device=like.device),
-            torch.as_tensor(self.upper, dtype=like.dtype, device=like.device),
-        )
-
-
-def _against(cost: Tensor, size: float) -> Tensor:
-    """−size where the cost is positive, else size."""
-    return torch.where(cost > 0, -size, size).to(cost.dtype)
+def against(cost: Tensor, size: float) -> Tensor:
+    """−size where the cost is positive, size where it is negative; either where it is 0."""
+    return torch.full_like(cost, size).copysign_(-cost)
 
 
 def at_most_one(weights: Tensor) -> Tensor:
     """Weights whose sum passes 1 by rounding, scaled back."""
     return weights / weights.sum(-1, keepdim=True).clamp_min(1.0)
-
-
-def _bound(name: str, value: float | Tensor) -> Tensor:
-    if isinstance(value, Tensor) and value.ndim:
-        return checks.real_tensor(name, value).to("cpu", torch.float64)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, a domain is bounded; got {value!r}.")
-    return torch.tensor(number, dtype=torch.float64)
-
-
-def _short(bound: float | Tensor) -> str:
-    return f"tensor{tuple(bound.shape)}" if isinstance(bound, Tensor) and bound.ndim else f"{bound}"

@@ -65,6 +65,10 @@ class Simplex(Domain):
         atoms = OneHot(index, value, x.shape[-1], unit=self.radius == 1)
         return atoms, x[..., used].clamp_min(0) / self.radius
 
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """The ones vector, and e_i where x_i = 0."""
+        return _with_ones(x, x <= tol)
+
     def tangent(self, gradient: Tensor) -> Tensor:
         return gradient - gradient.amin(-1, keepdim=True)
 
@@ -130,6 +134,10 @@ class HyperSimplex(Domain):
         """Euclidean projection: a shift of x, clipped to [0, radius]."""
         return shift_and_clip(x, self.radius, self.k * self.radius)
 
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """The ones vector, and e_i where x_i is 0 or radius."""
+        return _with_ones(x, (x <= tol) | (x >= self.radius - tol))
+
 
 def shift_and_clip(x: Tensor, cap: float, total: float) -> Tensor:
     """clip(x − s, 0, cap) with the shift s for which it sums to `total` (at most n · cap).
@@ -146,5 +154,11 @@ def shift_and_clip(x: Tensor, cap: float, total: float) -> Tensor:
     free = (x > shift) & (x < shift + cap)
     full = (x >= shift + cap).sum(-1, keepdim=True)
     number = free.sum(-1, keepdim=True)
-    exact = ((x * free).sum(-1, keepdim=True) + cap * full - total) / number.clamp_min(1)
+    exact = ((x * free).sum(-1, keepdim=True) + cap * full.to(x.dtype) - total) / number.clamp_min(
+        1
+    )
     return (x - torch.where(number > 0, exact, shift)).clamp(0, cap)
+
+
+def _with_ones(x: Tensor, fixed: Tensor) -> Tensor:
+    return torch.cat([torch.ones_like(x).unsqueeze(-2), torch.diag_embed(fixed.to(x))], -2)

@@ -26,7 +26,7 @@ def top_singular_pair(
         sigma = max over |u| = |v| = 1 of uᵀ G v
 
     A small matrix, or one with gradients, is decomposed in full (the gradients are right where
-    sigma is simple); a large or implicit one is asked by Golub-Kahan-Lanczos, without gradients.
+    sigma is simple); another large or implicit one is asked by Golub-Kahan-Lanczos.
     A zero matrix has sigma 0 and some unit vectors.
 
     Arguments:
@@ -36,9 +36,9 @@ def top_singular_pair(
     """
     d, m = matrix.shape[-2:]
     if isinstance(matrix, ImplicitMatrix):
-        if min(d, m) <= _SMALL_IMPLICIT:
+        if min(d, m) <= _SMALL_IMPLICIT or _has_gradient(matrix):
             return _full(matrix.dense())
-    elif min(d, m) <= _SMALL or (matrix.requires_grad and torch.is_grad_enabled()):
+    elif min(d, m) <= _SMALL or _has_gradient(matrix):
         return _full(matrix)
     tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-7
     # some min(d, m) / 4 steps cost as much as a full decomposition
@@ -63,9 +63,9 @@ def bottom_eigenpair(
     """
     if isinstance(matrix, Tensor):
         symmetric = (matrix + matrix.mT) / 2
-        if matrix.shape[-1] <= _SMALL or (matrix.requires_grad and torch.is_grad_enabled()):
+        if matrix.shape[-1] <= _SMALL or _has_gradient(matrix):
             return _bottom_full(symmetric)
-    elif matrix.shape[-1] <= _SMALL_IMPLICIT:
+    elif matrix.shape[-1] <= _SMALL_IMPLICIT or _has_gradient(matrix):
         dense = matrix.dense()
         return _bottom_full((dense + dense.mT) / 2)
     shifted = _shifted(symmetric if isinstance(matrix, Tensor) else matrix)
@@ -91,6 +91,16 @@ def power_iteration(matrix: Cost, v: Tensor, steps: int) -> SingularPair:
         image = products.rmatvec(u)
         v = unit(image)
     return SingularPair(u, norm(image), v)
+
+
+def _has_gradient(matrix: Cost) -> bool:
+    """Whether autograd follows the matrix; an implicit one shows it in its products."""
+    if not torch.is_grad_enabled():
+        return False
+    if isinstance(matrix, Tensor):
+        return matrix.requires_grad
+    probe = torch.ones(*matrix.shape[:-2], matrix.shape[-1], dtype=matrix.dtype)
+    return matrix.matvec(probe.to(matrix.device)).requires_grad
 
 
 def _guess(matrix: Cost, start: Tensor | None) -> Tensor:
@@ -156,11 +166,14 @@ def _shifted(matrix: Cost) -> ImplicitMatrix:
     products = Products(matrix)
 
     def times(v: Tensor) -> Tensor:
-        flat = v.squeeze(-1)
+        flat = v if v.ndim == 1 else v.squeeze(-1)
         image = products.matvec(flat)
         if isinstance(matrix, ImplicitMatrix):
             image = (image + products.rmatvec(flat)) / 2
-        return image.unsqueeze(-1)
+        return image if v.ndim == 1 else image.unsqueeze(-1)
+
+    def shifted(v: Tensor) -> Tensor:
+        return (size if v.ndim > 1 else size.squeeze()) * v - times(v)
 
     def dense() -> Tensor:
         whole = matrix.dense() if isinstance(matrix, ImplicitMatrix) else matrix
@@ -169,6 +182,4 @@ def _shifted(matrix: Cost) -> ImplicitMatrix:
     kind = (matrix.dtype, matrix.device)
     symmetric = ImplicitMatrix(matrix.shape, times, times, dense, *kind)
     size = top_singular_pair(symmetric, tol=1e-2).sigma[..., None, None]  # a rough |S| will do
-    return ImplicitMatrix(
-        matrix.shape, lambda v: size * v - times(v), lambda v: size * v - times(v), dense, *kind
-    )
+    return ImplicitMatrix(matrix.shape, shifted, shifted, dense, *kind)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.domains.base import Cost, Domain, centre, dense_cost, slack, unit
+from fwnet.domains.norm_balls import against
 from fwnet.domains.simplex import Simplex, shift_and_clip
 from fwnet.vertices import Dense, Vertex
 
@@ -43,8 +44,8 @@ class KSparseBall(Domain):
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
         chosen = cost.abs().topk(self.k, dim=-1, sorted=False).indices
-        values = torch.where(cost.gather(-1, chosen) > 0, -self.radius, self.radius)
-        return Dense(torch.zeros_like(cost).scatter(-1, chosen, values.to(cost.dtype)))
+        values = against(cost.gather(-1, chosen), self.radius)
+        return Dense(torch.zeros_like(cost).scatter(-1, chosen, values))
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         tol = slack(x, tol, self.k * self.radius)

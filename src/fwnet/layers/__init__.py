@@ -1,5 +1,8 @@
 """Inside a network: solvers as layers."""
 
+from fwnet.layers.implicit import ImplicitLayer
+from fwnet.layers.simplex_qp import SimplexQP
+from fwnet.layers.svm_layer import SVMLayer
 from fwnet.layers.unrolled import FWNet
 
-__all__ = ["FWNet"]
+__all__ = ["FWNet", "ImplicitLayer", "SVMLayer", "SimplexQP"]

@@ -41,9 +41,11 @@ class Oracle(nn.Module, ABC):
 
     Attributes:
         reads_image: whether the oracle needs Ax kept up to date from step to step.
+        certifies: whether the oracle asks for the true gap by itself, often enough to stop on it.
     """
 
     reads_image: bool = True
+    certifies: bool = False
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the oracle does not fit the domain."""

@@ -39,6 +39,8 @@ class Lazy(Oracle):
     Reference: Braun, Pokutta and Zink, Lazifying conditional gradient algorithms (2017).
     """
 
+    certifies = True  # no cached vertex can promise Φ once the gap is below it
+
     def __init__(self, memory: int = 1000) -> None:
         super().__init__()
         self.memory = checks.at_least("Lazy(memory=...)", memory, 1)

@@ -22,7 +22,8 @@ class SoftTraceNorm(Oracle):
         S = −radius · U diag(softmax(β σ / σ₁)) Vᵀ
 
     ‖S‖_* = radius always. β → ∞ is the rank-1 oracle, β = 0 the (scaled) spectral one; between
-    them all directions advance at once, which is far better for small matrices.
+    them all directions advance at once, which is far better for small matrices. The sum is over
+    the σ that are not 0.
 
     Arguments:
         beta: sharpness, at least 0.
@@ -48,7 +49,11 @@ class SoftTraceNorm(Oracle):
         value, gradient, along = problem.first_order(it)
         u, sigma, vt = torch.linalg.svd(dense_gradient(gradient), full_matrices=False)
         top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
-        shares = torch.softmax(self.beta * sigma / top, -1)
+        # Directions that the gradient does not see have no sign: they get no share.
+        noise = max(gradient.shape[-2:]) * torch.finfo(sigma.dtype).eps * top
+        unseen = sigma.detach() <= noise
+        unseen[..., 0] = False
+        shares = torch.softmax((self.beta * sigma / top).masked_fill(unseen, -torch.inf), -1)
         vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
         decrease = along + domain.radius * (shares * sigma).sum(-1)
         return Linearization(value, gradient, along, vertex, decrease, exact=False), state

@@ -73,6 +73,13 @@ class Problem(ABC):
         """⟨d, ∇²f(x) d⟩ at an iterate on the move's segment, or None if unknown."""
         return None
 
+    def images(self, directions: Tensor) -> Tensor:
+        """A d of directions `(*batch, K, *shape)`: `(*batch, K, m)`, for `gram`."""
+        b = self.batch_dims
+        images = [self.image(direction) for direction in directions.unbind(b)]
+        known = [directions.select(b, k) if i is None else i for k, i in enumerate(images)]
+        return torch.stack(known, b)
+
     def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
         """⟨d_j, ∇²f(x) d_k⟩ of directions `(*batch, K, *shape)` with images: `(*batch, K, K)`."""
         raise TypeError(f"{type(self).__name__} does not know its curvature.")

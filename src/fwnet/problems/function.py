@@ -50,6 +50,21 @@ class Function(Problem):
         value, gradient = self._by_autograd(it.x)
         return FirstOrder(value, gradient, inner(gradient, it.x, self.batch_dims))
 
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        """By differentiating the gradient along each direction."""
+        b = self.batch_dims
+        with torch.enable_grad():
+            x = it.x.detach().requires_grad_()
+            value = self._checked(self.function(x), x).sum()
+            (gradient,) = torch.autograd.grad(value, x, create_graph=True)
+            if not gradient.requires_grad:  # f is linear
+                return directions.new_zeros(*directions.shape[: b + 1], directions.shape[b])
+            products = [
+                torch.autograd.grad(gradient, x, direction, retain_graph=True)[0]
+                for direction in directions.unbind(b)
+            ]
+        return directions.flatten(b + 1) @ torch.stack(products, b).flatten(b + 1).mT
+
     def _by_autograd(self, x: Tensor) -> tuple[Tensor, Tensor]:
         unrolled = torch.is_grad_enabled()
         with torch.enable_grad():

@@ -186,10 +186,8 @@ class LeastSquares(LinearLoss):
 
     def minibatch(self, rows: Tensor) -> LeastSquares:
         scale = (self.matrix.shape[-2] / rows.shape[0]) ** 0.5
-        matrix = self.matrix.rows(rows)
-        assert isinstance(matrix, DenseMap)
         ridge = 0.0 if self.ridge is None else self.ridge
-        return LeastSquares(DenseMap(scale * matrix.matrix), scale * self.b[..., rows], ridge)
+        return LeastSquares(self.matrix.rows(rows, scale), scale * self.b[..., rows], ridge)
 
 
 def apply_to_atoms(matrix: LinearMap, atoms: Vertex) -> Tensor:

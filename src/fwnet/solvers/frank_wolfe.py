@@ -165,7 +165,8 @@ class FrankWolfe(nn.Module):
             lin, state = self.look(problem, it, state)
             value = watch.plain(lin.value)
             gap = watch.plain(lin.decrease) if lin.exact else None
-            if gap is None and (t % self.check_every == 0 or t == self.max_steps):
+            due = t % self.check_every == 0 and not self.oracle.certifies
+            if gap is None and (due or t == self.max_steps):
                 fresh, true = watch.certify(it)
                 value, gap = watch.plain(true.value), watch.plain(true.decrease)
                 it = it if sampled else fresh
@@ -252,7 +253,7 @@ class FrankWolfe(nn.Module):
         it, true = watch.certify(it)
         message = SENTENCES[status]
         if status == "non_finite":
-            message += f" (step {t})"
+            message += f" (step {t}{watch.broken()})"
         statuses: str | tuple[str, ...] = status
         steps: int | tuple[int, ...] = t
         if true.value.ndim:

@@ -77,10 +77,8 @@ class Watch:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
         if isinstance(value, Tensor):
             known = torch.isfinite(value) if gap is None else torch.isfinite(value + gap)
-            broken, solved = (
-                not bool(known.all()),
-                gap is not None and bool((gap <= self.tol).all()),
-            )
+            broken = not bool(known.all())
+            solved = isinstance(gap, Tensor) and bool((gap <= self.tol).all())
         else:
             broken = not (math.isfinite(value) and (gap is None or math.isfinite(gap)))
             solved = gap is not None and bool(gap <= self.tol)
@@ -132,6 +130,14 @@ class Watch:
                 moved = torch.ones_like(value) if self.done is None else (~self.done).to(value)
                 self.steps = moved if self.steps is None else self.steps + moved
         return stop
+
+    def broken(self) -> str:
+        """Which problems of a batch the last record shows to be NaN or infinite, in words."""
+        value, gap = self.trace[-1].value, self.trace[-1].gap
+        if not isinstance(value, Tensor):
+            return ""
+        bad = (~torch.isfinite(value + gap)).nonzero().flatten().tolist()
+        return f", problem {', '.join(map(str, bad))} of the batch; the others stopped with it"
 
     def seconds(self) -> float:
         """Since the solve began."""

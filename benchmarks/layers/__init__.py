@@ -1,0 +1,1 @@
+"""Differentiable simplex QPs against other differentiable QP layers."""

@@ -1,0 +1,1 @@
+"""FWSVC against its peers: CPU-time ratios at the same objective and gap."""

@@ -1,0 +1,60 @@
+"""Data for the SVM benchmarks: made on the spot, or read from the folder FWNET_DATA."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_svmlight_file, make_classification
+
+
+def folder() -> Path | None:
+    """The folder with mnist/ and svm/, if the environment names one."""
+    path = os.environ.get("FWNET_DATA")
+    return Path(path) if path else None
+
+
+def mnist(part: str = "train") -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 784) in [0, 1] as float64 and digits (n,)."""
+    root = folder()
+    assert root is not None
+    with gzip.open(root / "mnist" / f"{part}-images-idx3-ubyte.gz") as file:
+        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+    with gzip.open(root / "mnist" / f"{part}-labels-idx1-ubyte.gz") as file:
+        digits = np.frombuffer(file.read(), np.uint8, offset=8)
+    return images / 255.0, digits.astype(np.int64)
+
+
+def a9a() -> tuple[Any, np.ndarray]:
+    """The a9a training set, CSR with 32-bit indices."""
+    root = folder()
+    assert root is not None
+    X, y = load_svmlight_file(str(root / "svm" / "a9a.bz2"), n_features=123)
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X, y
+
+
+def separable(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """20,000 linearly separable points in 784 dimensions.
+
+    "clusters": two clusters, 20 informative features, tens of support vectors.
+    "blobs": two Gaussian blobs, hundreds of them.
+    "noise": isotropic noise pushed off a hyperplane, as many as there are features.
+    """
+    rng = np.random.default_rng(0)
+    if kind == "clusters":
+        X, y = make_classification(
+            20_000, 784, n_informative=20, n_redundant=50, class_sep=3.0,
+            n_clusters_per_class=1, flip_y=0, random_state=0,
+        )  # fmt: skip
+        return np.ascontiguousarray(X), 2 * y - 1
+    y = rng.choice([-1, 1], 20_000)
+    if kind == "blobs":
+        centre = rng.uniform(-1, 1, 784)
+        return 4.0 * rng.normal(size=(20_000, 784)) + np.outer(y, centre), y
+    X, w = rng.normal(size=(20_000, 784)), rng.normal(size=784) / 28
+    y = np.sign(X @ w).astype(np.int64)
+    return X + np.outer(y, w) / (w @ w), y

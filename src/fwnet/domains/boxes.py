@@ -1,0 +1,162 @@
+"""Boxes, and the ball of the l∞ norm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains.base import Cost, Domain, centre, dense_cost, norm, slack
+from fwnet.domains.norm_balls import against
+from fwnet.vertices import Dense, Sign, Vertex
+
+
+@final
+@dataclass(frozen=True)
+class LInfBall(Domain):
+    """Ball of the maximum norm.
+
+        {x : max |x_i| <= radius}
+
+    The vertices are radius · (±1, …, ±1).
+    """
+
+    radius: float = 1.0
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.positive("LInfBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        return Sign(against(dense_cost(cost), 1.0), self.radius)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return x.abs().amax(-1) <= self.radius + slack(x, tol, self.radius)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.sqrt(shape[-1])
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The centre, 0."""
+        return centre(self, shape, dtype, device)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: x clipped."""
+        return x.clamp(-self.radius, self.radius)
+
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """e_i where |x_i| = radius."""
+        return torch.diag_embed((x.abs() >= self.radius - tol).to(x))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Box(Domain):
+    """Box.
+
+        {x : lower <= x <= upper}
+
+    Arguments:
+        lower, upper: numbers, or tensors `(n,)` (or `(*batch, n)`, a box for each problem).
+    """
+
+    lower: float | Tensor
+    upper: float | Tensor
+    polyhedral: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        lower, upper = _bound("Box(lower=...)", self.lower), _bound("Box(upper=...)", self.upper)
+        if lower.ndim and upper.ndim and lower.shape != upper.shape:
+            raise ValueError(
+                "Box(lower=..., upper=...) must have one shape if both are tensors; "
+                f"got {tuple(lower.shape)} and {tuple(upper.shape)}."
+            )
+        wrong = (lower > upper).nonzero()
+        if len(wrong):
+            place = tuple(int(i) for i in wrong[0])
+            low, high = lower.expand_as(upper + lower)[place], upper.expand_as(upper + lower)[place]
+            where = f" at entry {place}" if place else ""
+            raise ValueError(
+                f"Box(lower=..., upper=...) must have lower <= upper; got lower={low.item()} and "
+                f"upper={high.item()}{where}. Exchange them?"
+            )
+
+    def __repr__(self) -> str:
+        return f"Box({_short(self.lower)}, {_short(self.upper)})"
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        super().check_shape(name, shape)
+        for bound in (self.lower, self.upper):
+            if isinstance(bound, Tensor) and bound.shape != shape[len(shape) - bound.ndim :]:
+                raise ValueError(
+                    f"{name}: {self} has bounds of shape {tuple(bound.shape)}; "
+                    f"got shape {tuple(shape)}."
+                )
+
+    def vertex(self, cost: Cost) -> Vertex:
+        cost = dense_cost(cost)
+        lower, upper = self._bounds(cost)
+        return Dense(torch.where(cost > 0, lower, upper))
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        lower, upper = self._bounds(x)
+        largest = max(float(lower.abs().max()), float(upper.abs().max()))
+        tol = slack(x, tol, largest)
+        return ((x >= lower - tol) & (x <= upper + tol)).all(-1)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        lower, upper = self._bounds(torch.zeros(shape[-1:], dtype=torch.float64))
+        width = (upper - lower) + torch.zeros(shape[-1], dtype=torch.float64)
+        return float(norm(width).max())
+
+    def start(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The midpoint."""
+        zeros = centre(self, shape, dtype, device)
+        lower, upper = self._bounds(zeros)
+        return zeros + (lower + (upper - lower) / 2)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: x clipped."""
+        lower, upper = self._bounds(x)
+        return torch.minimum(torch.maximum(x, lower), upper)
+
+    def normals(self, x: Tensor, tol: float) -> Tensor:
+        """e_i where x_i is at a bound."""
+        lower, upper = self._bounds(x)
+        return torch.diag_embed(((x <= lower + tol) | (x >= upper - tol)).to(x))
+
+    def _bounds(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            torch.as_tensor(self.lower, dtype=like.dtype, device=like.device),
+            torch.as_tensor(self.upper, dtype=like.dtype, device=like.device),
+        )
+
+
+def _bound(name: str, value: float | Tensor) -> Tensor:
+    if isinstance(value, Tensor) and value.ndim:
+        return checks.real_tensor(name, value).to("cpu", torch.float64)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, a domain is bounded; got {value!r}.")
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _short(bound: float | Tensor) -> str:
+    return f"tensor{tuple(bound.shape)}" if isinstance(bound, Tensor) and bound.ndim else f"{bound}"

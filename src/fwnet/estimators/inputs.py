@@ -1,0 +1,159 @@
+"""Checks at the door of the SVM estimators: which argument, what rule, what value, what to do."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
+
+KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
+_TESTED = 1500  # points on which a kernel is tested for negative eigenvalues
+
+
+def positive(name: str, value: Any, zero: bool = False) -> float:
+    """Return `value` as a float if it is a finite number above 0 (or at least 0)."""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not good or not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        rule = "at least 0" if zero else "above 0"
+        raise ValueError(f"{name} must be a finite number {rule}; got {value!r}.")
+    return float(value)
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return `value` if it is among the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+    return str(value)
+
+
+def kernel_spec(
+    kernel: Any, gamma: Any, degree: Any, coef0: Any, X: Any, weight: Array
+) -> KernelSpec:
+    """Return the kernel with its numbers; gamma="scale" is 1/(d·Var X), weighted as the points."""
+    if not callable(kernel):
+        one_of("kernel", kernel, KERNELS)
+    if gamma == "scale":
+        variance = _variance(X, weight) if kernel in ("rbf", "poly", "sigmoid") else 1.0
+        number = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    elif gamma == "auto":
+        number = 1.0 / X.shape[1]
+    elif isinstance(gamma, str):
+        raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0; got {gamma!r}.")
+    else:
+        number = positive("gamma", gamma)
+    power = positive("degree", degree, zero=True)
+    if kernel == "poly" and power != int(power):
+        raise ValueError(f"degree must be a whole number; got {degree!r}.")
+    if not isinstance(coef0, numbers.Real) or not np.isfinite(float(coef0)):
+        raise ValueError(f"coef0 must be a finite number; got {coef0!r}.")
+    return KernelSpec(kernel, number, power, float(coef0))
+
+
+def _variance(X: Any, weight: Array) -> float:
+    if not sparse.issparse(X) and (weight == weight[0]).all():
+        mean, square = float(X.mean()), float(np.vdot(X, X)) / X.size  # one pass each, no copy
+        variance = square - mean**2
+        return variance if variance > 1e-6 * square else float(X.var())
+    share = weight / weight.sum() / X.shape[1]
+    squares = X.multiply(X) if sparse.issparse(X) else X * X
+    mean = float(np.sum(share @ X))
+    return max(float(np.sum(share @ squares)) - mean**2, 0.0)
+
+
+def sample_weights(sample_weight: Any, n: int) -> Array:
+    """Return the weights (n,), ones by default; they must be finite, at least 0, not all 0."""
+    if sample_weight is None:
+        return np.ones(n)
+    if isinstance(sample_weight, numbers.Real):
+        weight = np.full(n, float(sample_weight))
+    else:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim != 1:
+        raise ValueError(f"sample_weight must be 1D: one number a point; got {weight.ndim}D.")
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight for each point."
+        )
+    if not np.isfinite(weight).all() or weight.min() < 0:
+        raise ValueError(
+            "sample_weight must be finite and at least 0; "
+            f"got a smallest value of {weight.min()}. Drop such points or give them weight 0."
+        )
+    if weight.max() == 0:
+        raise ValueError("Every sample_weight is zero; points of two classes need more than that.")
+    return weight
+
+
+def check_square(K: Array, name: str = "X") -> None:
+    """Check that a kernel matrix is square and symmetric."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' needs a square matrix X = k(points, points); got {K.shape}."
+        )
+    scale = float(np.abs(K).max(initial=0.0))
+    for lo in range(0, len(K), 512):
+        part = np.abs(K[lo : lo + 512, lo:] - K[lo:, lo : lo + 512].T)
+        if part.size and part.max() > 1e-6 * scale:
+            i, j = np.unravel_index(int(part.argmax()), part.shape)
+            raise ValueError(
+                f"The kernel matrix {name} must be symmetric; "
+                f"{name}[{i + lo}, {j + lo}] = {K[i + lo, j + lo]:.6g} but "
+                f"{name}[{j + lo}, {i + lo}] = {K[j + lo, i + lo]:.6g}. "
+                f"Use ({name} + {name}.T) / 2 if they should agree."
+            )
+
+
+def check_kernel(X: Any, spec: KernelSpec, box: Array) -> None:
+    """Check that k + 1 has no negative eigenvalue on the points, where it might have one.
+
+    Without that there is no |w|², and a gap proves nothing. All points are tested if they are
+    few, an even sample of them else.
+    """
+    if spec.name in ("linear", "rbf") or (spec.name == "poly" and spec.coef0 >= 0):
+        return
+    n = X.shape[0]
+    some = np.arange(n) if n <= _TESTED else np.linspace(0, n - 1, _TESTED).astype(np.int64)
+    precomputed = spec.name == "precomputed"
+    K = X[np.ix_(some, some)] if precomputed else cross_kernel(X[some], X[some], spec)
+    if callable(spec.name):
+        check_square(K, "kernel(X, X)")
+    ratio = _most_negative(K + 1.0)
+    if ratio == 0.0:
+        return
+    name = spec.name if isinstance(spec.name, str) else "callable"
+    text = (
+        f"kernel={name!r} is not positive semi-definite on these points: the smallest eigenvalue "
+        f"of k + 1 is {ratio:.1e} of the largest"
+    )
+    try:
+        np.linalg.cholesky(K + 1.0 + np.diag(1.0 / box[some]))
+        convex = name in ("sigmoid", "poly")
+    except np.linalg.LinAlgError:
+        convex = False
+    if not convex:
+        raise ValueError(
+            f"{text}, so the SVM has no meaning. Repair the kernel (clip negative eigenvalues), "
+            "or choose other kernel parameters or a smaller C."
+        )
+    warnings.warn(
+        f"{text}. The dual is convex at this C and its only solution is returned, but duality_gap_ "
+        "then tells how far its optimality conditions are met, not a distance to a primal.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _most_negative(K: Array) -> float:
+    """Return the smallest eigenvalue over the largest, 0 if it is above rounding errors."""
+    try:
+        np.linalg.cholesky(K + 1e-7 * max(float(np.trace(K)) / len(K), 0.0) * np.eye(len(K)))
+        return 0.0
+    except np.linalg.LinAlgError:
+        values = np.linalg.eigvalsh(K)
+        ratio = float(values[0] / max(float(np.abs(values).max()), 1e-300))
+        return ratio if ratio < -1e-6 else 0.0

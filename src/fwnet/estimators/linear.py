@@ -1,0 +1,52 @@
+"""Linear SVMs: which solver, and the weight vector behind the weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fwnet.estimators.columns import LinearColumns
+from fwnet.estimators.corrective import CROWDED, corrective
+from fwnet.estimators.kernel_machine import machine
+from fwnet.estimators.kernels import Array, KernelRows, KernelSpec
+from fwnet.estimators.liblinear import solve_liblinear
+from fwnet.estimators.newton import solve_newton
+from fwnet.estimators.records import BinaryProblem, Budget, Machine
+
+_NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
+_FEW_POINTS = 2000  # points for which the dual is the small side
+_SOFT = 0.1  # share of errors in the objective from which Newton in feature space wins
+
+
+def solve_linear(
+    X: Any, problem: BinaryProblem, budget: Budget, solver: str, start: Array | None
+) -> Machine:
+    """Solve one linear problem; "auto" chooses by the number of features and support vectors."""
+    n, d = X.shape
+    if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
+        return solve_liblinear(X, problem, budget)
+    if solver == "newton" or (solver == "auto" and (d <= _NARROW or start is not None)):
+        return solve_newton(X, problem, budget, start)
+    soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
+    dtype = np.float32 if budget.tol >= 1e-5 and n > _NARROW else np.float64
+    columns = LinearColumns(KernelRows(X, KernelSpec("linear"), dtype), X)
+    found = corrective(problem, columns, budget, solver, soft=soft)
+    solved = with_vector(X, machine(problem, found))
+    if found.stopped != CROWDED:
+        return solved
+    assert solved.w is not None
+    again = solve_newton(X, problem, budget, np.append(solved.w, solved.intercept))
+    return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
+
+
+def with_vector(X: Any, solved: Machine) -> Machine:
+    """Add w = Σ coefᵢxᵢ."""
+    support = np.flatnonzero(solved.coef)
+    points = X[support]
+    w = np.asarray(
+        points.T @ solved.coef[support] if sparse.issparse(X) else solved.coef[support] @ points
+    )
+    return replace(solved, w=w)

@@ -1,0 +1,250 @@
+"""A quadratic program over the simplex as a layer."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from fwnet import checks
+from fwnet.domains import Simplex
+from fwnet.layers.face_gradients import (
+    DenseFaceSystem,
+    FaceSystem,
+    FeatureFaceSystem,
+    face_solve,
+)
+from fwnet.layers.feature_qp import solve_feature_qp
+from fwnet.layers.unrolled import FWNet
+from fwnet.oracles import Softmin
+from fwnet.problems import Quadratic
+from fwnet.quadratic_programs import SimplexQPSolution, solve_simplex_qp
+from fwnet.solvers import FrankWolfe
+from fwnet.steps import OpenLoop
+
+
+@final
+class SimplexQP(nn.Module):
+    """The minimiser of a quadratic over the simplex, with exact gradients.
+
+        x(K, c) = argmin ½ xᵀKx + cᵀx   subject to   x >= 0, Σ x = 1
+
+    The gradient solves Newton's equations on the face of the solution. A coordinate that is 0 with
+    multiplier 0 is half on the face: the mean of the two one-sided derivatives, which is what a
+    central difference sees. On a singular face the solution is not unique; the gradient is then the
+    least-norm one, exact for whatever the data does determine (the value, Kx). Gradients can be
+    differentiated again.
+
+    Arguments:
+        unrolled: return the output of the paper's network instead, an `FWNet` of `steps` steps with
+            softmin for the oracle, differentiated through.
+        steps: depth of the unrolled network.
+        sharpness: softmin's β relative to ⟨gradient, x⟩ at the first step; it grows with the step.
+        tol: relative gap of the exact solve; 1e-12 for float64 and 1e-6 for float32 by default.
+
+    Example:
+        >>> K = torch.diag(torch.tensor([1.0, 2.0, 2.0])).unsqueeze(0)
+        >>> SimplexQP()(K)
+        tensor([[0.5000, 0.2500, 0.2500]])
+
+    Reference: Amos and Kolter (2017), OptNet.
+    """
+
+    def __init__(
+        self,
+        unrolled: bool = False,
+        *,
+        steps: int = 50,
+        sharpness: float = 0.3,
+        tol: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.unrolled = bool(unrolled)
+        self.steps = checks.at_least("SimplexQP(steps=...)", steps, 1)
+        self.sharpness = checks.positive("SimplexQP(sharpness=...)", sharpness)
+        self.tol = None if tol is None else checks.positive("SimplexQP(tol=...)", tol)
+
+    def extra_repr(self) -> str:
+        if self.unrolled:
+            return f"unrolled=True, steps={self.steps}, sharpness={self.sharpness}"
+        return "" if self.tol is None else f"tol={self.tol}"
+
+    def forward(
+        self,
+        K: Tensor | None = None,  # (*batch, n, n)
+        c: Tensor | None = None,  # (*batch, n)
+        *,
+        features: Tensor | None = None,  # (*batch, n, d)
+        diagonal: Tensor | float | None = None,  # (*batch, n)
+    ) -> Tensor:  # (*batch, n)
+        """Solve.
+
+        Arguments:
+            K: symmetric positive semidefinite matrices; or leave it out and give
+            features, diagonal: K = features featuresᵀ + diag(diagonal), never formed; the diagonal
+                must be positive, a number or one entry for each row.
+            c: linear term, zero by default.
+        """
+        if (K is None) == (features is None):
+            raise ValueError("SimplexQP takes K or features=..., exactly one of the two.")
+        if K is not None:
+            if diagonal is not None:
+                raise ValueError("diagonal=... goes with features=...; add it to K instead.")
+            return self._dense(K, c)
+        assert features is not None
+        return self._features(features, diagonal, c)
+
+    def _dense(self, K: Tensor, c: Tensor | None) -> Tensor:
+        _check_matrices(K)
+        batch, n = K.shape[:-2], K.shape[-1]
+        linear = _linear(c, K, batch, n)
+        if self.unrolled:
+            return _unrolled(K, linear, self.steps, self.sharpness)
+        flat = K.reshape(-1, n, n)
+        x = _solve(DenseProblem(self.tol), linear.reshape(-1, n), flat)
+        return x.reshape(*batch, n)
+
+    def _features(self, Z: Tensor, diagonal: Tensor | float | None, c: Tensor | None) -> Tensor:
+        _check_kind("features", Z)
+        if not bool(Z.sum().isfinite()):  # a cheap first look
+            checks.finite("features", Z)
+        if Z.ndim < 2:
+            raise ValueError(f"features must have shape (*batch, n, d); got {tuple(Z.shape)}.")
+        batch, n, d = Z.shape[:-2], Z.shape[-2], Z.shape[-1]
+        D = _positive_diagonal(diagonal, Z)
+        linear = _linear(c, Z, batch, n)
+        if self.unrolled:
+            K = Z @ Z.mT + torch.diag_embed(D)
+            return _unrolled(K, linear, self.steps, self.sharpness)
+        if 2 * d > n:  # no gain in feature space
+            return self._dense(Z @ Z.mT + torch.diag_embed(D), c)
+        parts = Z.reshape(-1, n, d), D.reshape(-1, n)
+        return _solve(FeatureProblem(self.tol), linear.reshape(-1, n), *parts).reshape(*batch, n)
+
+
+class DenseProblem:
+    """How a dense K is solved and differentiated."""
+
+    def __init__(self, tol: float | None) -> None:
+        self.tol = tol
+
+    def solve(self, c: Tensor, Q: Tensor) -> SimplexQPSolution:
+        return solve_simplex_qp(Q, c, tol=self.tol)
+
+    def size(self, c: Tensor, Q: Tensor) -> Tensor:
+        return Q.diagonal(dim1=-2, dim2=-1).amax(-1)
+
+    def system(self, free: Tensor, Q: Tensor) -> FaceSystem:
+        return DenseFaceSystem(Q, free)
+
+
+class FeatureProblem:
+    """How K = ZZᵀ + diag(D) is solved and differentiated; one call, its last face kept."""
+
+    def __init__(self, tol: float | None) -> None:
+        self.tol = tol
+
+    def solve(self, c: Tensor, Z: Tensor, D: Tensor) -> SimplexQPSolution:
+        default = 1e-12 if Z.dtype == torch.float64 else 1e-6
+        solution, self._last = solve_feature_qp(Z, D, c, default if self.tol is None else self.tol)
+        return solution
+
+    def size(self, c: Tensor, Z: Tensor, D: Tensor) -> Tensor:
+        return Z.square().sum(-1).add(D).amax(-1)
+
+    def system(self, free: Tensor, Z: Tensor, D: Tensor) -> FaceSystem:
+        last = self._last
+        return last if torch.equal(last.free, free) else FeatureFaceSystem.of(Z, D, free)
+
+
+def _solve(problem: DenseProblem | FeatureProblem, c: Tensor, *parts: Tensor) -> Tensor:
+    x, _ = _Argmin.apply(problem, c, *parts)  # type: ignore[no-untyped-call]
+    return x
+
+
+class _Argmin(torch.autograd.Function):
+    @staticmethod
+    def forward(problem: Any, c: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
+        solution = problem.solve(c, *parts)
+        if not bool(solution.converged.all()):
+            worst = float(solution.gap.max())
+            warnings.warn(
+                f"SimplexQP reached a gap of {worst:.1e} for the hardest problem of the batch, "
+                "above its tolerance; gradients are as inexact as the solution.",
+                stacklevel=4,
+            )
+        return solution.x, solution.gradient
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.problem = inputs[0]
+        x, gradient = output
+        ctx.mark_non_differentiable(gradient)
+        ctx.save_for_backward(x, gradient, *inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        x, gradient, c, *parts = ctx.saved_tensors
+        inner, outer = _faces(x, gradient, ctx.problem.size(c, *parts))
+        system = ctx.problem.system(inner, *parts)
+        w = face_solve(system, v, *parts)
+        if not torch.equal(inner, outer):
+            w = (w + face_solve(ctx.problem.system(outer, *parts), v, *parts)) / 2
+        return None, -w, *system.gradients(w, x, *parts)
+
+
+@torch.no_grad()
+def _faces(x: Tensor, gradient: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+    """The coordinates that are surely free, and those that may be."""
+    small = torch.finfo(x.dtype).eps ** 0.55
+    level = (x * gradient).sum(-1, keepdim=True)
+    inner = x > small
+    flat = gradient - level <= small * (size.unsqueeze(-1) + level.abs())
+    return inner, inner | flat
+
+
+def _unrolled(K: Tensor, c: Tensor, steps: int, sharpness: float) -> Tensor:
+    """The paper's network: softmin for the oracle, relative and sharper with each step."""
+    n = K.shape[-1]
+    oracle = Softmin(sharpness, relative=True, growth=1.0)
+    network = FWNet(FrankWolfe(Simplex(), OpenLoop(), oracle=oracle, max_steps=steps))
+    result = network(Quadratic(K.reshape(-1, n, n), c.reshape(-1, n)))
+    return result.x.reshape(c.shape)
+
+
+def _check_kind(name: str, value: Tensor) -> None:
+    good = isinstance(value, Tensor) and value.dtype in (torch.float32, torch.float64)
+    if not good or not value.numel():
+        checks.real_tensor(name, value)
+
+
+def _check_matrices(K: Tensor) -> None:
+    _check_kind("K", K)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2]:
+        raise ValueError(f"K must have shape (*batch, n, n); got {tuple(K.shape)}.")
+
+
+def _linear(c: Tensor | None, like: Tensor, batch: torch.Size, n: int) -> Tensor:
+    if c is None:
+        return like.new_zeros(*batch, n)
+    checks.real_tensor("c", c)
+    checks.same_kind("c", c, "K", like)
+    if c.shape[-1] != n or c.ndim > len(batch) + 1:
+        raise ValueError(f"c must have shape {(*batch, n)}; got {tuple(c.shape)}.")
+    return c.expand(*batch, n)
+
+
+def _positive_diagonal(diagonal: Tensor | float | None, Z: Tensor) -> Tensor:
+    if diagonal is None:
+        raise ValueError(
+            "features=... needs diagonal=..., positive: K = features featuresᵀ + diag(diagonal)."
+        )
+    if isinstance(diagonal, Tensor):
+        checks.real_tensor("diagonal", diagonal)
+        checks.same_kind("diagonal", diagonal, "features", Z)
+        if not bool((diagonal > 0).all()):
+            raise ValueError(f"diagonal must be positive; its least entry is {diagonal.min():.6g}.")
+        return diagonal.expand(Z.shape[:-1])
+    return Z.new_full(Z.shape[:-1], checks.positive("diagonal", diagonal))

@@ -1,0 +1,210 @@
+"""The parts of the SVM solvers: the compiled loop, the kernel store, kernel blocks, line search."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize_scalar
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
+
+import fwnet.estimators.svc
+from fwnet.estimators.certificate import certified_gap
+from fwnet.estimators.columns import Columns
+from fwnet.estimators.corrective import corrective
+from fwnet.estimators.hull import exact_weights, line_search
+from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
+from fwnet.estimators.pairwise import add_rows, gather, mirror, pairwise_steps, reflect, survey
+from fwnet.estimators.records import BinaryProblem, Budget, relative_gap
+
+RNG = np.random.default_rng(0)
+
+
+def problem(n: int, C: float = 2.0) -> tuple[np.ndarray, BinaryProblem]:
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
+    return X, BinaryProblem(y, np.full(n, C) * rng.uniform(0.5, 2.0, n), rng.permutation(n))
+
+
+def plain_steps(Q: np.ndarray, alpha: np.ndarray, steps: int) -> np.ndarray:
+    """Second-order pairwise Frank-Wolfe as one would write it on paper."""
+    for _ in range(steps):
+        gradient = Q @ alpha
+        i = int(np.argmin(gradient))
+        slope = gradient - gradient[i]
+        curve = Q[i, i] + np.diag(Q) - 2.0 * Q[i]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            step = np.where(curve > 0, np.minimum(slope / curve, alpha), 0.0)
+        j = int(np.argmax(step * (slope - 0.5 * curve * step)))
+        alpha = alpha.copy()
+        alpha[i] += step[j]
+        alpha[j] -= step[j]
+    return alpha
+
+
+@pytest.mark.parametrize("n", [5, 31, 32, 100])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_loop_takes_the_plain_loops_steps(n: int, dtype: type) -> None:
+    X, p = problem(n)
+    kernel = rbf_kernel(X, gamma=0.5).astype(dtype)
+    Q = p.y[:, None] * (kernel.astype(float) + 1.0) * p.y + np.diag(1.0 / p.box)
+    # A step makes two gradients equal; with five points both are soon the smallest, a tie.
+    for steps in (1, 2, 6) if n == 5 else (1, 2, 7, 25):
+        alpha = np.zeros(n)
+        alpha[0] = 1.0
+        state, gradient = np.array([Q[0, 0], 0.0, 0.0, 0.0]), Q[0].copy()
+        taken, _ = pairwise_steps(
+            kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
+            np.array([0.0, steps, 10**9]),
+        )  # fmt: skip
+        start = np.zeros(n)
+        start[0] = 1.0
+        assert alpha == pytest.approx(plain_steps(Q, start, taken), abs=1e-9)
+        assert gradient == pytest.approx(Q @ alpha, abs=1e-9)
+        assert state[0] == pytest.approx(alpha @ Q @ alpha, rel=1e-9)
+
+
+def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
+    X, p = problem(300)
+    kernel = rbf_kernel(X)
+    Q = p.y[:, None] * (kernel + 1.0) * p.y + np.diag(1.0 / p.box)
+    alpha = np.full(300, 1 / 300)
+    gradient, state = Q @ alpha, np.array([alpha @ Q @ alpha, 0.0, 0.0, 0.0])
+    value = state[0]
+    for _ in range(40):
+        pairwise_steps(
+            kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state, np.array([0.0, 5, 5])
+        )
+        assert alpha.min() >= 0
+        assert alpha.sum() == pytest.approx(1.0, abs=1e-12)
+        assert state[0] <= value
+        value = state[0]
+
+
+def test_survey_is_the_duality_gap() -> None:
+    X, p = problem(80)
+    K = rbf_kernel(X)
+    alpha = RNG.dirichlet(np.ones(80))
+    weights, lack = alpha * p.y, np.empty(80)
+    scores = K @ weights + weights.sum()
+    rho, gap = survey(p.y, p.box, alpha, scores, lack)
+    Q = p.y[:, None] * (K + 1.0) * p.y + np.diag(1.0 / p.box)
+    beta = alpha / rho
+    coef = beta * p.y
+    slack = np.maximum(0.0, 1.0 - p.y * (K @ coef + coef.sum()))
+    primal = 0.5 * (coef @ K @ coef + coef.sum() ** 2 + np.sum(p.box * slack**2))
+    dual = beta.sum() - 0.5 * beta @ Q @ beta
+    assert rho == pytest.approx(alpha @ Q @ alpha, rel=1e-12)
+    assert gap == pytest.approx((primal - dual) / primal, rel=1e-12)
+    assert lack == pytest.approx(np.sqrt(p.box) * np.abs(1.0 - Q @ alpha / rho), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [2, 40])
+@pytest.mark.parametrize("thin", [False, True])
+def test_kernel_blocks(dtype: type, d: int, thin: bool) -> None:
+    X = RNG.normal(size=(600, d)) + 3.0
+    X[:, d // 2] = 7.0  # a constant feature
+    points = sparse.csr_array(X) if thin else X
+    wanted = {
+        "rbf": (KernelSpec("rbf", 0.1), rbf_kernel(X, gamma=0.1)),
+        "poly": (KernelSpec("poly", 0.01, 2, 1.0), polynomial_kernel(X, X, 2, 0.01, 1.0)),
+        "sigmoid": (KernelSpec("sigmoid", 0.01, 3, -0.5), sigmoid_kernel(X, X, 0.01, -0.5)),
+        "linear": (KernelSpec("linear"), X @ X.T),
+    }
+    for spec, K in wanted.values():
+        rows = KernelRows(points, spec, dtype)
+        scale = 3e-5 if dtype is np.float32 else 1e-11
+        index = np.array([5, 590, 7])
+        assert rows.rows(index) == pytest.approx(K[index], rel=scale, abs=scale)
+        assert rows.rows(index, index) == pytest.approx(
+            K[np.ix_(index, index)], rel=scale, abs=scale
+        )
+        assert rows.square() == pytest.approx(K, rel=scale, abs=scale)
+        assert rows.diagonal(index) == pytest.approx(np.diag(K)[index], rel=1e-9)
+        assert cross_kernel(points[:9], points, spec) == pytest.approx(K[:9], rel=1e-9)
+
+
+def test_small_copies() -> None:
+    A = RNG.normal(size=(100, 100))
+    whole = np.triu(A)
+    for lo in range(0, 100, 40):
+        hi = min(lo + 40, 100)
+        whole[lo:hi, lo:hi] = (np.triu(A) + np.triu(A, 1).T)[lo:hi, lo:hi]
+        mirror(whole, lo, hi)
+    assert np.array_equal(whole, np.triu(A) + np.triu(A, 1).T)
+    B = A.copy()
+    reflect(B, 60, 90)
+    assert np.array_equal(B[:60, 60:90], A[60:90, :60].T)
+    out = np.empty((2, 3))
+    gather(A, np.array([7, 3]), np.array([1, 99, 0]), out)
+    assert np.array_equal(out, A[np.ix_([7, 3], [1, 99, 0])])
+    total = np.zeros(100)
+    add_rows(A, np.array([7, 3]), np.array([2.0, -1.0]), total)
+    assert total == pytest.approx(2.0 * A[7] - A[3])
+
+
+def test_a_store_without_room_answers_the_same() -> None:
+    X, _ = problem(200)
+    kernel = KernelRows(X, KernelSpec("rbf", 0.5), np.float64)
+    K = rbf_kernel(X, gamma=0.5)
+    store = Columns(kernel, 50 * 200 * 8 / 2**20)
+    assert (store.limit, store.fits) == (50, False)
+    for round_ in range(6):
+        index = RNG.permutation(200)[:40]
+        store.fetch(index, index)
+        weights = RNG.normal(size=40)
+        assert store.combine(index, weights) == pytest.approx(weights @ K[index], abs=1e-10)
+        columns = RNG.permutation(200)[: 10 + round_]
+        assert store.rows(index, columns) == pytest.approx(K[np.ix_(index, columns)], abs=1e-12)
+    many = np.arange(120)
+    store.fetch(many, many)
+    assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
+
+
+def test_line_search_finds_the_minimum() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        w, v, box = rng.normal(size=4), rng.normal(size=4), rng.uniform(0.5, 2.0, 30)
+        A = rng.normal(size=(30, 4))
+        slack, move = 1.0 - A @ w, A @ (v - w)
+
+        def value(t: float) -> float:
+            rest = np.maximum(0.0, slack - t * move)  # noqa: B023
+            u = w + t * (v - w)  # noqa: B023
+            return 0.5 * float(u @ u) + 0.5 * float(box @ rest**2)  # noqa: B023
+
+        t = line_search((float(w @ w), float(w @ v), float(v @ v)), slack, move, box)
+        best = minimize_scalar(
+            value, bounds=(0.0, 10.0), method="bounded", options={"xatol": 1e-10}
+        )
+        if 0 < best.x < 10 - 1e-6:
+            assert value(t) <= value(best.x) + 1e-12
+
+
+def test_exact_weights_meet_the_optimality_conditions() -> None:
+    X, p = problem(250, C=50.0)
+    K = rbf_kernel(X)
+    u = exact_weights(K, p.y, p.box, np.full(250, 0.1))
+    h = p.y * (K @ (u * p.y) + np.sum(u * p.y))
+    assert u == pytest.approx(p.box * np.maximum(0.0, 1.0 - h), abs=1e-8)
+
+
+@pytest.mark.parametrize("n", [900, 2500])
+def test_float32_certificate_bounds_the_true_gap(n: int) -> None:
+    # 2500 noisy points have more than 2^20 pairs near the margin: there the gap is a bound.
+    X, p = problem(n)
+    spec = KernelSpec("rbf", 0.5)
+    columns = Columns(KernelRows(X, spec, np.float32), 200)
+    found = corrective(p, columns, Budget(1e-3, 2**62, np.inf, 200))
+    _, gap = certified_gap(X, spec, p, found)
+    weights = found.alpha * p.y
+    true = relative_gap(p, found.alpha, rbf_kernel(X, gamma=0.5) @ weights + weights.sum())[1]
+    assert true - 1e-12 <= gap <= true + 1e-4
+
+
+def test_documentation_examples_run() -> None:
+    assert doctest.testmod(fwnet.estimators.svc).failed == 0

@@ -1,0 +1,180 @@
+"""The package as a whole: imports, documents, sizes."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import fwnet
+
+ROOT = Path(fwnet.__file__).parent
+
+# Each top-level module imports only from those above it.
+LAYERS = [
+    "checks",
+    "matrices",
+    "scaling",
+    "sensitivity",
+    "vertices",
+    "faces",
+    "small_quadratic_programs",
+    "batched_quadratic_programs",
+    "quadratic_programs",
+    "linear_maps",
+    "active_set",
+    "iterates",
+    "problems",
+    "domains",
+    "oracles",
+    "directions",
+    "steps",
+    "trace",
+    "plotting",
+    "progress",
+    "solvers",
+    "layers",
+    "estimators",
+]
+# Where a module reaches down, inside a function: a trace that is asked for its picture.
+LATE = {("trace", "plotting")}
+SOURCES = sorted(ROOT.rglob("*.py"))
+MODULES = sorted(["fwnet", *(m.name for m in pkgutil.walk_packages([str(ROOT)], prefix="fwnet."))])
+EXPORTED = {  # classes whose methods are public too
+    label for name in MODULES for label in getattr(importlib.import_module(name), "__all__", [])
+}
+OPTIONAL = ("scipy", "sklearn", "matplotlib", "pandas", "rich", "cvxpy", "numba")
+
+
+def top_level(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level modules of fwnet that a file imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fwnet"):
+            assert node.level == 0
+            parts = node.module.split(".")
+            names |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {a.name.split(".")[1] for a in node.names if a.name.startswith("fwnet.")}
+    return names
+
+
+def test_the_list_of_layers_is_complete() -> None:
+    found = {top_level(path) for path in SOURCES} - {"__init__"}
+    assert found == set(LAYERS)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_up(path: Path) -> None:
+    me = top_level(path)
+    if me == "__init__":
+        return
+    above = set(LAYERS[: LAYERS.index(me)]) | {me}
+    late = {name for module, name in LATE if module == me}
+    assert imported(path) - above - late == set()
+
+
+def test_import_needs_torch_and_numpy_alone() -> None:
+    blocked = ", ".join(repr(name) for name in OPTIONAL)
+    script = f"""
+import sys
+for name in ({blocked}):
+    sys.modules[name] = None
+import fwnet, torch
+problem = fwnet.LeastSquares(torch.eye(3), torch.tensor([0.5, 0.3, 0.2]))
+result = fwnet.minimize(problem, fwnet.Simplex(), tol=1e-4, verbose=True)
+assert result.status == "converged"
+fwnet.FWNet(fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(), max_steps=3))(problem)
+for call, text in (
+    (lambda: fwnet.minimize(problem, fwnet.Simplex(), progress=True), "progress=True needs rich"),
+    (lambda: result.trace.plot(), "plotting needs matplotlib"),
+    (lambda: fwnet.Birkhoff(3), "SciPy"),
+):
+    try:
+        call()
+    except ImportError as error:
+        assert text.lower() in str(error).lower(), str(error)
+        assert "pip install" in str(error), str(error)
+    else:
+        raise AssertionError(text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_loads_nothing_optional() -> None:
+    script = f"""
+import sys, torch
+before = set(sys.modules)
+import fwnet
+print([name for name in {OPTIONAL!r} if name in set(sys.modules) - before])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert ast.literal_eval(done.stdout) == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_public_name_is_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for label, thing in vars(module).items():
+        own = getattr(thing, "__module__", None) == name
+        if (
+            label.startswith("_")
+            or not own
+            or not (inspect.isclass(thing) or inspect.isfunction(thing))
+        ):
+            continue
+        assert inspect.getdoc(thing), f"{name}.{label}"
+        if not inspect.isclass(thing) or label not in EXPORTED:
+            continue
+        for attribute, member in vars(thing).items():
+            public = not attribute.startswith("_")
+            if public and (inspect.isfunction(member) or isinstance(member, property)):
+                inherited = any(hasattr(base, attribute) for base in thing.__mro__[1:])
+                assert inherited or inspect.getdoc(member), f"{name}.{label}.{attribute}"
+
+
+def test_all_is_sorted_and_complete() -> None:
+    assert len(fwnet.__all__) == len(set(fwnet.__all__))
+    for name in fwnet.__all__:
+        assert getattr(fwnet, name) is not None
+    public = {
+        name
+        for name, thing in vars(fwnet).items()
+        if not name.startswith("_") and not inspect.ismodule(thing)
+    }
+    assert public == set(fwnet.__all__)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    known = {"torch": torch, "fwnet": fwnet} | {n: getattr(fwnet, n) for n in fwnet.__all__}
+    failed, _ = doctest.testmod(module, extraglobs=known)
+    assert failed == 0
+
+
+def test_typed() -> None:
+    assert (ROOT / "py.typed").exists()
