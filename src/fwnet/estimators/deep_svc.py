@@ -64,7 +64,8 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
             "logistic" of the margins alone. Where w is held fixed, the first two have one gradient.
         fw_steps: steps an update, by default 1 (forward) or 10 (unrolled).
         solver: the Frank-Wolfe cell on the simplex for these two modes; by default
-            `FrankWolfe(Simplex(), LineSearch(), oracle=Softmin(5.0, relative=True))`.
+            `FrankWolfe(Simplex(), LineSearch())`, in forward mode with
+            `oracle=Softmin(5.0, relative=True)`, which moves many points a step.
         lr, weight_decay: of the optimizer.
         optimizer: called with parameters, lr= and (if not 0) weight_decay=; `torch.optim.Adam` by
             default.
@@ -153,7 +154,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 "DeepSVC needs points of at least two classes; got one class, "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         kept, held = self._held_out(labels, schedule.seed)
         with ExitStack() as stack:
@@ -274,7 +275,8 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         unrolled = self.mode == "unrolled"
         solver = copy.deepcopy(self.solver)
         if solver is None:
-            oracle = Softmin(5.0, relative=True)
+            # Through a softmin's steps, the network learned to please the solver, not the SVM.
+            oracle = None if unrolled else Softmin(5.0, relative=True)
             solver = FrankWolfe(Simplex(), LineSearch(), oracle=oracle)
         solver.max_steps = self.fw_steps or (10 if unrolled else 1)
         return NetMode(self.objective, FWNet(solver), unrolled)
