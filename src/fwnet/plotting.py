@@ -1,8 +1,8 @@
-"""Traces as pictures; the one module that draws with matplotlib."""
+"""Traces and classifiers as pictures; the one module that draws with matplotlib."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,12 +29,7 @@ def plot_trace(trace: Trace, against: str = "t", ax: Axes | None = None, label: 
         raise ValueError(f'against must be "t" or "seconds"; got {against!r}.')
     if len(trace) == 0:
         raise ValueError("the trace is empty: there is nothing to plot.")
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise ImportError('plotting needs matplotlib: pip install "fwnet[plot]".') from None
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    ax = _new_axes((6, 4)) if ax is None else ax
     where = trace.column(against)
     value, gap = trace.column("value"), trace.column("gap")
     excess = value - np.nanmin(value, axis=0)
@@ -54,3 +49,112 @@ def plot_trace(trace: Trace, against: str = "t", ax: Axes | None = None, label: 
     ax.grid(alpha=0.3)
     ax.legend()
     return ax
+
+
+def plot_decision_boundary(
+    classifier: Any,
+    X: Any,  # (n, 2)
+    y: Any,  # (n,)
+    ax: Axes | None = None,
+    *,
+    resolution: int = 200,
+    support: bool = True,
+) -> Axes:
+    """Regions of the classes, the points, the margin and the support vectors, for points in 2-D.
+
+        boundary f(x) = 0 (solid),   margin f(x) = −1 and +1 (dashed),   support vectors (rings)
+
+    With more than two classes, regions and their borders only: each class has its own f.
+
+    Arguments:
+        classifier: fitted, with `predict`, `decision_function` and `classes_`; the rows of X that
+            its `support_` names, if it has one, are ringed.
+        X: the points that it was fitted to, or others (then pass support=False).
+        y: their classes.
+        ax: where to draw; a new figure if left out.
+        resolution: grid points along each axis.
+        support: ring the support vectors.
+    """
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    if X.ndim != 2 or X.shape[1] != 2:
+        raise ValueError(f"X must hold points in the plane, shape (n, 2); got {X.shape}.")
+    if y.shape != X.shape[:1]:
+        raise ValueError(f"y must hold one class a point, shape {X.shape[:1]}; got {y.shape}.")
+    if not hasattr(classifier, "classes_") or not hasattr(classifier, "decision_function"):
+        raise TypeError(
+            "classifier must be fitted and have a decision_function; "
+            f"got {type(classifier).__name__}. Call fit first."
+        )
+    ringed = np.asarray(getattr(classifier, "support_", []) if support else [], dtype=int)
+    if ringed.size and ringed.max() >= len(X):
+        raise ValueError(
+            f"classifier.support_ names row {ringed.max()} of X, which has {len(X)} rows. Pass the "
+            "points of the fit, or support=False."
+        )
+    ax = _new_axes((5, 4.5)) if ax is None else ax
+    first, second, grid = _grid(X, resolution)
+    classes = list(classifier.classes_)
+    found = np.searchsorted(classifier.classes_, classifier.predict(grid)).reshape(first.shape)
+    edges = np.arange(len(classes) + 1) - 0.5
+    colors = [f"C{k % 10}" for k in range(len(classes))]
+    ax.contourf(first, second, found, levels=edges, colors=colors, alpha=0.22)
+    if len(classes) == 2:
+        values = np.asarray(classifier.decision_function(grid)).reshape(first.shape)
+        _lines(ax, first, second, values)
+    else:
+        for k in range(len(classes)):
+            _level(ax, first, second, (found == k).astype(float), 0.5, "solid")
+    size = float(np.clip(6000 / len(X), 4, 24))
+    for name, color in zip(classes, colors, strict=True):
+        mine = X[y == name]
+        ax.scatter(
+            mine[:, 0], mine[:, 1], s=size, color=color, label=str(name), linewidths=0, zorder=2
+        )
+    if ringed.size:
+        ax.scatter(
+            X[ringed, 0],
+            X[ringed, 1],
+            s=2.5 * size + 12,
+            facecolors="none",
+            edgecolors="k",
+            linewidths=0.8,
+            label=f"{ringed.size} support vectors",
+            zorder=3,
+        )
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=3, fontsize="small")
+    ax.set_aspect("equal", adjustable="box")
+    return ax
+
+
+def _new_axes(size: tuple[float, float]) -> Axes:
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError('plotting needs matplotlib: pip install "fwnet[plot]".') from None
+    _, ax = pyplot.subplots(figsize=size, layout="constrained")
+    return ax
+
+
+def _grid(X: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coordinates `(resolution, resolution)` around the points, and the same as rows."""
+    if resolution < 2:
+        raise ValueError(f"resolution must be at least 2; got {resolution!r}.")
+    low, high = X.min(0), X.max(0)
+    room = 0.08 * np.where(high > low, high - low, 1.0)
+    axes = [np.linspace(a, b, resolution) for a, b in zip(low - room, high + room, strict=True)]
+    first, second = np.meshgrid(*axes)
+    return first, second, np.column_stack([first.ravel(), second.ravel()])
+
+
+def _lines(ax: Axes, first: np.ndarray, second: np.ndarray, values: np.ndarray) -> None:
+    for level, style in ((-1.0, "dashed"), (0.0, "solid"), (1.0, "dashed")):
+        _level(ax, first, second, values, level, style)
+
+
+def _level(
+    ax: Axes, first: np.ndarray, second: np.ndarray, values: np.ndarray, level: float, style: str
+) -> None:
+    if values.min() < level < values.max():  # matplotlib warns of a line that is not there
+        ax.contour(
+            first, second, values, levels=[level], colors="k", linestyles=style, linewidths=1.1
+        )

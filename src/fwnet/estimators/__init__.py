@@ -1,5 +1,6 @@
 """fit and predict: estimators with scikit-learn's manners."""
 
+from fwnet.estimators.deep_svc import DeepSVC
 from fwnet.estimators.svc import FWSVC
 
-__all__ = ["FWSVC"]
+__all__ = ["FWSVC", "DeepSVC"]
