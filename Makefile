@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test quick format bench clean
+.PHONY: help reproduce test quick format bench bench-svm bench-layers clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,13 @@ format: $(VENV)/installed  ## format and fix what can be fixed
 bench: $(VENV)/installed  ## measure against peers, print ratios, write benchmarks/results/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt -c constraints.txt
 	$(BIN)/python -m benchmarks
+
+bench-svm: $(VENV)/installed  ## FWSVC against scikit-learn, and other peers if installed
+	$(BIN)/python -m benchmarks.svm
+
+bench-layers: $(VENV)/installed  ## SimplexQP and SVMLayer against other QP layers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/layers/requirements.txt -c constraints.txt
+	$(BIN)/python -m benchmarks.layers
 
 clean:
 	rm -rf $(VENV) report build dist .mypy_cache .ruff_cache .pytest_cache

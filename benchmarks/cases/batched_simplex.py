@@ -22,7 +22,7 @@ BARS: dict[str, float | None] = {
     CACHED: None,
     TORCH: 1.0,
     "chop": 0.3,
-    AUTOGRAD: None,
+    AUTOGRAD: 0.3,
 }
 
 
