@@ -22,10 +22,10 @@ test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-quick: $(VENV)/installed  ## the tests alone, without the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+quick: $(VENV)/installed  ## the tests alone, without the documentation examples
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --ignore tests/test_docs.py
 
 format: $(VENV)/installed  ## format and fix what can be fixed
 	$(BIN)/ruff format .

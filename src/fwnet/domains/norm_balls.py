@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, centre, dense_cost, norm, slack, unit
+from fwnet.domains.base import Cost, Domain, argmin, centre, dense_cost, norm, slack, unit
 from fwnet.domains.simplex import Simplex
 from fwnet.vertices import Dense, OneHot, Vertex
 
@@ -37,7 +37,7 @@ class L1Ball(Domain):
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
-        index = cost.abs().argmax(-1)
+        index = argmin(-cost.abs())
         entry = cost[index] if index.ndim == 0 else cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
         return OneHot(index, against(entry, self.radius), cost.shape[-1])
 

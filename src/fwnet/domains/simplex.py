@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, argmin, dense_cost, slack
 from fwnet.vertices import Dense, OneHot, Vertex
 
 
@@ -36,7 +36,7 @@ class Simplex(Domain):
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
-        index = cost.argmin(-1)
+        index = argmin(cost)
         value = torch.full(index.shape, self.radius, dtype=cost.dtype, device=cost.device)
         return OneHot(index, value, cost.shape[-1], unit=self.radius == 1)
 
