@@ -7,8 +7,8 @@ forward only; ten steps, differentiated through.
 
 See: no line of the plane separates the circles, but the network bends the plane until a line does.
 All three do within some 30 updates, but only with the SVM solved is the gap closed in training; the
-others chase a solution that moves, and with steps that are differentiated through, the loss jumps
-most. At the end the SVM of the best network is solved exactly, so each result has its certificate.
+others chase a solution that moves. At the end the SVM of the best network is solved exactly, so
+each result has its certificate.
 """
 
 import time

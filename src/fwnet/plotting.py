@@ -121,7 +121,8 @@ def plot_decision_boundary(
             label=f"{ringed.size} support vectors",
             zorder=3,
         )
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=3, fontsize="small")
+    columns = min(len(classes) + 1, 6)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=columns, fontsize="small")
     ax.set_aspect("equal", adjustable="box")
     return ax
 
