@@ -25,6 +25,7 @@ class Domain(ABC):
 
     event_dim: ClassVar[int] = 1
     polyhedral: ClassVar[bool] = False  # finitely many vertices: away steps converge linearly
+    centred: ClassVar[bool] = False  # a ball around 0
 
     @abstractmethod
     def vertex(self, cost: Cost) -> Vertex:
@@ -55,9 +56,10 @@ class Domain(ABC):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Tensor:
-        """A point to start from, the same for every problem of a batch."""
+        """A point to start from, the same for every problem of a batch: 0, or some vertex."""
         self.check_shape("shape", shape)
-        return self.vertex(torch.zeros(shape, dtype=dtype, device=device)).dense()
+        zeros = torch.zeros(shape, dtype=dtype, device=device)
+        return zeros if self.centred else self.vertex(zeros).dense()
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
         """x as atoms `(*batch, K)` and their weights `(*batch, K)`; here, x itself is one atom."""
@@ -91,17 +93,6 @@ def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
     if tol is not None:
         return tol
     return (1e-5 if x.dtype == torch.float32 else 1e-9) * max(scale, 1.0)
-
-
-def centre(
-    domain: Domain,
-    shape: tuple[int, ...],
-    dtype: torch.dtype | None,
-    device: torch.device | str | None,
-) -> Tensor:
-    """The start of a ball: 0, of a shape that fits the domain."""
-    domain.check_shape("shape", shape)
-    return torch.zeros(shape, dtype=dtype, device=device)
 
 
 def argmin(values: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, centre, dense_cost, norm, slack
+from fwnet.domains.base import Cost, Domain, dense_cost, norm, slack
 from fwnet.domains.norm_balls import against
 from fwnet.vertices import Dense, Sign, Vertex
 
@@ -27,6 +27,7 @@ class LInfBall(Domain):
 
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("LInfBall(radius=...)", self.radius)
@@ -39,15 +40,6 @@ class LInfBall(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.sqrt(shape[-1])
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: x clipped."""
@@ -125,7 +117,8 @@ class Box(Domain):
         device: torch.device | str | None = None,
     ) -> Tensor:
         """The midpoint."""
-        zeros = centre(self, shape, dtype, device)
+        self.check_shape("shape", shape)
+        zeros = torch.zeros(shape, dtype=dtype, device=device)
         lower, upper = self._bounds(zeros)
         return zeros + (lower + (upper - lower) / 2)
 

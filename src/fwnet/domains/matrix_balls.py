@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, centre, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, dense_cost, slack
 from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
@@ -29,6 +29,7 @@ class TraceNormBall(Domain):
 
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("TraceNormBall(radius=...)", self.radius)
@@ -53,15 +54,6 @@ class TraceNormBall(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
         """X = Σ (s_i / radius) · (radius u_i v_iᵀ), its singular value decomposition.
@@ -97,6 +89,7 @@ class SpectralBall(Domain):
 
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("SpectralBall(radius=...)", self.radius)
@@ -111,15 +104,6 @@ class SpectralBall(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.sqrt(min(shape[-2:]))
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: the singular values clipped."""

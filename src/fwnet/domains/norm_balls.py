@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, argmin, centre, dense_cost, norm, slack, unit
+from fwnet.domains.base import Cost, Domain, argmin, dense_cost, norm, slack, unit
 from fwnet.domains.simplex import Simplex
 from fwnet.vertices import Dense, OneHot, Vertex
 
@@ -31,6 +31,7 @@ class L1Ball(Domain):
 
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("L1Ball(radius=...)", self.radius)
@@ -46,15 +47,6 @@ class L1Ball(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
         """x = Σ |x_i|/radius · (± radius e_i); what is missing to 1 goes to e_j and −e_j in halves.
@@ -98,6 +90,7 @@ class L2Ball(Domain):
     """
 
     radius: float = 1.0
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("L2Ball(radius=...)", self.radius)
@@ -110,15 +103,6 @@ class L2Ball(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: x scaled back to the sphere if it is outside."""
@@ -138,6 +122,7 @@ class LpBall(Domain):
 
     p: float
     radius: float = 1.0
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for p, name in ((1, "L1Ball"), (2, "L2Ball"), (math.inf, "LInfBall")):
@@ -163,15 +148,6 @@ class LpBall(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.pow(shape[-1], max(0.0, 1 / 2 - 1 / self.p))
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def _norm(self, x: Tensor) -> Tensor:
         largest = x.detach().abs().amax(-1, keepdim=True)

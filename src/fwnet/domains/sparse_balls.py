@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, centre, dense_cost, slack, unit
+from fwnet.domains.base import Cost, Domain, dense_cost, slack, unit
 from fwnet.domains.norm_balls import against
 from fwnet.domains.simplex import Simplex, shift_and_clip
 from fwnet.vertices import Dense, Vertex
@@ -29,6 +29,7 @@ class KSparseBall(Domain):
     k: int
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.at_least("KSparseBall(k=...)", self.k, 1)
@@ -55,15 +56,6 @@ class KSparseBall(Domain):
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.sqrt(self.k)
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
-
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: x clipped, after a soft threshold if its sum is too large."""
         clipped = x.clamp(-self.radius, self.radius)
@@ -89,6 +81,7 @@ class GroupL1Ball(Domain):
     radius: float = 1.0
     _label: Tensor = field(init=False, repr=False)
     _count: int = field(init=False, repr=False)
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.groups, Tensor) or self.groups.ndim != 1 or not len(self.groups):
@@ -128,15 +121,6 @@ class GroupL1Ball(Domain):
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
-
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
-        """The centre, 0."""
-        return centre(self, shape, dtype, device)
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: the norms of the groups go to the simplex, if they are outside."""
