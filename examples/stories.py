@@ -168,7 +168,7 @@ def completion(show: Show) -> Story:
             f"The hidden entries are found with a relative error of {100 * error:.0f} %; the "
             f"tolerance is 1 % of f(0). Every step adds one pair of singular vectors, "
             "and the gradient is a sparse matrix that is never made dense. Where an oracle is not "
-            "exact, the true gap is computed every ten steps."
+            "exact, the true gap is computed now and then."
         ],
     )
 

@@ -52,6 +52,17 @@ def table() -> Observer:
 
 def bar(stack: ExitStack, max_steps: int, tol: float) -> Observer:
     """A rich progress bar with the gap and its goal."""
+    advance = progress_bar(stack, max_steps)
+
+    def show(record: StepRecord) -> None:
+        gap = _largest(record.gap)
+        advance(record.t, None if math.isnan(gap) else f"gap {gap:.1e} (goal {tol:.0e})")
+
+    return show
+
+
+def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], None]:
+    """A rich progress bar that the stack closes: call it with what is done and a text, or None."""
     try:
         from rich.progress import (
             BarColumn,
@@ -65,20 +76,18 @@ def bar(stack: ExitStack, max_steps: int, tol: float) -> Observer:
             'progress=True needs rich: pip install "fwnet[progress]", or leave progress out.'
         ) from None
     columns: list[Any] = [
-        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.description}"),
     ]
     display = stack.enter_context(Progress(*columns))
-    task = display.add_task("gap", total=max_steps)
+    task = display.add_task("", total=total)
 
-    def show(record: StepRecord) -> None:
-        gap = _largest(record.gap)
-        text = None if math.isnan(gap) else f"gap {gap:.1e} (goal {tol:.0e})"
-        display.update(task, completed=record.t, description=text)
+    def advance(done: int, text: str | None) -> None:
+        display.update(task, completed=done, description=text)
 
-    return show
+    return advance
 
 
 def _largest(value: float | Tensor) -> float:

@@ -6,9 +6,9 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 from fwnet.estimators.deep_training import DeepRound
+from fwnet.progress import progress_bar
 
 
 def shown(
@@ -39,28 +39,5 @@ def _text(record: DeepRound) -> str:
 
 
 def _bar(stack: ExitStack, max_iter: int) -> Callable[[DeepRound], None]:
-    try:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-    except ImportError:
-        raise ImportError(
-            'progress=True needs rich: pip install "fwnet[progress]", or leave progress out.'
-        ) from None
-    columns: list[Any] = [
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    ]
-    display = stack.enter_context(Progress(*columns))
-    task = display.add_task("", total=max_iter)
-
-    def show(record: DeepRound) -> None:
-        display.update(task, completed=record.t, description=_text(record))
-
-    return show
+    advance = progress_bar(stack, max_iter)
+    return lambda record: advance(record.t, _text(record))
