@@ -44,29 +44,49 @@ class LSTMUpdates(nn.Module):
         super().__init__()
         self.hidden = checks.at_least("LSTMUpdates(hidden=...)", hidden, 1)
         self.scale = checks.positive("LSTMUpdates(scale=...)", scale)
-        self.dense, self.convolution = _Coordinates(hidden), _Coordinates(hidden)
+        self.dense, self.convolution = CoordinateLSTM(hidden), CoordinateLSTM(hidden)
 
     def init(self, parameters: Parameters) -> dict[str, LSTMState]:
-        """The states before the first update."""
-        return {name: self._lstm(theta).init(theta) for name, theta in parameters.items()}
+        """The states before the first update, by the kind of layer."""
+        return {
+            kind: self._lstms()[kind].init(torch.cat([parameters[n].flatten() for n in names]))
+            for kind, names in _kinds(parameters).items()
+        }
 
     def forward(
         self, parameters: Parameters, gradients: Parameters, state: dict[str, LSTMState]
     ) -> tuple[Parameters, dict[str, LSTMState]]:
-        """The next weights and the next states, of the same names."""
-        moved, following = {}, {}
-        for name, theta in parameters.items():
-            out, following[name] = self._lstm(theta)(gradients[name].detach(), state[name])
-            moved[name] = theta + self.scale * out.reshape(theta.shape)
+        """The next weights and the next states."""
+        moved, following = dict(parameters), {}
+        for kind, names in _kinds(parameters).items():
+            seen = torch.cat([gradients[name].detach().flatten() for name in names])
+            out, following[kind] = self._lstms()[kind](seen, state[kind])
+            parts = out.split([parameters[name].numel() for name in names])
+            for name, part in zip(names, parts, strict=True):
+                moved[name] = parameters[name] + self.scale * part.view_as(parameters[name])
         return moved, following
 
-    def _lstm(self, theta: Tensor) -> _Coordinates:
-        return self.convolution if theta.ndim == 4 else self.dense
+    def _lstms(self) -> dict[str, CoordinateLSTM]:
+        return {"dense": self.dense, "convolution": self.convolution}
+
+
+def _kinds(parameters: Parameters) -> dict[str, list[str]]:
+    """Names by the LSTM that moves them."""
+    kinds: dict[str, list[str]] = {}
+    for name, theta in parameters.items():
+        kinds.setdefault("convolution" if theta.ndim == 4 else "dense", []).append(name)
+    return kinds
 
 
 @final
-class _Coordinates(nn.Module):
-    """Two LSTM layers with shared weights and a state for each coordinate."""
+class CoordinateLSTM(nn.Module):
+    """Two LSTM layers with shared weights and a state for each coordinate.
+
+        o_t, h_{t+1} = LSTM(log|g_t| and sign g_t, h_t)
+
+    Arguments:
+        hidden: units of each layer.
+    """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -76,10 +96,12 @@ class _Coordinates(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def init(self, theta: Tensor) -> LSTMState:
+        """The state before the first step, for as many coordinates as theta has."""
         zero = theta.new_zeros(theta.numel(), self.head.in_features)
         return tuple((zero, zero) for _ in self.layers)
 
     def forward(self, gradient: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        """The output `(coordinates,)` for a gradient of any shape, and the next state."""
         signal, following = log_and_sign(gradient.reshape(-1)), []
         for layer, (h, c) in zip(self.layers, state, strict=True):
             h, c = layer(signal, (h, c))

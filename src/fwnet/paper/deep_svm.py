@@ -8,6 +8,7 @@ One loop serves Adam and LSTMs, evaluation and meta-training: updates are functi
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -18,51 +19,11 @@ from torch.func import functional_call
 from fwnet.estimators.deep_head import head_of, with_bias
 from fwnet.estimators.deep_modes import objective_value
 from fwnet.layers import FWNet
+from fwnet.paper.meta import detached
+from fwnet.paper.simplex_runs import Coordinates
+from fwnet.paper.updates import Parameters, Updates
 from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe
-
-Parameters = dict[str, Tensor]
-
-
-class Updates(Protocol):
-    """How a network's weights move: state in, state out."""
-
-    def init(self, parameters: Parameters) -> Any:
-        """The state before the first update."""
-
-    def __call__(
-        self, parameters: Parameters, gradients: Parameters, state: Any
-    ) -> tuple[Parameters, Any]:
-        """The next weights and state."""
-
-
-@final
-@dataclass(frozen=True)
-class Adam:
-    """Adam as a function: θ <- θ − lr · m̂ / (√v̂ + ε).
-
-    Reference: Kingma and Ba (2015).
-    """
-
-    lr: float
-    betas: tuple[float, float] = (0.9, 0.999)
-
-    def init(self, parameters: Parameters) -> Any:
-        zeros = {name: torch.zeros_like(theta) for name, theta in parameters.items()}
-        return 0, zeros, zeros
-
-    def __call__(
-        self, parameters: Parameters, gradients: Parameters, state: Any
-    ) -> tuple[Parameters, Any]:
-        t, means, squares = state
-        t, (a, b) = t + 1, self.betas
-        means = {k: torch.lerp(g, means[k], a) for k, g in gradients.items()}
-        squares = {k: torch.lerp(g.square(), squares[k], b) for k, g in gradients.items()}
-        moved = {
-            k: theta - self.lr * (means[k] / (1 - a**t)) / ((squares[k] / (1 - b**t)).sqrt() + 1e-8)
-            for k, theta in parameters.items()
-        }
-        return moved, (t, means, squares)
 
 
 @final
@@ -100,35 +61,80 @@ class Iteration:
     slope: Tensor
 
 
+class Mover(Protocol):
+    """How α moves on the SVM of the present features: state in, state out."""
+
+    def init(self, problem: SVMDual, alpha: Tensor) -> Any:
+        """The state before the first step."""
+
+    def __call__(self, problem: SVMDual, alpha: Tensor, state: Any) -> tuple[Tensor, float, Any]:
+        """The next α `(1, n)`, the step size (NaN if there is none), the next state."""
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a Frank-Wolfe network."""
+
+    solver: FrankWolfe
+
+    def init(self, problem: SVMDual, alpha: Tensor) -> Any:
+        return self.solver.begin(problem, alpha)[1]
+
+    def __call__(self, problem: SVMDual, alpha: Tensor, state: Any) -> tuple[Tensor, float, Any]:
+        cell = FWNet(self.solver).cell(problem, problem.at(alpha), state)
+        return cell.it.x, cell.step_size.mean().item(), cell.slots
+
+
+@final
+@dataclass(frozen=True)
+class Descent:
+    """One update of an unconstrained optimizer, in coordinates of the simplex."""
+
+    coordinates: Coordinates
+    updates: Updates
+
+    def init(self, problem: SVMDual, alpha: Tensor) -> Any:
+        theta = {"theta": self.coordinates.start(alpha.shape)}
+        return theta, self.updates.init(theta)
+
+    def __call__(self, problem: SVMDual, alpha: Tensor, state: Any) -> tuple[Tensor, float, Any]:
+        theta, memory = state
+        gradient = self.coordinates.gradient(problem, theta["theta"].detach())
+        moved, memory = self.updates(theta, {"theta": gradient}, memory)
+        theta = {"theta": self.coordinates.inside(moved["theta"])}
+        return self.coordinates.point(theta["theta"]), float("nan"), (theta, memory)
+
+
 @final
 class DeepRun:
     """A run from α = 1/n and the network's present weights, which stay as they are.
 
     Arguments:
         svm: what is trained.
-        solver: its slots move α, one cell an iteration.
+        mover: moves α, once an iteration.
         updates: moves the network.
     """
 
-    def __init__(self, svm: DeepSVM, solver: FrankWolfe, updates: Updates) -> None:
-        self.svm, self.solver, self.updates = svm, solver, updates
+    def __init__(self, svm: DeepSVM, mover: Mover, updates: Updates) -> None:
+        self.svm, self.mover, self.updates = svm, mover, updates
+        self.net = copy.deepcopy(svm.net)  # batch norm counts in place
         n = svm.X.shape[0]
         self.alpha = svm.X.new_full((1, n), 1 / n)
         parameters = svm.net.named_parameters()
         self.parameters = {name: theta.detach().clone() for name, theta in parameters}
-        self.memory, self.slots = updates.init(self.parameters), None
+        self.memory, self.state, self.begun = updates.init(self.parameters), None, False
 
     def step(self) -> Iteration:
         """One iteration; with gradients enabled, its graph reaches the learned parts."""
         svm, Y = self.svm, self.svm.y.unsqueeze(0)
         leaves = {name: theta.detach().requires_grad_() for name, theta in self.parameters.items()}
         with torch.enable_grad():
-            H = with_bias(functional_call(svm.net, leaves, (svm.X,)))
+            H = with_bias(functional_call(self.net, leaves, (svm.X,)))
         problem = SVMDual(features=H.detach()[:, :-1].unsqueeze(0), y=Y, C=svm.C)
-        if self.slots is None:
-            _, self.slots = self.solver.begin(problem, self.alpha)
-        cell = FWNet(self.solver).cell(problem, problem.at(self.alpha), self.slots)
-        self.alpha, self.slots = cell.it.x, cell.slots
+        if not self.begun:
+            self.state, self.begun = self.mover.init(problem, self.alpha), True
+        self.alpha, step_size, self.state = self.mover(problem, self.alpha, self.state)
         weights = head_of(H.detach(), Y, svm.C, self.alpha.detach()).weights
         with torch.enable_grad():
             loss = objective_value("svm", weights, H, Y, svm.C)
@@ -141,32 +147,49 @@ class DeepRun:
         return Iteration(
             loss.item(),
             right.float().mean().item(),
-            cell.step_size.mean().item(),
+            step_size,
             weights[0],
             here,
-            problem.value(cell.it).sum(),
+            problem.value(problem.at(self.alpha)).sum(),
             slope,
         )
 
     def detach(self) -> None:
         """Cut the graph behind the run: the end of a window of truncated back-propagation."""
-        self.alpha, self.slots = detached(self.alpha), detached(self.slots)
+        self.alpha, self.state = detached(self.alpha), detached(self.state)
         self.parameters, self.memory = detached(self.parameters), detached(self.memory)
 
 
-def detached(state: Any) -> Any:
-    """A state of tensors in tuples and dictionaries, without its graph."""
-    if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, dict):
-        return {name: detached(part) for name, part in state.items()}
-    if isinstance(state, tuple):
-        parts = [detached(part) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-    return state
+@final
+class DeepEpisode:
+    """A deep SVM's run as an episode of meta-training.
+
+        loss_t = f(α_{t+1}) / |f(α_{t+1})| of α's learned slots  +  ⟨∇θ P, θ_t⟩ of the learned updates
+
+    Both have the gradients of what they stand for: f on the present features, P on the present w.
+    """
+
+    def __init__(self, run: DeepRun) -> None:
+        self.run, self.losses = run, list[float]()
+
+    def step(self) -> Tensor:
+        """One iteration; the loss of its learned parts."""
+        seen = self.run.step()
+        self.losses.append(seen.loss)
+        return seen.dual / seen.dual.detach() + seen.slope
+
+    def score(self) -> float:
+        """The mean loss of the second half: speed and end alike."""
+        half = self.losses[len(self.losses) // 2 :]
+        return sum(half) / len(half)
+
+    def detach(self) -> None:
+        """Cut the graph."""
+        self.run.detach()
 
 
-def decide(svm: DeepSVM, step: Iteration, X: Tensor) -> Tensor:  # (n, …) -> (n,)
+@torch.no_grad()
+def decide(net: nn.Module, step: Iteration, X: Tensor) -> Tensor:  # (n, …) -> (n,)
     """Decision values of the deep SVM at an iteration."""
-    with torch.no_grad():
-        return with_bias(functional_call(svm.net, step.parameters, (X,))) @ step.weights
+    features = functional_call(copy.deepcopy(net).eval(), step.parameters, (X,))
+    return with_bias(features) @ step.weights
