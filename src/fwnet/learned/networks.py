@@ -88,7 +88,7 @@ class CoordinateLSTM(nn.Module):
         hidden: units of each layer.
     """
 
-    def __init__(self, hidden: int) -> None:
+    def __init__(self, hidden: int = 20) -> None:
         super().__init__()
         self.layers = nn.ModuleList([nn.LSTMCell(2, hidden), nn.LSTMCell(hidden, hidden)])
         self.head = nn.Linear(hidden, 1)

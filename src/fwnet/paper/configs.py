@@ -133,3 +133,137 @@ CIRCLES = {
     Profile.PAPER: _CIRCLES,
     Profile.FULL: replace(_CIRCLES, meta=MetaTraining(episodes=600, horizon=100, check_every=20)),
 }
+
+
+@final
+@dataclass(frozen=True)
+class ManmadeConfig:
+    """A convolutional deep SVM on two superclasses.
+
+    Arguments:
+        data: set of images.
+        positive: the classes of label +1; the paper's "manmade".
+        points, test_points: images that train the deep SVM, and that test it.
+        channels: of the first convolution.
+        C, beta, step_size, lr: of the SVM, the softmin, FWNet's constant step and Adam.
+        steps: iterations of every run.
+        lr_grid, step_sizes: what the tuned FWNet and the tuned Adam choose from.
+        meta, meta_points: training of L2LC_γ, images a run.
+    """
+
+    data: str
+    positive: tuple[int, ...]
+    points: int
+    test_points: int
+    channels: int
+    C: float
+    beta: float
+    step_size: float
+    lr: float
+    steps: int
+    lr_grid: Grid
+    step_sizes: Grid
+    meta: MetaTraining
+    meta_points: int
+
+
+_MANMADE = ManmadeConfig(
+    data="cifar10",
+    positive=(0, 1, 8, 9),  # airplane, automobile, ship, truck
+    points=400,
+    test_points=1000,
+    channels=8,
+    C=1.0,
+    beta=1.0,
+    step_size=0.01,
+    lr=0.01,
+    steps=150,
+    lr_grid=(0.003, 0.01, 0.03),
+    step_sizes=(0.01, 0.1, 0.5),
+    meta=MetaTraining(episodes=12, horizon=80, lr=1e-2, check_every=3),
+    meta_points=200,
+)
+MANMADE = {
+    Profile.QUICK: replace(
+        _MANMADE,
+        data="digits",
+        positive=(1, 4, 7),  # straight strokes
+        points=250,
+        test_points=300,
+        steps=60,
+        lr_grid=(0.003, 0.01),
+        step_sizes=(0.01, 0.3),
+        meta=MetaTraining(episodes=6, horizon=40, window=10, lr=1e-2, check_every=2),
+        meta_points=120,
+    ),
+    Profile.PAPER: _MANMADE,
+    Profile.FULL: replace(
+        _MANMADE, points=2000, steps=300, channels=16, meta=MetaTraining(episodes=40, horizon=100)
+    ),
+}
+
+
+@final
+@dataclass(frozen=True)
+class MnistConfig:
+    """A convolutional network with a softmax layer in a trace-norm ball.
+
+    Arguments:
+        data: set of images.
+        rows: how many training images are used, None for all; half of them train optimizers.
+        test_points: images of the test set.
+        channels, width: of the network; the paper's fully connected layer has 16 units.
+        radius, step_size, iterations: the paper's μ = 50, γ = 0.001, K = 5.
+        lr: the paper's Adam, 0.001.
+        adam_grid: what the tuned Adam chooses from.
+        batch, steps, every: images an iteration, iterations, and between tests.
+        meta: training of L2LC_∇.
+    """
+
+    data: str
+    rows: int | None
+    test_points: int
+    channels: int
+    width: int
+    radius: float
+    step_size: float
+    iterations: int
+    lr: float
+    adam_grid: Grid
+    batch: int
+    steps: int
+    every: int
+    meta: MetaTraining
+
+
+_MNIST = MnistConfig(
+    data="mnist",
+    rows=None,
+    test_points=2000,
+    channels=8,
+    width=16,
+    radius=50.0,
+    step_size=0.001,
+    iterations=5,
+    lr=0.001,
+    adam_grid=(0.001, 0.003, 0.01, 0.03),
+    batch=64,
+    steps=1000,
+    every=20,
+    meta=MetaTraining(episodes=20, horizon=200, check_every=4),
+)
+MNIST = {
+    Profile.QUICK: replace(
+        _MNIST,
+        data="digits",
+        test_points=400,
+        steps=400,
+        every=10,
+        adam_grid=(0.003, 0.01, 0.03),
+        meta=MetaTraining(episodes=10, horizon=100, lr=1e-2, check_every=2),
+    ),
+    Profile.PAPER: _MNIST,
+    Profile.FULL: replace(
+        _MNIST, test_points=10000, steps=3000, meta=MetaTraining(episodes=100, horizon=300)
+    ),
+}
