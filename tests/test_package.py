@@ -45,6 +45,7 @@ LAYERS = [
     "estimators",
     "data",
     "paper",
+    "cli",
 ]
 # Where a module reaches down, inside a function: a trace that is asked for its picture.
 LATE = {("trace", "plotting")}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import final
 
 import numpy as np
 
@@ -22,12 +25,11 @@ from fwnet.data.formats import (
 from fwnet.data.sources import DataError, find, read, shown
 
 Reader = Callable[[bytes, Path], Batch]
-Parts = tuple[Batch, Batch, str]  # train, test, source
+Parts = tuple[Batch, Batch]  # train, test
 
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-_BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
 _FOLDERS = {
     "mnist": ("mnist", "MNIST/raw", "MNIST", ""),
     "cifar10": ("cifar-10", "cifar10", "cifar-10-batches-py", "cifar-10-batches-bin", ""),
@@ -35,90 +37,61 @@ _FOLDERS = {
 }
 
 
-def mnist() -> Parts | None:
-    """The four IDX files, gzipped or not."""
-    names = [
-        f"{part}-{kind}"
-        for part in ("train", "t10k")
-        for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
-    ]
-    paths = _all_of("mnist", names, ("", ".gz"))
-    if paths is None:
-        return None
-    arrays = [idx(unpacked(path), path) for path in paths]
-    batches = [(arrays[i][:, None], arrays[i + 1]) for i in (0, 2)]
-    return batches[0], batches[1], shown(paths[0].parent)
+@final
+@dataclass(frozen=True)
+class Form:
+    """One of the forms in which a set is spread: its files, and how they are read."""
+
+    names: tuple[str, ...]
+    read: Callable[[Sequence[Path]], Parts]
 
 
-def cifar10() -> Parts | None:
-    """Six batches packed smaller, extracted or in one of the two official archives."""
-    forms: list[tuple[str, Reader]] = [
-        (".xz", residual_batch),
-        (".bin", binary_batch),
-        ("", pickled_batch),
-    ]
-    for suffix, reader in forms:
-        paths = _all_of("cifar10", _BATCHES, (suffix,))
-        if paths is not None:
-            batches = [reader(unpacked(path), path) for path in paths]
-            return _joined(batches[:-1]), batches[-1], shown(paths[0].parent)
-    archives: list[tuple[str, str, Reader]] = [
-        ("cifar-10-binary.tar.gz", ".bin", binary_batch),
-        ("cifar-10-python.tar.gz", "", pickled_batch),
-    ]
-    for archive, suffix, reader in archives:
-        path = _one_of("cifar10", archive)
-        if path is not None:
-            batches = _from_archive(path, [name + suffix for name in _BATCHES], reader)
-            return _joined(batches[:-1]), batches[-1], shown(path)
+def locate(dataset: str) -> tuple[Form, list[Path]] | None:
+    """The first form of which there are files, and its files; some of them alone are an error."""
+    for form in _FORMS[dataset]:
+        paths = {name: _find(dataset, name) for name in form.names}
+        there = [path for path in paths.values() if path is not None]
+        if len(there) == len(paths):
+            return form, there
+        for name, path in paths.items():
+            if there and path is None:
+                known = CHECKSUMS.get(name)
+                raise DataError(
+                    f"{there[0].parent / name} is missing, though {there[0].name} is there"
+                    + (f"; its checksum is {known}." if known else ".")
+                )
     return None
 
 
-def cifar100() -> Parts | None:
-    """Fine labels, from the extracted files or one of the two official archives."""
-    forms: list[tuple[str, str, Reader]] = [
-        ("cifar-100-binary", ".bin", partial(binary_batch, labels=2)),
-        ("cifar-100-python", "", partial(pickled_batch, key="fine_labels")),
-    ]
-    for name, suffix, reader in forms:
-        paths = _all_of("cifar100", ["train", "test"], (suffix,))
-        if paths is not None:
-            train, test = (reader(read(path), path) for path in paths)
-            return train, test, shown(paths[0].parent)
-        archive = _one_of("cifar100", f"{name}.tar.gz")
-        if archive is not None:
-            train, test = _from_archive(archive, [f"train{suffix}", f"test{suffix}"], reader)
-            return train, test, shown(archive)
-    return None
-
-
-def _one_of(dataset: str, name: str, suffixes: Sequence[str] = ("",)) -> Path | None:
-    return find(
-        f"{folder}/{name}{suffix}" if folder else name + suffix
-        for folder in _FOLDERS[dataset]
-        for suffix in suffixes
-    )
-
-
-def _all_of(dataset: str, names: Sequence[str], suffixes: Sequence[str]) -> list[Path] | None:
-    """The files, or None if there is none of them; some of them are an error."""
-    paths = {name: _one_of(dataset, name, suffixes) for name in names}
-    there = [path for path in paths.values() if path is not None]
-    if not there:
+def read_images(dataset: str) -> tuple[Parts, str] | None:
+    """Train and test part, and where they are from; None if there is no file of the set."""
+    found = locate(dataset)
+    if found is None:
         return None
-    for name, path in paths.items():
-        if path is None:
-            wanted = name + suffixes[-1]
-            known = CHECKSUMS.get(wanted)
-            raise DataError(
-                f"{there[0].parent / wanted} is missing, though {there[0].name} is there"
-                + (f"; its checksum is {known}." if known else ".")
-            )
-    return there
+    form, paths = found
+    return form.read(paths), shown(paths[0] if len(paths) == 1 else paths[0].parent)
 
 
-def _from_archive(path: Path, names: Sequence[str], reader: Reader) -> list[Batch]:
-    """Batches by name from an archive, in the order of the names, without writing files."""
+def _find(dataset: str, name: str) -> Path | None:
+    return find(f"{folder}/{name}" if folder else name for folder in _FOLDERS[dataset])
+
+
+def _read_idx(paths: Sequence[Path]) -> Parts:
+    """Images and labels for training, images and labels for testing."""
+    x, y, x_test, y_test = (idx(unpacked(path), path) for path in paths)
+    return (x[:, None], y), (x_test[:, None], y_test)
+
+
+def _read_batches(paths: Sequence[Path], reader: Reader) -> Parts:
+    """The last file is for testing."""
+    with ThreadPoolExecutor() as pool:  # unpacking lets other threads run
+        batches = list(pool.map(lambda path: reader(unpacked(path), path), paths))
+    return _joined(batches[:-1]), batches[-1]
+
+
+def _read_archive(paths: Sequence[Path], names: Sequence[str], reader: Reader) -> Parts:
+    """The last of the names is for testing; nothing is written to disk."""
+    (path,) = paths
     found: dict[str, Batch] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(read(path)), mode="r:gz") as archive:
@@ -132,9 +105,40 @@ def _from_archive(path: Path, names: Sequence[str], reader: Reader) -> list[Batc
     for name in names:
         if name not in found:
             raise DataError(f"{path} has no file {name}. Delete it and get it again.")
-    return [found[name] for name in names]
+    return _joined([found[name] for name in names[:-1]]), found[names[-1]]
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
     pixels, labels = zip(*batches, strict=True)
     return np.concatenate(pixels), np.concatenate(labels)
+
+
+def _mnist_form(suffix: str) -> Form:
+    kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
+    names = tuple(f"{part}-{kind}{suffix}" for part in ("train", "t10k") for kind in kinds)
+    return Form(names, _read_idx)
+
+
+def _cifar_forms(archive: str, names: Sequence[str], reader: Reader) -> list[Form]:
+    """Extracted, and in the archive."""
+    return [
+        Form(tuple(names), partial(_read_batches, reader=reader)),
+        Form((archive,), partial(_read_archive, names=names, reader=reader)),
+    ]
+
+
+_BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+_TWO_LABELS = partial(binary_batch, labels=2)  # coarse and fine
+_FINE = partial(pickled_batch, key="fine_labels")
+_FORMS: dict[str, list[Form]] = {
+    "mnist": [_mnist_form(".gz"), _mnist_form("")],
+    "cifar10": [
+        Form(tuple(f"{n}.xz" for n in _BATCHES), partial(_read_batches, reader=residual_batch)),
+        *_cifar_forms("cifar-10-binary.tar.gz", [f"{n}.bin" for n in _BATCHES], binary_batch),
+        *_cifar_forms("cifar-10-python.tar.gz", _BATCHES, pickled_batch),
+    ],
+    "cifar100": [
+        *_cifar_forms("cifar-100-binary.tar.gz", ["train.bin", "test.bin"], _TWO_LABELS),
+        *_cifar_forms("cifar-100-python.tar.gz", ["train", "test"], _FINE),
+    ],
+}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import io
 import zipfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,7 @@ from fwnet.data.splits import splits
 
 NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
 _TEN = tuple(map(str, range(10)))
-_IMAGES: dict[str, tuple[Callable[[], images.Parts | None], tuple[str, ...]]] = {
-    "mnist": (images.mnist, _TEN),
-    "cifar10": (images.cifar10, CIFAR10_CLASSES),
-    "cifar100": (images.cifar100, tuple(map(str, range(100)))),
-}
+_IMAGES = {"mnist": _TEN, "cifar10": CIFAR10_CLASSES, "cifar100": tuple(map(str, range(100)))}
 _SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
 
 
@@ -71,12 +66,15 @@ def available() -> dict[str, str | None]:
 
 
 def _where(name: str) -> str | None:
+    """Looks for files without reading them."""
     if name in ("circles", "digits"):
         return "scikit-learn"
-    try:
-        return load(name, download=False).source
-    except DataError:
-        return None
+    if name in _IMAGES:
+        found = images.locate(name)
+        path = found[1][0] if found else openml.cached_file(name)
+    else:
+        path = _inception_file() if name == "cifar10-inception" else _libsvm_file(name)
+    return None if path is None else shown(path)
 
 
 def _frozen(dataset: Dataset) -> Dataset:
@@ -112,17 +110,20 @@ def _digits() -> Dataset:
 
 
 def _images(name: str, download: bool) -> Dataset:
-    reader, classes = _IMAGES[name]
-    parts = reader() or openml.cached(name)
-    if parts is None and not download:
+    found = images.read_images(name) or openml.read_cached(name)
+    if found is None and not download:
         raise _missing(name)
-    (x, y), (x_test, y_test), source = parts or openml.download(name)
+    ((x, y), (x_test, y_test)), source = found or openml.download(name)
     labels, labels_test = y.astype(np.int64), y_test.astype(np.int64)
-    return Dataset(name, x, labels, x_test, labels_test, classes, source, 255.0)
+    return Dataset(name, x, labels, x_test, labels_test, _IMAGES[name], source, 255.0)
+
+
+def _inception_file() -> Path | None:
+    return find(("cifar10-inception/inception_v3_pool3.npz", "inception_v3_pool3.npz"))
 
 
 def _inception() -> Dataset:
-    path = find(("cifar10-inception/inception_v3_pool3.npz", "inception_v3_pool3.npz"))
+    path = _inception_file()
     if path is None:
         raise DataError(
             "cifar10-inception is not here: no inception_v3_pool3.npz in "
@@ -141,11 +142,12 @@ def _inception() -> Dataset:
     )
 
 
+def _libsvm_file(name: str) -> Path | None:
+    return find(f"{folder}{name}{suffix}" for folder in ("svm/", "") for suffix in _SUFFIXES)
+
+
 def _libsvm(name: str) -> Dataset:
-    paths = [
-        find(f"{folder}{name}{part}{suffix}" for folder in ("svm/", "") for suffix in _SUFFIXES)
-        for part in ("", ".t")
-    ]
+    paths = [_libsvm_file(name), _libsvm_file(f"{name}.t")]
     if paths[0] is None:
         raise _missing(name)
     blocks = [_svmlight(path) for path in paths if path is not None]

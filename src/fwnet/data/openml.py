@@ -32,15 +32,19 @@ def content_checksum(batch: Batch) -> str:
     return digest.hexdigest()
 
 
-def cached(name: str) -> Parts | None:
-    """What an earlier download left in the cache."""
+def cached_file(name: str) -> Path | None:
+    """The file of an earlier download, if there is one."""
     path = cache_folder() / f"{name}.npz"
-    if not path.is_file():
-        return None
-    return (*_unpack(name, path), shown(path))
+    return path if path.is_file() else None
 
 
-def download(name: str) -> Parts:
+def read_cached(name: str) -> tuple[Parts, str] | None:
+    """What an earlier download left in the cache, and where."""
+    path = cached_file(name)
+    return None if path is None else (_unpack(name, path), shown(path))
+
+
+def download(name: str) -> tuple[Parts, str]:
     """Get a set from OpenML, check it, and keep it in the cache."""
     from sklearn.datasets import fetch_openml
 
@@ -65,7 +69,7 @@ def download(name: str) -> Parts:
     _check(name, train, test, f"OpenML's set {number}")
     path = cache_folder() / f"{name}.npz"
     _write(path, train, test)
-    return train, test, f"OpenML {number}"
+    return (train, test), f"OpenML {number}"
 
 
 def _write(path: Path, train: Batch, test: Batch) -> None:
@@ -83,7 +87,7 @@ def _write(path: Path, train: Batch, test: Batch) -> None:
         ) from None
 
 
-def _unpack(name: str, path: Path) -> tuple[Batch, Batch]:
+def _unpack(name: str, path: Path) -> Parts:
     try:
         with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
             held: dict[str, Any] = {key: arrays[key] for key in ("x", "y", "x_test", "y_test")}

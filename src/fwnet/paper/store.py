@@ -19,6 +19,7 @@ from typing import Any, final
 import numpy as np
 from torch import Tensor
 
+import fwnet
 from fwnet.paper.experiment import Profile, Results, SeedResult
 
 _FORMAT = 1
@@ -43,8 +44,8 @@ class Store:
     warn: Callable[[str], object] = lambda sentence: None
 
     def place(self, experiment: str, profile: Profile, config: Any) -> Path:
-        """The folder of an experiment in one configuration; another configuration has another."""
-        text = json.dumps(plain(config), sort_keys=True)
+        """The folder of an experiment; another configuration or release has another."""
+        text = json.dumps([fwnet.__version__, plain(config)], sort_keys=True)
         short = hashlib.sha256(text.encode()).hexdigest()[:8]
         return self.folder / profile.value / f"{experiment}-{short}"
 

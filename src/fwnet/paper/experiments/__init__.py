@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fwnet.paper.experiment import Experiment
+from fwnet.paper.experiments.core import Core
 
-EXPERIMENTS: tuple[Experiment[Any], ...] = ()
+EXPERIMENTS: tuple[Experiment[Any], ...] = (Core(),)
