@@ -42,6 +42,7 @@ LAYERS = [
     "progress",
     "solvers",
     "layers",
+    "learned",
     "estimators",
 ]
 # Where a module reaches down, inside a function: a trace that is asked for its picture.

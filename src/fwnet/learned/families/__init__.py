@@ -1,0 +1,15 @@
+"""Distributions of problems: what a controller is trained on, chosen by and tested on."""
+
+from fwnet.learned.families.base import LogUniform, ProblemFamily
+from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
+from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
+
+__all__ = [
+    "LeastSquaresFamily",
+    "LinearKernel",
+    "LogUniform",
+    "ProblemFamily",
+    "QuadraticFamily",
+    "RBFKernel",
+    "SVMFamily",
+]
