@@ -42,6 +42,7 @@ LAYERS = [
     "progress",
     "solvers",
     "layers",
+    "learned",
     "estimators",
     "data",
     "paper",
