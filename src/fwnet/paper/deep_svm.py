@@ -19,7 +19,7 @@ from torch.func import functional_call
 from fwnet.estimators.deep_head import head_of, with_bias
 from fwnet.estimators.deep_modes import objective_value
 from fwnet.layers import FWNet
-from fwnet.paper.meta import detached
+from fwnet.learned.rollouts import detached
 from fwnet.paper.simplex_runs import Coordinates
 from fwnet.paper.updates import Parameters, Updates
 from fwnet.problems import SVMDual
@@ -164,9 +164,10 @@ class DeepRun:
 class DeepEpisode:
     """A deep SVM's run as an episode of meta-training.
 
-        loss_t = f(α_{t+1}) / |f(α_{t+1})| of α's learned slots  +  ⟨∇θ P, θ_t⟩ of the learned updates
+        loss_t = f(α_{t+1}) / c  +  ⟨∇θ P, θ_t⟩,   c = f(α_{t+1}), held fixed
 
-    Both have the gradients of what they stand for: f on the present features, P on the present w.
+    The first term trains the slots that move α, the second the updates of the network; each has
+    the gradient of what it stands for: f on the present features, P at the present w.
     """
 
     def __init__(self, run: DeepRun) -> None:

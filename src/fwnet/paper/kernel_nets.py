@@ -7,10 +7,10 @@ from torch import nn
 
 def rings_net() -> nn.Sequential:
     """2 – 4 – 2 with tanh, the kernel of the concentric circles."""
-    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2), nn.Tanh())
-    for layer in (net[0], net[2]):  # torch's own first weights are small for tanh
+    first, second = nn.Linear(2, 4), nn.Linear(4, 2)
+    for layer in (first, second):  # torch's own first weights are small for tanh
         nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
-    return net
+    return nn.Sequential(first, nn.Tanh(), second, nn.Tanh())
 
 
 def image_kernel(shape: tuple[int, ...], channels: int, features: int = 32) -> nn.Sequential:

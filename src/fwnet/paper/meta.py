@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
 import torch
@@ -81,7 +81,7 @@ def meta_train(
 
 
 def _train(
-    run: Episode, plan: MetaTraining, optimizer: torch.optim.Optimizer, weights: list[Tensor]
+    run: Episode, plan: MetaTraining, optimizer: torch.optim.Optimizer, weights: list[nn.Parameter]
 ) -> None:
     for _ in range(plan.horizon // plan.window):
         with torch.enable_grad():
@@ -103,20 +103,6 @@ def _validate(run: Episode, horizon: int) -> float:
 
 def _kept(learned: Sequence[nn.Module]) -> list[dict[str, Any]]:
     return [copy.deepcopy(module.state_dict()) for module in learned]
-
-
-def detached(state: Any) -> Any:
-    """A state of tensors in tuples, dictionaries and dataclasses, without its graph."""
-    if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, dict):
-        return {name: detached(part) for name, part in state.items()}
-    if isinstance(state, tuple):
-        parts = [detached(part) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-    if is_dataclass(state) and not isinstance(state, type):
-        return replace(state, **{f.name: detached(getattr(state, f.name)) for f in fields(state)})
-    return state
 
 
 def seeded(build: Callable[[], Module], seed: int) -> Module:

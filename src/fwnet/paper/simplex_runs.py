@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fwnet.layers import FWNet
-from fwnet.paper.meta import detached
+from fwnet.learned.rollouts import detached
 from fwnet.paper.updates import Updates
 from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe

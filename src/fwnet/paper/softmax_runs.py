@@ -1,7 +1,7 @@
-"""Softmax classifiers on a convolutional network, whose dense matrices may live in a trace-norm ball.
+"""Softmax classifiers on a convolutional network, with dense matrices in a trace-norm ball.
 
-    W <- (1 − γ) W − γ μ u vᵀ,   u, v from K power iterations on ∇W, or on an LSTM's answer to it
-    everything else by Adam
+W <- (1 − γ) W − γ μ u vᵀ,   u, v from K power iterations on ∇W, or on an LSTM's answer to it
+everything else by Adam
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet.domains.singular import power_iteration
-from fwnet.learned.networks import CoordinateLSTM
-from fwnet.paper.meta import detached
+from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.rollouts import detached
 from fwnet.paper.updates import Parameters, Updates
 
 
@@ -38,14 +38,12 @@ class TraceNormSteps:
     radius: float
     step_size: float
     iterations: int = 5
-    lstm: CoordinateLSTM | None = None
+    lstm: EntrywiseLSTM | None = None
     seed: int = 0
 
     def init(self, parameters: Parameters) -> Any:
         generator = torch.Generator().manual_seed(self.seed)
-        lstm = self.lstm
-        memory = {} if lstm is None else {k: lstm.init(w) for k, w in parameters.items()}
-        return generator, memory
+        return generator, dict.fromkeys(parameters)
 
     def __call__(
         self, parameters: Parameters, gradients: Parameters, state: Any
@@ -55,8 +53,7 @@ class TraceNormSteps:
         for name, W in parameters.items():
             G = gradients[name]
             if self.lstm is not None:
-                answer, following[name] = self.lstm(G.detach(), memory[name])
-                G = answer.reshape(G.shape)
+                G, following[name] = self.lstm(G, memory[name])
             start = torch.randn(G.shape[-1], generator=generator)
             u, _, v = power_iteration(G, start / start.norm(), self.iterations)
             vertex = -self.radius * u.unsqueeze(-1) * v.unsqueeze(-2)
@@ -169,9 +166,7 @@ class SoftmaxRun:
 
 
 @torch.no_grad()
-def curves(
-    run: SoftmaxRun, steps: int, every: int, test: Images
-) -> dict[str, list[float]]:
+def curves(run: SoftmaxRun, steps: int, every: int, test: Images) -> dict[str, list[float]]:
     """Test loss, accuracy and confidence at 0, every, 2·every, …; and the training losses."""
     seen = [run.test(test)]
     for t in range(1, steps + 1):

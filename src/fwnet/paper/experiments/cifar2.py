@@ -12,12 +12,12 @@ import torch
 from fwnet.data import load, splits
 from fwnet.directions import Direction
 from fwnet.domains import Simplex
+from fwnet.learned import LSTMDirection, LSTMStep
 from fwnet.learned.networks import LSTMUpdates
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import CIFAR2, Cifar2Config
 from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results, Verdict
 from fwnet.paper.figures import Curves, Figure, Table, band
-from fwnet.paper.lstm_slots import LSTMDirection, LSTMStep
 from fwnet.paper.measures import grid_text, median_text, range_text, reached, times, verdict
 from fwnet.paper.meta import meta_train, seeded
 from fwnet.paper.simplex_runs import (
@@ -92,7 +92,8 @@ class Cifar2(Experiment[Cifar2Config]):
         pairs = list(combinations(range(len(data.classes)), 2))[1:]
         if config.pairs is not None:
             pairs = pairs[: config.pairs]
-        test = Pairs(config, x, data.y, parts.test).problem(pairs, generator)
+        tested = Pairs(config, x, data.y, parts.test)
+        test = tested.problem(pairs, generator)
         training = Pairs(config, x, data.y, parts.optimizee)
         arms: dict[str, Make] = {
             "FWNet γ = 0.01": _fwnet(config, Constant(0.01)),
@@ -110,13 +111,7 @@ class Cifar2(Experiment[Cifar2Config]):
         learned = _learned(config, seed)
         for place, (name, (modules, make)) in enumerate(learned.items()):
             progress(0.1 + 0.2 * place, f"meta-training {name}")
-            batch = [first] * config.meta_batch
-            histories[name] = meta_train(
-                modules,
-                lambda episode, make=make: make(training.problem(batch, generator)),
-                lambda make=make: make(validation),
-                config.meta,
-            )
+            histories[name] = _trained(modules, make, training, validation, generator)
             arms[name] = make
         progress(0.7, "solving the held-out pairs")
         best_value = Corrective(Simplex(), tol=1e-6, max_steps=100)(test).value.double().numpy()
@@ -136,7 +131,7 @@ class Cifar2(Experiment[Cifar2Config]):
             "chosen": chosen,
             "meta": histories,
             "pairs": len(pairs),
-            "n": test.shape[-1],
+            "n": 2 * tested.per_class,
             "source": data.source,
         }
 
@@ -307,13 +302,30 @@ def _grids(config: Cifar2Config) -> dict[str, dict[str, Make]]:
 
 def _learned(config: Cifar2Config, seed: int) -> dict[str, tuple[list[torch.nn.Module], Make]]:
     """The modules that are trained, and runs with them."""
-    step, direction = seeded(LSTMStep, seed), seeded(LSTMDirection, seed)
+    step, direction = seeded(LSTMStep, seed), seeded(lambda: LSTMDirection(preprocess=True), seed)
     updates = seeded(LSTMUpdates, seed)
     return {
         "L2LC_γ": ([step], _fwnet(config, step)),
         "L2LC_∇": ([direction], _fwnet(config, OpenLoop(), direction=direction)),
         "L2L": ([updates], _descent(Reparameterised(), updates)),
     }
+
+
+def _trained(
+    modules: list[torch.nn.Module],
+    make: Make,
+    training: Pairs,
+    validation: SVMDual,
+    generator: np.random.Generator,
+) -> list[float]:
+    """Meta-train on fresh draws of the first pair; the scores of validation."""
+    batch = [(0, 1)] * training.config.meta_batch
+    return meta_train(
+        modules,
+        lambda episode: make(training.problem(batch, generator)),
+        lambda: make(validation),
+        training.config.meta,
+    )
 
 
 def _final(make: Make, problem: SVMDual, steps: int) -> float:

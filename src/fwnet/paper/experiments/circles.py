@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from fwnet.data import load
 from fwnet.domains import Simplex
+from fwnet.learned import LSTMDirection, LSTMStep
 from fwnet.learned.networks import LSTMUpdates
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import CIRCLES, CirclesConfig
@@ -18,7 +20,6 @@ from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Iteration,
 from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results
 from fwnet.paper.figures import Curves, Figure, Maps, Panel, Table, band
 from fwnet.paper.kernel_nets import rings_net
-from fwnet.paper.lstm_slots import LSTMDirection, LSTMStep
 from fwnet.paper.measures import grid_text, median_text, range_text, reached, times, verdict
 from fwnet.paper.meta import meta_train, seeded
 from fwnet.paper.updates import Adam, Updates
@@ -63,7 +64,10 @@ class Circles(Experiment[CirclesConfig]):
         best = min(choices, key=lambda key: _mean_loss(choices[key](held), config.steps))
         arms[TUNED] = choices[best]
         gamma = seeded(LSTMStep, seed)
-        direction, kernel = seeded(LSTMDirection, seed), seeded(LSTMUpdates, seed)
+        direction, kernel = (
+            seeded(lambda: LSTMDirection(preprocess=True), seed),
+            seeded(LSTMUpdates, seed),
+        )
         learned: dict[str, tuple[list[torch.nn.Module], Make]] = {
             GAMMA: ([gamma], _make(config, gamma, adam)),
             NABLA: ([direction, kernel], _make(config, OpenLoop(), kernel, direction)),
@@ -71,15 +75,7 @@ class Circles(Experiment[CirclesConfig]):
         histories = {}
         for place, (name, (modules, make)) in enumerate(learned.items()):
             progress(0.15 + 0.35 * place, f"meta-training {name}")
-            start = _TRAINING + 10_000 * seed
-            histories[name] = meta_train(
-                modules,
-                lambda e, make=make: DeepEpisode(
-                    make(_rings(config, start + e, config.meta_points))
-                ),
-                lambda make=make: DeepEpisode(make(held)),
-                config.meta,
-            )
+            histories[name] = _trained(config, modules, make, seed)
             arms[name] = make
         progress(0.85, "training on fresh rings")
         svm = _rings(config, seed, config.points)
@@ -217,6 +213,20 @@ def _rings(config: CirclesConfig, seed: int, points: int) -> DeepSVM:
     return DeepSVM(x, y.float(), seeded(rings_net, seed), config.C)
 
 
+def _trained(
+    config: CirclesConfig, modules: list[torch.nn.Module], make: Make, seed: int
+) -> list[float]:
+    """Meta-train on rings of other seeds; the scores of validation."""
+    start, n = _TRAINING + 10_000 * seed, config.meta_points
+    held = _rings(config, _VALIDATION + seed, n)
+    return meta_train(
+        modules,
+        lambda episode: DeepEpisode(make(_rings(config, start + episode, n))),
+        lambda: DeepEpisode(make(held)),
+        config.meta,
+    )
+
+
 @torch.no_grad()
 def _run(run: DeepRun, steps: int) -> list[Iteration]:
     return [run.step() for _ in range(steps + 1)]
@@ -238,11 +248,12 @@ def _summary(
     level = float(losses[FWNET].min())
     side = torch.linspace(-1.3, 1.3, config.resolution)
     grid = torch.stack(torch.meshgrid(side, side, indexing="xy"), -1).reshape(-1, 2)
-    at, test = {}, {}
+    at: dict[str, dict[str, Any]] = {}
+    test = {}
     for name, run in runs.items():
         t = reached(losses[name], level)
         step = run[int(t) if np.isfinite(t) else int(losses[name].argmin())]
-        at[name] = {"t": t, "roughness": roughness(lambda x, s=step: decide(svm.net, s, x))}
+        at[name] = {"t": t, "roughness": roughness(partial(decide, svm.net, step))}
         if name in PAPER:
             values = decide(svm.net, step, grid).reshape(config.resolution, -1)
             at[name]["values"] = values.numpy().round(3)
