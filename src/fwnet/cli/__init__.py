@@ -15,6 +15,6 @@ def main() -> None:
     from fwnet.cli.app import app
 
     try:
-        app()
+        app(prog_name="fwnet")
     except KeyboardInterrupt:  # outside a command: while modules load
         sys.exit(130)

@@ -46,7 +46,7 @@ class Display:
         self._bars.stop()
 
     def start(self, job: Job, jobs: int, left: float | None) -> None:
-        """A seed starts; `left` is for the others that are to do."""
+        """A seed starts; `left` are the seconds for the seeds after it, once known."""
         self._total, self._others, self._began = jobs, left, time.perf_counter()
         self._name = f"{job.experiment.name}, seed {job.seed}"
         self.progress(0.0, "")
@@ -72,7 +72,9 @@ class Display:
         if share <= 0.02:
             return ""
         mine = (time.perf_counter() - self._began) * (1 - share) / share
-        return f"{_clock(mine + (self._others or 0.0))} left"
+        if self._others is None:
+            return f"{_clock(mine)} left of this seed"
+        return f"{_clock(mine + self._others)} left"
 
 
 def _clock(seconds: float) -> str:

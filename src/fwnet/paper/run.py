@@ -38,7 +38,7 @@ class Watch(Protocol):
     """Who is told how a run goes: a progress bar, a log, nobody."""
 
     def start(self, job: Job, jobs: int, left: float | None) -> None:
-        """A seed starts; `left` is the time for all that is to do, in seconds, once known."""
+        """A seed starts; `left` are the seconds for the seeds after it, once known."""
 
     def progress(self, share: float, text: str) -> None:
         """The running seed got so far."""
@@ -96,16 +96,19 @@ def run(
     watch = Silent() if watch is None else watch
     failures: list[Failure] = []
     known: dict[str, float] = {}  # seconds of a seed, by experiment
-    for i, job in enumerate(jobs):
-        name = job.experiment.name
-        done = store.done(name, profile, job.config, job.seed) if resume else None
-        if done is not None:
-            known[name] = done.seconds
+    waiting: list[Job] = []
+    for job in jobs:
+        done = _done(job, profile, store) if resume else None
+        if done is None:
+            waiting.append(job)
+        else:
+            known[job.experiment.name] = done.seconds
             watch.finish(job, done.seconds, kept=True)
-            continue
+    for i, job in enumerate(waiting):
+        name = job.experiment.name
         if any(failure.experiment == name for failure in failures):
             continue  # the other seeds would fail alike
-        watch.start(job, len(jobs), _time_left(jobs[i:], known))
+        watch.start(job, len(jobs), _time_for(waiting[i + 1 :], known))
         start = time.perf_counter()
         try:
             metrics = job.experiment.run(job.config, job.seed, watch.progress)
@@ -124,9 +127,13 @@ def run(
     return failures
 
 
-def _time_left(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
+def _done(job: Job, profile: Profile, store: Store) -> SeedResult | None:
+    return store.done(job.experiment.name, profile, job.config, job.seed)
+
+
+def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
     """Seconds for the jobs: as another seed of the experiment took, else as the others did."""
-    if not known:
+    if jobs and not known:
         return None
-    typical = mean(known.values())
+    typical = mean(known.values()) if known else 0.0
     return sum(known.get(job.experiment.name, typical) for job in jobs)
