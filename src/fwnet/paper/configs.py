@@ -267,3 +267,77 @@ MNIST = {
         _MNIST, test_points=10000, steps=3000, meta=MetaTraining(episodes=100, horizon=300)
     ),
 }
+
+
+@final
+@dataclass(frozen=True)
+class DensityConfig:
+    """Wider and deeper networks, their dense matrices in trace-norm balls or not.
+
+    Arguments:
+        data: sets of images.
+        rows: training images of each set that are used.
+        test_points: images of the test set.
+        channels: of the first convolution.
+        nets: width and depth of the fully connected part, from sparse to dense.
+        radius, step_size, iterations, lr: as in the experiment on MNIST.
+        batch, steps, every: images an iteration, iterations, and between tests.
+    """
+
+    data: tuple[str, ...]
+    rows: int | None
+    test_points: int
+    channels: int
+    nets: tuple[tuple[int, int], ...]
+    radius: float
+    step_size: float
+    iterations: int
+    lr: float
+    batch: int
+    steps: int
+    every: int
+
+
+_DENSITY = DensityConfig(
+    data=("mnist", "cifar10"),
+    rows=20000,
+    test_points=1000,
+    channels=8,
+    nets=((16, 1), (64, 1), (256, 1), (256, 2)),
+    radius=50.0,
+    step_size=0.001,
+    iterations=5,
+    lr=0.001,
+    batch=64,
+    steps=400,
+    every=50,
+)
+DENSITY = {
+    Profile.QUICK: replace(
+        _DENSITY,
+        data=("digits",),
+        rows=None,
+        test_points=400,
+        nets=((16, 1), (64, 1), (128, 2)),
+        steps=250,
+    ),
+    Profile.PAPER: _DENSITY,
+    Profile.FULL: replace(
+        _DENSITY, data=("mnist", "cifar10", "cifar100"), rows=None, test_points=10000, steps=3000
+    ),
+}
+
+
+@final
+@dataclass(frozen=True)
+class BeyondConfig:
+    """The library's own solvers on the problems of the other experiments."""
+
+    cifar2: Cifar2Config
+    circles: CirclesConfig
+    mnist: MnistConfig
+
+
+BEYOND = {
+    profile: BeyondConfig(CIFAR2[profile], CIRCLES[profile], MNIST[profile]) for profile in Profile
+}

@@ -182,8 +182,8 @@ def claims(results: Results) -> list[Claim]:
         "than half of the iterations to converge.",
         "less than half",
         f"iterations to the adaptive FWNet's last loss: L2LC_γ {median_text(counts[GAMMA])}; "
-        f"{texts}; at best {min(untuned.values()):.3g}× fewer than the untuned, "
-        f"{min(tuned.values()):.3g}× than the tuned",
+        f"{texts}; {min(untuned.values()):.3g}× fewer than the best untuned one, "
+        f"{min(tuned.values()):.3g}× than the best tuned one",
         range_text(counts[GAMMA]),
         f"{grid_text('lr', config['lr_grid'])} × {grid_text('γ', config['step_sizes'])}",
         verdict(min(untuned.values()) > 2, min((*untuned.values(), *tuned.values())) > 2),
