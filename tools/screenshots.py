@@ -56,16 +56,21 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     text = (options.report / "index.html").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        touched, phone = Path(folder, "page.html"), Path(folder, "phone.html")
+        touched, phone, paper = (Path(folder, f"{n}.html") for n in ("page", "phone", "paper"))
         touched.write_text(text.replace("</body>", TOUCH), encoding="utf-8")
         phone.write_text(PHONE.format(touched.name, options.height), encoding="utf-8")
+        # A PDF cannot be looked at everywhere: the rules of print on a screen as wide as A4 can.
+        on_paper = text.replace("@media print", "@media all").replace(
+            "@media screen", "@media not all"
+        )
+        paper.write_text(on_paper, encoding="utf-8")
         size, dark = (
             f"--window-size=1200,{options.height}",
             "--blink-settings=preferredColorScheme=0",
         )
         shot = {
             name: f"--screenshot={(options.out / f'{name}.png').resolve()}"
-            for name in ("light", "dark", "phone")
+            for name in ("light", "dark", "phone", "print")
         }
         pdf = f"--print-to-pdf={(options.out / 'print.pdf').resolve()}"
         said = []
@@ -73,6 +78,7 @@ def main() -> None:
             (shot["light"], size, touched.as_uri()),
             (shot["dark"], size, dark, touched.as_uri()),
             (shot["phone"], f"--window-size=500,{options.height}", phone.as_uri()),
+            (shot["print"], f"--window-size=794,{options.height}", dark, paper.as_uri()),
             (pdf, "--no-pdf-header-footer", (options.report / "index.html").resolve().as_uri()),
         ):
             said += chromium(*arguments)[1]

@@ -35,7 +35,7 @@ def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
         raise Failed(f"{path} is not a CSV file: {error}.") from None
     if not rows:
         raise Failed(f"{path} is empty.")
-    header = None if _is_number(rows[0][0]) else rows.pop(0)
+    header = None if any(_number(text) is not None for text in rows[0]) else rows.pop(0)
     if not rows:
         raise Failed(f"{path} has a header and no rows.")
     width = len(rows[0])
@@ -46,9 +46,10 @@ def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     values = np.empty((len(rows), width - 1))
     for i, row in enumerate(rows):
         for j, text in enumerate(row[:column] + row[column + 1 :]):
-            if not _is_number(text):
+            number = _number(text)
+            if number is None or not np.isfinite(number):
                 raise Failed(f"{path}: row {i + 1} has {text!r}, which is not a finite number.")
-            values[i, j] = float(text)
+            values[i, j] = number
     return values, np.array([row[column] for row in rows])
 
 
@@ -89,8 +90,8 @@ def _column(path: Path, target: str | None, header: list[str] | None, width: int
     raise Failed(f"{path} has no column {target!r}; it has {columns}.")
 
 
-def _is_number(text: str) -> bool:
+def _number(text: str) -> float | None:
     try:
-        return bool(np.isfinite(float(text)))
+        return float(text)
     except ValueError:
-        return False
+        return None
