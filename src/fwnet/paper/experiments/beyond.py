@@ -14,7 +14,7 @@ from fwnet.estimators import DeepSVC
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import BEYOND, BeyondConfig, Cifar2Config, CirclesConfig
 from fwnet.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.paper.experiments.cifar2 import Pairs
+from fwnet.paper.experiments.cifar2 import Pairs, optimum
 from fwnet.paper.figures import Curves, Figure, Series, Table, band
 from fwnet.paper.kernel_nets import rings_net
 from fwnet.paper.measures import median_text, reached
@@ -143,9 +143,9 @@ def _pairs(config: Cifar2Config, seed: int) -> dict[str, Any]:
         "pairwise, second order": PairwiseFrankWolfe(
             simplex, second_order=True, max_steps=steps, tol=0.0
         ),
-        "corrective": Corrective(simplex, max_steps=40, tol=1e-9),
+        "corrective": Corrective(simplex, max_steps=min(steps, 40), tol=0.0),
     }
-    best = Corrective(simplex, max_steps=60, tol=1e-9)(problem).value.numpy()
+    best = optimum(problem)
     excess, reach = {}, {}
     for name, solver in solvers.items():
         values = solver(problem).trace.column("value")  # (steps + 1, pairs)

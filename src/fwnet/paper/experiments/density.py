@@ -91,8 +91,8 @@ class Density(Experiment[DensityConfig]):
             Curves(
                 "rank",
                 "Effective rank of what training added to the first dense matrix",
-                "exp(entropy of the singular values) of W_T − W_0 (Adam) and of W_T − (1 − γ)^T W_0 "
-                "(FWNet: the sum of its rank-1 steps).",
+                "exp(entropy of the singular values): of W_T − W_0 for Adam, for FWNet of the sum of its "
+                "steps, W_T − (1 − γ)^T W_0.",
                 axis,
                 "effective rank",
                 ranks,
@@ -101,8 +101,8 @@ class Density(Experiment[DensityConfig]):
             Table(
                 "table",
                 "Accuracy and effective rank",
-                "After the last iteration, mean over seeds; layers × units of the dense part, whose "
-                "matrices are all in the ball.",
+                "After the last iteration, mean over seeds; layers × units of the dense part, of "
+                "which every matrix is in the ball.",
                 ("data", "network", "FWNet", "Adam", "rank, FWNet", "rank, Adam"),
                 rows,
             ),
