@@ -1,6 +1,6 @@
 """Where: compact convex sets with a linear minimisation oracle."""
 
-from fwnet.domains.base import Cost, Domain
+from fwnet.domains.base import Cost, Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
 from fwnet.domains.hulls import Block, ConvexHull, Product
 from fwnet.domains.lanczos import SingularPair
@@ -25,6 +25,7 @@ __all__ = [
     "L2Ball",
     "LInfBall",
     "LpBall",
+    "NormBall",
     "Polytope",
     "Product",
     "Simplex",
@@ -33,6 +34,7 @@ __all__ = [
     "Spectraplex",
     "TraceNormBall",
     "TransportPolytope",
+    "Unsized",
     "bottom_eigenpair",
     "power_iteration",
     "top_singular_pair",
