@@ -4,7 +4,7 @@ from fwnet.domains.base import Cost, Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
 from fwnet.domains.hulls import Block, ConvexHull, Product
 from fwnet.domains.lanczos import SingularPair
-from fwnet.domains.matrix_balls import SpectralBall, Spectraplex, TraceNormBall
+from fwnet.domains.matrix_balls import RowBall, SpectralBall, Spectraplex, TraceNormBall
 from fwnet.domains.norm_balls import L1Ball, L2Ball, LpBall
 from fwnet.domains.polytopes import Birkhoff, Polytope, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
@@ -28,6 +28,7 @@ __all__ = [
     "NormBall",
     "Polytope",
     "Product",
+    "RowBall",
     "Simplex",
     "SingularPair",
     "SpectralBall",

@@ -1,4 +1,4 @@
-"""Balls of matrices: trace norm, spectral norm, and the spectraplex."""
+"""Balls of matrices: trace norm, spectral norm, row norm, and the spectraplex."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, slack, unit
 from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
@@ -113,6 +113,40 @@ class SpectralBall(NormBall):
         """Euclidean projection: the singular values clipped."""
         u, s, vh = _svd(x)
         return (u * s.clamp_max(self.radius).unsqueeze(-2)) @ vh
+
+
+@final
+@dataclass(frozen=True)
+class RowBall(NormBall):
+    """Matrices with short rows: a bound on each output of a linear layer.
+
+        {X : every row |x_i|₂ <= radius}
+
+    lmo(C) = −radius · c_i / |c_i|, row by row.
+    """
+
+    radius: float = 1.0
+    event_dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.positive("RowBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        return Dense(-self.radius * unit(dense_cost(cost)), 2)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return norm(x).amax(-1)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.sqrt(shape[-2])
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: rows that are too long, scaled back."""
+        inside = norm(x).unsqueeze(-1) <= self.radius
+        return torch.where(inside, x, self.radius * unit(x))
 
 
 @final
