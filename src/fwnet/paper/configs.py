@@ -123,7 +123,6 @@ CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,
         points=600,
-        steps=300,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
         meta=MetaTraining(episodes=25, horizon=40, lr=1e-2),
