@@ -147,4 +147,3 @@ def _cell(value: str | float | int | None) -> str:
 
 def _encoded(content: bytes) -> str:
     return base64.b64encode(content).decode()
-
