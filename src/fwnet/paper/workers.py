@@ -71,7 +71,7 @@ def _next_job(
     running: dict[Connection, tuple[BaseProcess, Job]],
     started: Callable[[Job], object],
 ) -> None:
-    """Give the next job to a free worker, or to a new one; send the worker home if there is none."""
+    """Give the next job to a free worker, or to a new one; without a job, send it home."""
     job = next(jobs, None)
     if job is not None:
         process, connection = worker or _start()

@@ -1,4 +1,4 @@
-"""Figures as the page holds them: curves as JSON for the browser, maps as images, tables as HTML."""
+"""Figures as the page holds them: curves as JSON, maps as images, tables as HTML."""
 
 from __future__ import annotations
 
