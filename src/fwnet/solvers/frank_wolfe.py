@@ -263,17 +263,23 @@ class FrankWolfe(nn.Module):
             )
 
     def _result(self, watch: Watch, end: Ending) -> Result:
-        it, true = watch.certify(end.it) if end.true is None else (end.it, end.true)
+        it, true = end.it, end.true
+        sound = watch.sound(it)
+        if true is None or sound is not it:
+            it, true = watch.certify(sound)
         message = SENTENCES[end.status]
-        if end.status == "non_finite":
-            message += f" (step {end.t}{watch.broken()})"
         statuses: str | tuple[str, ...] = end.status
         steps: int | tuple[int, ...] = end.t
+        lost = watch.lost()
         if true.value.ndim:
-            done = true.decrease <= self.tol
-            statuses = tuple("converged" if bool(d) else end.status for d in done)
-            counts = watch.steps
-            steps = (0,) * len(done) if counts is None else tuple(int(c) for c in counts)
+            each = ["converged" if bool(d) else end.status for d in true.decrease <= self.tol]
+            statuses = tuple("non_finite" if k in lost else name for k, name in enumerate(each))
+            counts = [0] * len(each) if watch.steps is None else watch.steps.int().tolist()
+            steps = tuple(counts)
+        if end.status == "non_finite":
+            message += f" (step {end.t})"
+        elif lost:
+            message += f"; of problems {lost} {SENTENCES['non_finite']}"
         return Result(
             it.x, true.value, true.decrease, statuses, steps, watch.trace, message, it.active
         )
