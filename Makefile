@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test quick format bench bench-svm bench-layers clean
+.PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,8 +15,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" -c constraints.txt
 	touch $@
 
-reproduce: $(VENV)/installed  ## solve real problems with every part of the core, write report/index.html
-	$(BIN)/python examples/demo.py --out report
+reproduce: $(VENV)/installed  ## the paper's experiments beside tuned baselines: report/index.html
+	$(BIN)/fwnet reproduce --profile quick --out report
+
+screenshots: $(VENV)/installed  ## look at report/ in headless Chromium: light, dark, phone, print
+	$(BIN)/python tools/screenshots.py report --out report/screenshots
 
 test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	$(BIN)/ruff format --check .
@@ -43,4 +46,4 @@ bench-layers: $(VENV)/installed  ## SimplexQP and SVMLayer against other QP laye
 	$(BIN)/python -m benchmarks.layers
 
 clean:
-	rm -rf $(VENV) report build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) report runs build dist .mypy_cache .ruff_cache .pytest_cache

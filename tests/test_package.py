@@ -43,6 +43,9 @@ LAYERS = [
     "solvers",
     "layers",
     "estimators",
+    "data",
+    "paper",
+    "cli",
 ]
 # Where a module reaches down, inside a function: a trace that is asked for its picture.
 LATE = {("trace", "plotting")}

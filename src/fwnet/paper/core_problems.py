@@ -1,33 +1,94 @@
-"""The five problems of the demo: each asks, solves by several solvers, and says what came out."""
+"""The problems of `core`: each asks, solves by several solvers, and says what came out."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any, final
 
 import numpy as np
 import torch
-from rich.progress import Progress
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 
 import fwnet
-from page import Run, Story
 
-SEED = 0
+_POINTS = 300  # of a curve: more cannot be seen
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Solve:
+    """One solve: what the table shows of it, and its curve."""
+
+    solver: str
+    result: fwnet.Result
+    seconds: float
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data: the largest gap and most steps of a batch, and the curve of the gap."""
+        steps, status = self.result.steps, self.result.status
+        words = status if isinstance(status, str) else ", ".join(dict.fromkeys(status))
+        gap = self.result.trace.column("gap")
+        gap = gap if gap.ndim == 1 else gap.max(axis=1)
+        known = np.flatnonzero(np.isfinite(gap) & (gap > 0))
+        if len(known) > _POINTS:  # evenly on a logarithmic axis, always with both ends
+            known = known[np.unique(np.geomspace(1, len(known), _POINTS).astype(int) - 1)]
+        return {
+            "solver": self.solver,
+            "steps": max(steps) if isinstance(steps, tuple) else steps,
+            "gap": float(self.result.gap.detach().max()),
+            "seconds": self.seconds,
+            "status": words.replace("_", " "),
+            "at": known + 1,  # steps count from 1, so that the first has a place on a log axis
+            "curve": gap[known],
+        }
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Story:
+    """One problem: what is asked, how it is written, who solved it, what came out."""
+
+    name: str
+    title: str
+    question: str
+    formula: str
+    runs: Sequence[Solve]
+    findings: Sequence[str]
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "question": self.question,
+            "formula": self.formula,
+            "findings": list(self.findings),
+            "runs": [run.facts() for run in self.runs],
+        }
+
+
+@final
+@dataclass(frozen=True)
 class Show:
-    """Solves with a progress bar, and keeps the runs of the problem at hand."""
+    """Solves with a share of the full budget; tells how far it is.
 
-    def __init__(self, progress: Progress, quick: bool) -> None:
-        self.progress, self.quick = progress, quick
-        self.bar = progress.add_task("", total=1, gap="")
+    Arguments:
+        share: of the steps that a solve may take.
+        seed: of what is drawn at random.
+        tell: called with the solver's name when it starts.
+    """
+
+    share: float
+    seed: int
+    tell: Callable[[str], object]
 
     def steps(self, full: int) -> int:
         """The budget of a solve."""
-        return max(20, full // 20) if self.quick else full
+        return max(20, int(self.share * full))
 
     def solve(
         self,
@@ -35,34 +96,25 @@ class Show:
         solver: fwnet.FrankWolfe,
         problem: fwnet.Problem,
         x0: torch.Tensor | None = None,
-    ) -> Run:
-        self.progress.update(
-            self.bar, description=name, total=solver.max_steps, completed=0, gap="…"
-        )
-
-        def watch(record: fwnet.StepRecord) -> None:
-            if record.t % 10 == 0:
-                gap = float(torch.as_tensor(record.gap).max())
-                shown = {} if np.isnan(gap) else {"gap": f"{gap:.1e}"}
-                self.progress.update(self.bar, completed=record.t, **shown)
-
+    ) -> Solve:
+        """One solve, timed."""
+        self.tell(name)
         start = time.perf_counter()
-        result = solver(problem, x0, on_step=watch)
-        seconds = time.perf_counter() - start
-        self.progress.update(self.bar, completed=solver.max_steps)
-        return Run(name, result, seconds)
+        result = solver(problem, x0)
+        return Solve(name, result, time.perf_counter() - start)
 
 
 @cache
-def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Unit-length images, their digits, and which are for training."""
     pixels, digit = load_digits(return_X_y=True)
     pixels = pixels / np.linalg.norm(pixels, axis=1, keepdims=True)
-    return pixels, digit, np.random.default_rng(SEED).random(len(digit)) < 0.4
+    return pixels, digit, np.random.default_rng(seed).random(len(digit)) < 0.4
 
 
 def digit_svms(show: Show) -> Story:
-    X, digit, train = digits()
+    """Ten SVM duals over simplices, as one batch."""
+    X, digit, train = digits(show.seed)
     kernel = torch.tensor(rbf_kernel(X, X[train], gamma=4.0))
     labels = torch.tensor(np.where(digit[train] == np.arange(10)[:, None], 1.0, -1.0))
     K = kernel[train].expand(10, -1, -1)
@@ -85,6 +137,7 @@ def digit_svms(show: Show) -> Story:
     support = int((alpha > 1e-9).any(0).sum())
     n, rest = int(train.sum()), int((~train).sum())
     return Story(
+        "digits",
         "Digits: ten support vector machines in one solve",
         "Which digit is it? One machine for each digit against the rest, all ten as one batch.",
         "min ½ αᵀQα over the simplex,  Q = yyᵀ ∘ (k(X, X) + 1) + I/10",
@@ -98,6 +151,7 @@ def digit_svms(show: Show) -> Story:
 
 
 def diabetes(show: Show) -> Story:
+    """Least squares over an l1 ball."""
     X, y = load_diabetes(return_X_y=True)
     pairs = np.triu_indices(X.shape[1])
     features = np.hstack([X, X[:, pairs[0]] * X[:, pairs[1]]])
@@ -108,7 +162,7 @@ def diabetes(show: Show) -> Story:
     scale = len(y) ** -0.5
     problem = fwnet.LeastSquares(torch.tensor(scale * features), torch.tensor(scale * goal))
     ball = fwnet.L1Ball(1.0)
-    budget = {"max_steps": show.steps(2000), "tol": 1e-10}
+    budget: dict[str, Any] = {"max_steps": show.steps(2000), "tol": 1e-10}
     runs = [
         show.solve(
             "plain, line search", fwnet.FrankWolfe(ball, fwnet.LineSearch(), **budget), problem
@@ -122,6 +176,7 @@ def diabetes(show: Show) -> Story:
     used = int((np.abs(c) > 1e-9).sum())
     explained = 1 - 2 * float(runs[-1].result.value)
     return Story(
+        "diabetes",
         "Diabetes: a sparse regression",
         "Which of ten measurements and their 55 products say how the disease went on?",
         "min 1/(2m) ‖Ac − y‖² over {c : Σ |cⱼ| ≤ 1},  65 standardised features, 442 patients",
@@ -136,7 +191,8 @@ def diabetes(show: Show) -> Story:
 
 
 def completion(show: Show) -> Story:
-    rng = np.random.default_rng(SEED)
+    """Matrix completion over a trace-norm ball."""
+    rng = np.random.default_rng(show.seed)
     d, m, rank = 600, 400, 5
     truth = rng.standard_normal((d, rank)) @ rng.standard_normal((rank, m)) / rank**0.5
     seen = np.sort(rng.choice(d * m, d * m // 10, replace=False))
@@ -146,7 +202,10 @@ def completion(show: Show) -> Story:
     problem = fwnet.MatrixCompletion(*entries, (d, m))
     ball = fwnet.TraceNormBall(float(np.linalg.norm(truth, "nuc")))
     search = fwnet.LineSearch()
-    budget = {"max_steps": show.steps(600), "tol": 0.01 * 0.5 * float(np.sum(values**2))}
+    budget: dict[str, Any] = {
+        "max_steps": show.steps(600),
+        "tol": 0.01 * 0.5 * float(np.sum(values**2)),
+    }
     power = fwnet.PowerIteration(steps=2)
     runs = [
         show.solve("exact oracle", fwnet.FrankWolfe(ball, search, **budget), problem),
@@ -160,6 +219,7 @@ def completion(show: Show) -> Story:
     x = runs[0].result.x.numpy().ravel()
     error = np.linalg.norm((x - truth.ravel())[hidden]) / np.linalg.norm(truth.ravel()[hidden])
     return Story(
+        "completion",
         "A matrix from a tenth of its entries",
         "600 × 400 numbers of rank 5, of which 10 % are seen, with noise: what are the others?",
         "min ½ Σ (Xᵢⱼ − Mᵢⱼ)² over seen (i, j),  Σ singular values of X ≤ radius",
@@ -174,14 +234,16 @@ def completion(show: Show) -> Story:
 
 
 def pixels(show: Show) -> Story:
+    """Graph matching over doubly stochastic matrices."""
     images, _ = load_digits(return_X_y=True)
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(show.seed)
     order = rng.permutation(len(images))
     kept = images.std(0) > 1  # pixels that change at all
-    A, B = (np.cov(images[half][:, kept].T) for half in (order[::2], order[1::2]))
-    n = len(A)
+    first, second = (np.cov(images[half][:, kept].T) for half in (order[::2], order[1::2]))
+    n = len(first)
     shuffle = rng.permutation(n)
-    A, B = torch.tensor(A / A.max()), torch.tensor(B[np.ix_(shuffle, shuffle)] / A.max())
+    A = torch.tensor(first / first.max())
+    B = torch.tensor(second[np.ix_(shuffle, shuffle)] / first.max())
 
     def gradient(x: torch.Tensor) -> torch.Tensor:
         residual = A @ x - x @ B
@@ -190,7 +252,7 @@ def pixels(show: Show) -> Story:
     problem = fwnet.Function(lambda x: 0.5 * (A @ x - x @ B).square().sum(), gradient)
     domain = fwnet.Birkhoff(n)
     x0 = domain.lmo(torch.eye(n, dtype=torch.float64)).dense()
-    budget = {"max_steps": show.steps(3000), "tol": 0.02}
+    budget: dict[str, Any] = {"max_steps": show.steps(3000), "tol": 0.02}
     runs = [
         show.solve("plain", fwnet.FrankWolfe(domain, fwnet.LineSearch(), **budget), problem, x0),
         show.solve("lazy", fwnet.LazyFrankWolfe(domain, **budget), problem, x0),
@@ -201,6 +263,7 @@ def pixels(show: Show) -> Story:
         for run in runs
     ]
     return Story(
+        "pixels",
         "Pixels told apart by their correlations",
         f"The {n} pixels of half the digits were shuffled. Which is which, from covariances alone?",
         "min ½ ‖AX − XB‖² over doubly stochastic X",
@@ -214,7 +277,8 @@ def pixels(show: Show) -> Story:
 
 
 def network(show: Show) -> Story:
-    X, digit, _ = digits()
+    """An SVM dual by FWNet, with three oracles."""
+    X, digit, _ = digits(show.seed)
     chosen = (digit == 3) | (digit == 8)
     y = torch.tensor(np.where(digit[chosen] == 3, 1.0, -1.0))
     problem = fwnet.SVMDual(torch.tensor(rbf_kernel(X[chosen], gamma=4.0)), y, C=10.0)
@@ -234,6 +298,7 @@ def network(show: Show) -> Story:
     excess = [100 * (float(run.result.value / best.value) - 1) for run in runs]
     agreement = gradient_agreement(problem_data=(X[chosen], y), alpha=best.x)
     return Story(
+        "network",
         "An SVM solved by a network",
         f"FWNet: {steps} Frank-Wolfe steps as a recurrent network with a softmin for an oracle.",
         "s = softmin(β ∇f(α)),  α ← α + γ (s − α),  γ = 2/(t + 30)",

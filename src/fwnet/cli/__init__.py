@@ -1,0 +1,20 @@
+"""The command `fwnet`: parse, call, print. One file a command."""
+
+from __future__ import annotations
+
+import sys
+
+from fwnet.cli.missing import needs_typer
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; ends the process with 0, 1 (failed), 2 (usage) or 130 (Ctrl-C)."""
+    needs_typer()
+    from fwnet.cli.app import app
+
+    try:
+        app(prog_name="fwnet")
+    except KeyboardInterrupt:  # outside a command: while modules load
+        sys.exit(130)

@@ -1,0 +1,57 @@
+"""`fwnet bench`: the benchmarks of a checkout."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fwnet.cli.errors import Failed
+
+
+class Suite(str, Enum):
+    """The benchmarks by what they measure."""
+
+    CORE = "core"
+    SVM = "svm"
+    LAYERS = "layers"
+
+
+_MODULES = {
+    Suite.CORE: "benchmarks",
+    Suite.SVM: "benchmarks.svm",
+    Suite.LAYERS: "benchmarks.layers",
+}
+
+
+def bench(
+    suite: Annotated[Suite, typer.Argument(help="What is measured.")] = Suite.CORE,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Passed on.")] = None,
+) -> None:
+    """Measure fwnet against its peers on this machine, in ratios. Needs a checkout of fwnet.
+
+    Examples:
+
+        fwnet bench
+
+        fwnet bench core simplex
+
+        fwnet bench svm
+    """
+    # The benchmarks lie beside the package, not in it: they need peers that users do not.
+    sys.path.insert(0, os.getcwd())
+    if not Path("benchmarks/__main__.py").is_file() or not importlib.util.find_spec("benchmarks"):
+        raise Failed(
+            "the benchmarks are not in this folder. Run the command in a checkout of fwnet."
+        )
+    code = subprocess.run(
+        [sys.executable, "-m", _MODULES[suite], *(arguments or [])], check=False
+    ).returncode
+    if code:
+        raise Failed(f"python -m {_MODULES[suite]} ended with code {code}.")

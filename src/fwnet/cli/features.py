@@ -1,0 +1,83 @@
+"""`fwnet features`: features of images by a network of one's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from fwnet.cli.errors import Failed
+from fwnet.cli.output import show, table
+from fwnet.data import load
+from fwnet.data.features import extract_features, onnx_extractor, torch_extractor
+
+
+def features(
+    data: Annotated[str, typer.Argument(help="A data set of images: digits, mnist, cifar10, …")],
+    model: Annotated[
+        str, typer.Option(help="An ONNX file, a TorchScript file, or module:factory.")
+    ],
+    out: Annotated[Path, typer.Option(help="Write the features to this NPZ file.")],
+    size: Annotated[int | None, typer.Option(min=1, help="Resize images; grey to RGB.")] = None,
+    shift: Annotated[float, typer.Option(help="Pixels become (x − shift) / scale.")] = 0.0,
+    scale: Annotated[float, typer.Option(help="x is in [0, 1] before.")] = 1.0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Extract features of every image with a network that you name.
+
+    Writes train_x, train_y, test_x and test_y, as `fwnet fit` and the experiments read them.
+
+    Examples:
+
+        fwnet features cifar10 --model inception.onnx --size 299 --shift 0.5 --scale 0.5 --out f.npz
+
+        fwnet features digits --model my_networks:small --out digits.npz
+    """
+    if out.suffix != ".npz":
+        raise typer.BadParameter(f"--out must end in .npz; got {out}.")
+    if scale == 0:
+        raise typer.BadParameter("--scale must not be 0.")
+    dataset = load(data)
+    if not isinstance(dataset.x, np.ndarray) or dataset.x.ndim != 4:
+        raise Failed(f"{data} does not hold images.")
+    extractor = onnx_extractor(Path(model)) if model.endswith(".onnx") else torch_extractor(model)
+    arrays: dict[str, np.ndarray] = {}
+    for part in ("train", "test"):
+        x, y = (dataset.train if part == "train" else dataset.test)(slice(limit))
+        with typer.progressbar(length=len(x), label=part, file=sys.stderr) as bar:
+            done = 0
+
+            def advance(count: int) -> None:
+                nonlocal done
+                bar.update(count - done)
+                done = count
+
+            arrays[f"{part}_x"] = extract_features(
+                extractor,
+                (x - np.float32(shift)) / np.float32(scale),
+                size=size,
+                batch_size=batch_size,
+                on_batch=advance,
+            )
+        arrays[f"{part}_y"] = y
+    _write(out, arrays)
+    facts = {name: list(array.shape) for name, array in arrays.items()}
+    rows = [[name, " × ".join(map(str, shape))] for name, shape in facts.items()]
+    show({"file": out.as_posix(), **facts}, as_json, table(str(out), ["", ""], rows))
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    beside = path.with_name(path.name + ".part")
+    try:
+        with open(beside, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise Failed(f"--out {path} cannot be written: {error.strerror or error}.") from None

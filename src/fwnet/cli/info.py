@@ -1,0 +1,37 @@
+"""`fwnet info`: versions, device, data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fwnet.cli.output import show, table
+
+
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show versions, the device, and which data is on this machine.
+
+    Examples:
+
+        fwnet info
+
+        fwnet info --json
+    """
+    from fwnet.data import available
+    from fwnet.data.sources import folders
+    from fwnet.paper.environment import device, versions
+
+    found = available()
+    searched = [str(folder) for folder in folders()]
+    data = {"versions": versions(), "device": device(), "data": found, "searched": searched}
+    rows = [[name, where or "not here"] for name, where in found.items()]
+    show(
+        data,
+        as_json,
+        table("Versions", ["", ""], [[*item] for item in versions().items()]),
+        table("Device", ["", ""], [["torch runs on", device()]]),
+        table(f"Data (searched: {', '.join(searched)})", ["", ""], rows),
+    )

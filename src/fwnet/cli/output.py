@@ -1,0 +1,39 @@
+"""What commands print: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fwnet.paper.store import plain
+
+
+def show(data: Any, as_json: bool, *tables: Table) -> None:
+    """The data as JSON, or the tables; both to the standard output stream."""
+    if as_json:
+        print(json.dumps(plain(data), ensure_ascii=False))
+        return
+    console = Console()
+    for table in tables:
+        console.print(table)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A plain table; numbers stand on the right."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    numeric = [any(isinstance(row[j], int | float) for row in rows) for j in range(len(columns))]
+    for column, number in zip(columns, numeric, strict=True):
+        made.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        made.add_row(*map(_text, row))
+    return made
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

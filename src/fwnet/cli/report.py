@@ -1,0 +1,51 @@
+"""`fwnet report`: rebuild the page from results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fwnet.cli.errors import Failed, say
+from fwnet.cli.reproduce import write_page
+from fwnet.paper.experiment import Profile, Results
+
+
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder of the results.")] = Path("runs"),
+    profile: Annotated[
+        Profile | None, typer.Option(help="Show this profile alone; the largest of each if none.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+) -> None:
+    """Rebuild the page from results that are there. Nothing is trained.
+
+    Examples:
+
+        fwnet report
+
+        fwnet report runs --profile paper --out docs/reproduction
+    """
+    from fwnet.paper.experiments import EXPERIMENTS
+    from fwnet.paper.store import Store
+
+    if not runs.is_dir():
+        raise Failed(f"there is no folder {runs}. Run `fwnet reproduce` first.")
+    results = Store(runs, warn=say).results()
+    if profile is not None:
+        results = [each for each in results if each.profile is profile]
+    if not results:
+        which = "no results" if profile is None else f"no results of the profile {profile.value}"
+        raise Failed(f"{runs} holds {which}. Run `fwnet reproduce` first.")
+    write_page(EXPERIMENTS, _largest(results), out, f"fwnet report {runs}", as_json)
+
+
+def _largest(results: list[Results]) -> list[Results]:
+    """Of each experiment, the profile that runs most."""
+    order = list(Profile)
+    best: dict[str, Results] = {}
+    for each in sorted(results, key=lambda r: order.index(r.profile)):
+        best[each.experiment] = each
+    return list(best.values())

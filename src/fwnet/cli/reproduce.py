@@ -1,0 +1,110 @@
+"""`fwnet reproduce`: run the paper's experiments and write the page."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fwnet.cli.errors import Failed, say
+from fwnet.cli.output import show, table
+from fwnet.paper.experiment import Experiment, Profile, Results
+
+
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all if none.")] = None,
+    profile: Annotated[Profile, typer.Option(help="How much is run.")] = Profile.QUICK,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each experiment.")] = None,
+    resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
+    runs: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+) -> None:
+    """Run the paper's experiments, seed by seed, and write one page with verdicts and figures.
+
+    The quick profile needs no data beyond scikit-learn's and takes minutes; paper and full need
+    MNIST and CIFAR (FWNET_DATA, or a download). A stopped run goes on where it was.
+
+    Examples:
+
+        fwnet reproduce
+
+        fwnet reproduce circles mnist --profile paper --seeds 5
+
+        fwnet reproduce --profile full --out report-full
+    """
+    import torch
+
+    from fwnet.cli.display import Display
+    from fwnet.paper.experiments import EXPERIMENTS
+    from fwnet.paper.run import plan, run
+    from fwnet.paper.store import Store
+
+    chosen = _chosen(names or [], EXPERIMENTS)
+    store = Store(runs, warn=say)
+    jobs = plan(chosen, profile, seeds)
+    torch.set_num_threads(1)  # the same numbers on any number of cores
+    try:
+        with Display() as display:
+            failures = run(jobs, profile, store, resume=resume, watch=display)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Stopped. Finished seeds are kept in {runs}; the same command goes on from there."
+        ) from None
+    for failure in failures:
+        say(f"{failure.experiment}, seed {failure.seed}: {failure.reason}")
+    results = [each for each in store.results() if each.profile is profile]
+    if results:
+        command = f"fwnet reproduce {' '.join(names or [])}".strip() + f" --profile {profile.value}"
+        write_page(EXPERIMENTS, results, out, command, as_json)
+    if failures:
+        raise Failed(
+            f"{len(failures)} of {len(chosen)} experiments could not be run; the others are kept."
+        )
+
+
+def write_page(
+    experiments: tuple[Experiment[Any], ...],
+    results: list[Results],
+    out: Path,
+    command: str,
+    as_json: bool,
+) -> None:
+    """Write the page, and print where it is and what it says."""
+    from fwnet.paper.report import write_report
+
+    path = write_report(experiments, results, out, command)
+    claims = [
+        (experiment.name, claim)
+        for experiment in experiments
+        for each in results
+        if each.experiment == experiment.name
+        for claim in experiment.claims(each)
+    ]
+    rows = [
+        [name, claim.question, claim.paper, claim.ours, claim.verdict.value]
+        for name, claim in claims
+    ]
+    data = {
+        "page": path.as_posix(),
+        "experiments": sorted(each.experiment for each in results),
+        "claims": [{"experiment": name} | vars(claim) for name, claim in claims],
+    }
+    shown = [table("", ["Experiment", "", "Paper", "Ours", "Verdict"], rows)] if rows else []
+    show(data, as_json, *shown)
+    if not as_json:
+        print(path)
+
+
+def _chosen(names: list[str], known: tuple[Experiment[Any], ...]) -> list[Experiment[Any]]:
+    by_name = {experiment.name: experiment for experiment in known}
+    for name in names:
+        if name not in by_name:
+            close = difflib.get_close_matches(name, by_name, n=1)
+            hint = f"Did you mean {close[0]!r}? " if close else ""
+            raise typer.BadParameter(
+                f"there is no experiment {name!r}. {hint}Known: {', '.join(by_name)}."
+            )
+    return [by_name[name] for name in names] or list(known)

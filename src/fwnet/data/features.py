@@ -1,0 +1,144 @@
+"""Features of images by a network that the user names: an ONNX file, or a torch module."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Extractor = Callable[[np.ndarray], np.ndarray]  # (n, channels, rows, columns) to (n, d)
+
+
+def extract_features(
+    extractor: Extractor,
+    images: np.ndarray,  # (n, channels, rows, columns), float32
+    *,
+    size: int | None = None,
+    batch_size: int = 64,
+    on_batch: Callable[[int], object] = lambda done: None,
+) -> np.ndarray:  # (n, d)
+    """Features h(x) of every image, in batches.
+
+    Arguments:
+        extractor: from `onnx_extractor` or `torch_extractor`, or any function of a batch.
+        images: float32; pixels as the network wants them.
+        size: resize to size × size first, bilinear; one channel becomes three.
+        batch_size: images at a time.
+        on_batch: told how many images are done.
+
+    Example:
+        >>> images = np.ones((3, 1, 2, 2), dtype=np.float32)
+        >>> extract_features(lambda x: x.mean((2, 3)), images)
+        array([[1.],
+               [1.],
+               [1.]], dtype=float32)
+    """
+    if images.ndim != 4 or len(images) == 0:
+        raise ValueError(
+            "images must have shape (n, channels, rows, columns) with n at least 1; "
+            f"got {images.shape}."
+        )
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be a whole number of at least 1; got {batch_size!r}.")
+    parts = []
+    for start, batch in _batches(images, batch_size):
+        features = np.asarray(extractor(_resized(batch, size)))
+        if features.shape[:1] != batch.shape[:1]:
+            raise ValueError(
+                f"the network gave {features.shape} for {len(batch)} images; it must give a row "
+                "for each."
+            )
+        if not np.isfinite(features).all():
+            raise ValueError(f"the network gave features that are not finite, from image {start}.")
+        parts.append(features.reshape(len(batch), -1).astype(np.float32))
+        on_batch(start + len(batch))
+    return np.concatenate(parts)
+
+
+def onnx_extractor(path: Path) -> Extractor:
+    """The first output of an ONNX file, through onnxruntime."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ImportError('ONNX files need onnxruntime: pip install "fwnet[onnx]".') from None
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}.")
+    try:
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own errors share no base but this
+        raise ValueError(f"{path} is not an ONNX file that can be run: {error}") from None
+    (name, *others) = [entry.name for entry in session.get_inputs()]
+    if others:
+        raise ValueError(f"{path} has {1 + len(others)} inputs; a network of images has one.")
+
+    def extract(batch: np.ndarray) -> np.ndarray:
+        try:
+            return np.asarray(session.run(None, {name: batch})[0])
+        except Exception as error:
+            wanted = session.get_inputs()[0].shape
+            raise ValueError(
+                f"{path} wants an input of shape {wanted} and got {batch.shape}; see --size. "
+                f"{error}"
+            ) from None
+
+    return extract
+
+
+def torch_extractor(source: str) -> Extractor:
+    """A TorchScript file, or `module:factory`, a function without arguments that makes a module."""
+    module = _script(Path(source)) if Path(source).is_file() else _made(source)
+    module.eval()
+
+    def extract(batch: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            features = module(torch.from_numpy(np.ascontiguousarray(batch)))
+        if not isinstance(features, Tensor):
+            raise ValueError(f"{source} must return a tensor; got {type(features).__name__}.")
+        return features.cpu().numpy()
+
+    return extract
+
+
+def _script(path: Path) -> nn.Module:
+    try:
+        module: nn.Module = torch.jit.load(str(path), map_location="cpu")
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path} is not a TorchScript file: {str(error).splitlines()[0]}"
+        ) from None
+    return module
+
+
+def _made(source: str) -> nn.Module:
+    place, colon, name = source.partition(":")
+    if not colon or not name:
+        raise ValueError(
+            f"{source!r} is neither a file nor module:factory, such as my_networks:inception."
+        )
+    try:
+        factory: Any = getattr(importlib.import_module(place), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{source!r} cannot be imported: {error}.") from None
+    module = factory if isinstance(factory, nn.Module) else factory()
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{source!r} must make a torch module; got {type(module).__name__}.")
+    return module
+
+
+def _batches(images: np.ndarray, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    for start in range(0, len(images), size):
+        yield start, images[start : start + size]
+
+
+def _resized(batch: np.ndarray, size: int | None) -> np.ndarray:
+    if size is None:
+        return batch
+    resized = nn.functional.interpolate(
+        torch.from_numpy(np.ascontiguousarray(batch)), (size, size), mode="bilinear"
+    )
+    return (resized if resized.shape[1] == 3 else resized.expand(-1, 3, -1, -1)).numpy()

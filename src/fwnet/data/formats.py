@@ -1,0 +1,101 @@
+"""Bytes to arrays: the formats that MNIST and CIFAR come in."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pickle
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fwnet.data.sources import DataError, read
+
+Batch = tuple[np.ndarray, np.ndarray]  # pixels (n, channels, rows, columns), labels (n,), uint8
+_OPENERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress,
+    ".bz2": bz2.decompress,
+    ".xz": lzma.decompress,
+}
+
+
+def unpacked(path: Path) -> bytes:
+    """The bytes of a file after the compression that its suffix names."""
+    content = read(path)
+    opener = _OPENERS.get(path.suffix)
+    if opener is None:
+        return content
+    try:
+        return opener(content)
+    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+
+
+def idx(content: bytes, path: Path) -> np.ndarray:
+    """An IDX file of bytes: 0, 0, 8 (uint8), rank, the sizes big-endian, then the entries."""
+    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
+        raise DataError(f"{path} is not an IDX file of bytes: it starts with {content[:4]!r}.")
+    rank = content[3]
+    shape = struct.unpack_from(f">{rank}I", content, 4)
+    start = 4 + 4 * rank
+    if len(content) - start != int(np.prod(shape)):
+        raise DataError(
+            f"{path} is damaged: its header says {shape}, and {len(content) - start} bytes follow. "
+            "Delete it and get it again."
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def binary_batch(content: bytes, path: Path, labels: int = 1) -> Batch:
+    """CIFAR's binary form: a record is its label bytes, the last one counting, then 3072 pixels."""
+    record = labels + 3072
+    if len(content) == 0 or len(content) % record:
+        raise DataError(f"{path} is damaged: {len(content)} bytes are not records of {record}.")
+    rows = np.frombuffer(content, np.uint8).reshape(-1, record)
+    return np.ascontiguousarray(rows[:, labels:]).reshape(-1, 3, 32, 32), rows[:, labels - 1].copy()
+
+
+def residual_batch(content: bytes, path: Path) -> Batch:
+    """CIFAR packed smaller: labels, then planes G, R − G, B − G differenced along both axes."""
+    if len(content) == 0 or len(content) % 3073:
+        raise DataError(f"{path} is damaged: {len(content)} bytes are not images of 3073.")
+    raw = np.frombuffer(content, np.uint8)
+    n = raw.size // 3073
+    planes = raw[n:].reshape(3, n, 32, 32)
+    planes = np.cumsum(planes, axis=2, dtype=np.uint8)
+    green, red, blue = np.cumsum(planes, axis=3, dtype=np.uint8)
+    return np.stack([red + green, green, blue + green], axis=1), raw[:n].copy()
+
+
+def pickled_batch(content: bytes, path: Path, key: str = "labels") -> Batch:
+    """CIFAR's Python form: a pickled dictionary with "data" (n, 3072) and a list of labels."""
+    try:
+        batch = _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
+        pixels, labels = batch["data"], batch[key]
+    except (pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is not a CIFAR batch for Python: {error}.") from None
+    return np.asarray(pixels, np.uint8).reshape(-1, 3, 32, 32), np.asarray(labels, np.uint8)
+
+
+_ALLOWED = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),  # how Python 3 writes bytes for Python 2
+}
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """A pickle may name any function; this one makes NumPy arrays and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _ALLOWED:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")

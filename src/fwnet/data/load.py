@@ -1,0 +1,194 @@
+"""`load(name)`: a data set from wherever it can be had."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fwnet.data import images, openml
+from fwnet.data.dataset import Dataset
+from fwnet.data.formats import unpacked
+from fwnet.data.images import CIFAR10_CLASSES
+from fwnet.data.sources import DataError, find, folders, read, shown
+from fwnet.data.splits import splits
+
+NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
+_TEN = tuple(map(str, range(10)))
+_IMAGES = {"mnist": _TEN, "cifar10": CIFAR10_CLASSES, "cifar100": tuple(map(str, range(100)))}
+_SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
+
+
+def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
+    """A data set by name: from FWNET_DATA, then the cache, then a download.
+
+        circles            two noisy rings in [−1, 1]², made with the seed
+        digits             1,797 images of 8 × 8, inside scikit-learn: always there
+        mnist              70,000 images of 28 × 28
+        cifar10, cifar100  60,000 images of 3 × 32 × 32
+        cifar10-inception  2,048 features of 12,000 images of CIFAR-10
+        a9a, any other     svm/<name> and svm/<name>.t in LIBSVM format, compressed or not
+
+    Arguments:
+        name: of the set.
+        seed: of circles; other sets are the same for every seed.
+        download: ask OpenML for images that are not on this machine.
+
+    Example:
+        >>> load("digits").classes[:3]
+        ('0', '1', '2')
+    """
+    return _load(name, seed if name == "circles" else 0, download, tuple(folders()))
+
+
+@cache
+def _load(name: str, seed: int, download: bool, where: tuple[Path, ...]) -> Dataset:
+    """Kept, because CIFAR takes seconds to unpack; `where` is what the answer depends on."""
+    if name == "circles":
+        return _frozen(_circles(seed))
+    if name == "digits":
+        return _frozen(_digits())
+    if name in _IMAGES:
+        return _frozen(_images(name, download))
+    if name == "cifar10-inception":
+        return _frozen(_inception())
+    return _frozen(_libsvm(name))
+
+
+def available() -> dict[str, str | None]:
+    """Where each set of `NAMES` would come from, None where it is not on this machine."""
+    return {name: _where(name) for name in NAMES}
+
+
+def _where(name: str) -> str | None:
+    """Looks for files without reading them."""
+    if name in ("circles", "digits"):
+        return "scikit-learn"
+    if name in _IMAGES:
+        found = images.locate(name)
+        path = found[1][0] if found else openml.cached_file(name)
+    else:
+        path = _inception_file() if name == "cifar10-inception" else _libsvm_file(name)
+    return None if path is None else shown(path)
+
+
+def _frozen(dataset: Dataset) -> Dataset:
+    """The cache hands one set to many: nobody may write to it."""
+    for array in (dataset.x, dataset.y, dataset.x_test, dataset.y_test):
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
+    return dataset
+
+
+def _circles(seed: int) -> Dataset:
+    from sklearn.datasets import make_circles
+
+    parts = []
+    for state in np.random.SeedSequence(seed).generate_state(2):
+        x, y = make_circles(2000, factor=0.2, noise=0.1, random_state=int(state))
+        parts.append((x.astype(np.float32), y.astype(np.int64)))
+    scale = np.abs(parts[0][0]).max()
+    (x, y), (x_test, y_test) = parts
+    return Dataset(
+        "circles", x / scale, y, x_test / scale, y_test, ("outer", "inner"), f"made, seed {seed}"
+    )
+
+
+def _digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    pixels, y = load_digits(return_X_y=True)
+    x = pixels.astype(np.uint8).reshape(-1, 1, 8, 8)
+    parts = splits(y, (2 / 3, 0.0, 1 / 3), seed=0)
+    train, test = parts.optimizee, parts.test
+    return Dataset("digits", x[train], y[train], x[test], y[test], _TEN, "scikit-learn", 16.0)
+
+
+def _images(name: str, download: bool) -> Dataset:
+    found = images.read_images(name) or openml.read_cached(name)
+    if found is None and not download:
+        raise _missing(name)
+    ((x, y), (x_test, y_test)), source = found or openml.download(name)
+    labels, labels_test = y.astype(np.int64), y_test.astype(np.int64)
+    return Dataset(name, x, labels, x_test, labels_test, _IMAGES[name], source, 255.0)
+
+
+def _inception_file() -> Path | None:
+    return find(("cifar10-inception/inception_v3_pool3.npz", "inception_v3_pool3.npz"))
+
+
+def _inception() -> Dataset:
+    path = _inception_file()
+    if path is None:
+        raise DataError(
+            "cifar10-inception is not here: no inception_v3_pool3.npz in "
+            f"{_searched()}. Make features of your own with `fwnet features`, or get the file."
+        )
+    try:
+        with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
+            x, y, x_test, y_test = (
+                arrays[key] for key in ("train_x", "train_y", "test_x", "test_y")
+            )
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+    labels, labels_test = y.astype(np.int64), y_test.astype(np.int64)
+    return Dataset(
+        "cifar10-inception", x, labels, x_test, labels_test, CIFAR10_CLASSES, shown(path)
+    )
+
+
+def _libsvm_file(name: str) -> Path | None:
+    return find(f"{folder}{name}{suffix}" for folder in ("svm/", "") for suffix in _SUFFIXES)
+
+
+def _libsvm(name: str) -> Dataset:
+    paths = [_libsvm_file(name), _libsvm_file(f"{name}.t")]
+    if paths[0] is None:
+        raise _missing(name)
+    blocks = [_svmlight(path) for path in paths if path is not None]
+    width = max(x.shape[1] for x, _ in blocks)
+    classes, flat = np.unique(np.concatenate([y for _, y in blocks]), return_inverse=True)
+    x, *rest = (_widened(block, width) for block, _ in blocks)
+    n = x.shape[0]
+    x_test = rest[0] if rest else x[:0]
+    names = tuple(f"{label:g}" for label in classes)
+    return Dataset(name, x, flat[:n], x_test, flat[n:], names, shown(paths[0]))
+
+
+def _svmlight(path: Any) -> tuple[Any, np.ndarray]:
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        return load_svmlight_file(io.BytesIO(unpacked(path)))
+    except ValueError as error:
+        raise DataError(f"{path} is not a file in LIBSVM format: {error}.") from None
+
+
+def _widened(x: Any, width: int) -> Any:
+    """The last columns can be absent from one of two files; indices of 32 bits suit solvers."""
+    x.resize((x.shape[0], width))
+    x.indices, x.indptr = x.indices.astype(np.int32), x.indptr.astype(np.int32)
+    return x
+
+
+def _missing(name: str) -> DataError:
+    if name in NAMES:
+        return DataError(
+            f"{name} is not here: no file of it in {_searched()}. Put the official files in a "
+            "folder and name it in FWNET_DATA."
+        )
+    close = difflib.get_close_matches(name, NAMES, n=1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    return DataError(
+        f"there is no data set {name!r}. {hint}Known: {', '.join(NAMES)}; others are read from "
+        f"svm/{name} in {_searched()}."
+    )
+
+
+def _searched() -> str:
+    return " or ".join(str(folder) for folder in folders())

@@ -1,0 +1,110 @@
+"""Downloads, once, through scikit-learn's client for OpenML; kept in the cache as plain arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import numpy as np
+
+from fwnet.data.checksums import CONTENTS
+from fwnet.data.formats import Batch
+from fwnet.data.images import Parts
+from fwnet.data.sources import DataError, cache_folder, read, shown
+
+_SETS = {  # OpenML's number, training points, shape of a point
+    "mnist": (554, 60_000, (1, 28, 28)),
+    "cifar10": (40927, 50_000, (3, 32, 32)),
+    "cifar100": (41983, 50_000, (3, 32, 32)),
+}
+
+
+def content_checksum(batch: Batch) -> str:
+    """sha256 of all labels followed by all pixels."""
+    pixels, labels = batch
+    digest = hashlib.sha256(labels.astype(np.uint8).tobytes())
+    digest.update(pixels.astype(np.uint8).tobytes())
+    return digest.hexdigest()
+
+
+def cached_file(name: str) -> Path | None:
+    """The file of an earlier download, if there is one."""
+    path = cache_folder() / f"{name}.npz"
+    return path if path.is_file() else None
+
+
+def read_cached(name: str) -> tuple[Parts, str] | None:
+    """What an earlier download left in the cache, and where."""
+    path = cached_file(name)
+    return None if path is None else (_unpack(name, path), shown(path))
+
+
+def download(name: str) -> tuple[Parts, str]:
+    """Get a set from OpenML, check it, and keep it in the cache."""
+    from sklearn.datasets import fetch_openml
+
+    number, n, shape = _SETS[name]
+    way_out = (
+        f"Check the connection, or put the official files of {name} in a folder and name it in "
+        "FWNET_DATA."
+    )
+    try:  # the client checks OpenML's own checksum, and tries again when a connection breaks
+        bunch = fetch_openml(
+            data_id=number, as_frame=False, parser="liac-arff", data_home=cache_folder() / "openml"
+        )
+    except (URLError, TimeoutError, ConnectionError) as error:
+        raise DataError(
+            f"{name} is not here, and OpenML cannot be reached ({error}). {way_out}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{name} cannot be had from OpenML: {error}. {way_out}") from None
+    pixels = np.asarray(bunch.data).astype(np.uint8).reshape(-1, *shape)
+    labels = np.asarray(bunch.target).astype(np.int64).astype(np.uint8)
+    train, test = (pixels[:n], labels[:n]), (pixels[n:], labels[n:])
+    _check(name, train, test, f"OpenML's set {number}")
+    path = cache_folder() / f"{name}.npz"
+    _write(path, train, test)
+    return (train, test), f"OpenML {number}"
+
+
+def _write(path: Path, train: Batch, test: Batch) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    try:
+        with open(beside, "wb") as file:
+            np.savez(file, x=train[0], y=train[1], x_test=test[0], y_test=test[1])
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}. Make room, or name another "
+            "folder in FWNET_CACHE."
+        ) from None
+
+
+def _unpack(name: str, path: Path) -> Parts:
+    try:
+        with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
+            held: dict[str, Any] = {key: arrays[key] for key in ("x", "y", "x_test", "y_test")}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+    train, test = (held["x"], held["y"]), (held["x_test"], held["y_test"])
+    _check(name, train, test, str(path))
+    return train, test
+
+
+def _check(name: str, train: Batch, test: Batch, where: str) -> None:
+    for part, batch, expected in zip(
+        ("train", "test"), (train, test), CONTENTS.get(name, (None, None)), strict=True
+    ):
+        found = content_checksum(batch)
+        if expected is not None and found != expected:
+            raise DataError(
+                f"the {part} part of {name} from {where} is not the published one: the sha256 of "
+                f"its labels and pixels must be {expected}; got {found}."
+            )

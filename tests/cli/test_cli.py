@@ -1,0 +1,283 @@
+"""The command line: what it prints, where it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear, nnls
+from sklearn.datasets import load_iris
+from typer.testing import CliRunner
+
+import fwnet.paper.experiments as experiments
+from fwnet.cli.app import app
+from fwnet.paper.experiment import Verdict
+from fwnet.paper.run import Job
+from paper.toy import Toy
+
+RUNNER = CliRunner()
+
+
+def call(*arguments: object, code: int = 0) -> tuple[str, str]:
+    """Standard output and error of a command that ends with the code."""
+    done = RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    assert done.exit_code == code, (done.exit_code, done.output, done.exception)
+    assert "Traceback" not in done.output
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (Toy(),))
+    return tmp_path
+
+
+@pytest.fixture
+def mixture(tmp_path: Path) -> Path:
+    """Least squares whose optimum over the simplex is known to SciPy."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((30, 6))
+    b = A @ [0.5, 0.3, 0.2, 0, 0, 0] + 0.1 * rng.standard_normal(30)
+    np.savez(tmp_path / "mixture.npz", A=A, b=b)
+    np.savetxt(tmp_path / "mixture.csv", np.column_stack([A, b]), delimiter=",", fmt="%.17g")
+    return tmp_path / "mixture.npz"
+
+
+def test_help_shows_every_command_and_examples() -> None:
+    out, _ = call("--help")
+    for name in ("solve", "fit", "reproduce", "report", "features", "bench", "info"):
+        assert name in out
+        assert f"fwnet {name}" in call(name, "--help")[0].replace("\n", " ")
+    assert "--install-completion" in out
+
+
+@pytest.mark.parametrize("solver", ["auto", "away", "pairwise", "blended", "corrective"])
+def test_solve_agrees_with_scipy_on_the_simplex(mixture: Path, solver: str) -> None:
+    out, _ = call("solve", mixture, "--solver", solver, "--tol", 1e-8, "--json")
+    answer = json.loads(out)
+    with np.load(mixture) as arrays:
+        A, b = arrays["A"], arrays["b"]
+    # Σ x = 1 as a heavy row: 1e4 weighs it 1e8 times the others.
+    expected, _ = nnls(np.vstack([A, np.full(6, 1e4)]), np.append(b, 1e4))
+    np.testing.assert_allclose(answer["x"], expected, atol=1e-4)
+    assert answer["status"] == "converged"
+    assert answer["gap"] <= 1e-8
+
+
+def test_solve_reads_csv_and_writes_table_file_and_plot(mixture: Path, tmp_path: Path) -> None:
+    csv = mixture.with_suffix(".csv")
+    out, _ = call(
+        "solve", csv, "--domain", "linf", "--radius", 0.25, "--solver", "plain",
+        "--tol", 1e-3, "--out", "x.csv", "--plot", "gap.png",
+    )  # fmt: skip
+    assert "converged" in out
+    with np.load(mixture) as arrays:
+        expected = lsq_linear(arrays["A"], arrays["b"], (-0.25, 0.25)).x
+    np.testing.assert_allclose(np.loadtxt("x.csv"), expected, atol=0.02)  # the gap bounds f
+    assert Path("gap.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_solve_svm(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    rows = [
+        ",".join(map(str, [*x, "ab"[label]])) for x, label in zip(X[:100], y[:100], strict=True)
+    ]
+    (tmp_path / "iris.csv").write_text("a,b,c,d,kind\n" + "\n".join(rows))
+    answer = json.loads(call("solve", "iris.csv", "--task", "svm", "-C", 10, "--json")[0])
+    assert answer["status"] == "converged"
+    np.testing.assert_allclose(sum(answer["x"]), 1, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "bad.csv is empty."),
+        ("a,b\n", "bad.csv has a header and no rows."),
+        ("1,2\n3\n", "bad.csv: row 2 has 1 columns, the first has 2."),
+        ("1,2\nx,3\n", "bad.csv: row 2 has 'x', which is not a finite number."),
+        ("nan,2\n1,2\n", "bad.csv: row 1 has 'nan', which is not a finite number."),
+        ("1,a\n2,b\n", "bad.csv: the target must hold numbers"),
+    ],
+)
+def test_bad_files_get_a_sentence(content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text(content)
+    _, error = call("solve", "bad.csv", code=1)
+    assert error.startswith(f"fwnet: {sentence}")
+
+
+def test_wrong_arguments_are_usage_errors(mixture: Path) -> None:
+    assert "no experiment 'tyo'. Did you mean 'toy'?" in call("reproduce", "tyo", code=2)[1]
+    assert (
+        "leave --domain out" in call("solve", mixture, "--task", "svm", "--domain", "l1", code=2)[1]
+    )
+    assert "--out must end in .csv or .npz" in call("solve", mixture, "--out", "x.txt", code=2)[1]
+    call("solve", mixture, "--radius", "big", code=2)
+    call("nothing", code=2)
+    assert "must be a positive finite number" in call("solve", mixture, "--radius", 0, code=1)[1]
+    assert "there is no file no.npz" in call("solve", "no.npz", code=1)[1]
+    Path("text.npz").write_text("text")
+    assert "text.npz is not an NPZ file" in call("solve", "text.npz", code=1)[1]
+    assert "must hold X and y; it has A, b" in call("solve", mixture, "--task", "svm", code=1)[1]
+
+
+def test_fit_saves_a_model_that_predicts(tmp_path: Path) -> None:
+    import joblib
+
+    X, y = load_iris(return_X_y=True)
+    np.savez("iris.npz", X=X, y=y)
+    facts = json.loads(call("fit", "iris.npz", "--save", "m.joblib", "--json")[0])
+    assert facts["test_accuracy"] > 0.9
+    assert (facts["train_points"], facts["test_points"]) == (112, 38)
+    assert joblib.load("m.joblib").score(X, y) > 0.9
+    deep = json.loads(call("fit", "iris.npz", "--model", "deep-svc", "--updates", 20, "--json")[0])
+    assert deep["test_accuracy"] > 0.8
+    Path("tiny.svm").write_text("1 1:1\n1 1:2\n-1 2:1\n-1 2:2\n")
+    assert "support vectors" in call("fit", "tiny.svm", "--test", 0.5, "--kernel", "linear")[0]
+
+
+def test_fit_errors() -> None:
+    np.savez("one.npz", X=np.ones((4, 1)), y=np.ones(4))
+    assert "needs two classes or more" in call("fit", "one.npz", code=1)[1]
+    assert "no data set of that name" in call("fit", "nothing", code=1)[1]
+    assert (
+        "--gamma must be scale, auto or a number"
+        in call("fit", "digits", "--gamma", "x", code=2)[1]
+    )
+    assert "kernel must be one of" in call("fit", "digits", "--kernel", "x", code=1)[1]
+
+
+def test_reproduce_resumes_and_report_rebuilds() -> None:
+    out, error = call("reproduce", "--seeds", 2)
+    assert "report/index.html" in out
+    assert "does not hold" in out
+    assert "seed 1" in error
+    assert Path("report/index.html").is_file()
+    out, error = call("reproduce", "toy", "--seeds", 3, "--json")
+    assert error.count("kept from before") == 2
+    claims = json.loads(out)["claims"]
+    assert [claim["verdict"] for claim in claims] == [each.value for each in Verdict]
+    out, _ = call("report", "runs", "--out", "again")
+    assert Path("again/index.html").is_file()
+    assert (
+        "no results of the profile full" in call("report", "runs", "--profile", "full", code=1)[1]
+    )
+    assert "there is no folder nowhere" in call("report", "nowhere", code=1)[1]
+
+
+def test_reproduce_keeps_the_others_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (Toy(broken_at=1),))
+    _, error = call("reproduce", code=1)
+    assert "fwnet: toy, seed 1: RuntimeError: the toy broke" in error
+    assert "1 of 1 experiments could not be run; the others are kept." in error
+    assert Path("report/index.html").is_file()
+
+
+def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    Path("nets.py").write_text(
+        "import torch\n\ndef halves():\n    return torch.nn.AvgPool2d(4)\n\ndef text():\n"
+        "    return 'no'\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    call("features", "digits", "--model", "nets:halves", "--limit", 5, "--out", "torch.npz")
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[4, 4], strides=[4, 4])
+    shapes = [("x", ["n", 1, 8, 8]), ("y", ["n", 1, 2, 2])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, s) for name, s in shapes]
+    graph = helper.make_graph([node], "pool", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, "pool.onnx")
+    out, _ = call(
+        "features", "digits", "--model", "pool.onnx", "--limit", 5, "--out", "o.npz", "--json"
+    )
+    assert json.loads(out)["train_x"] == [5, 4]
+    with np.load("torch.npz") as ours, np.load("o.npz") as theirs:
+        np.testing.assert_allclose(ours["train_x"], theirs["train_x"], rtol=1e-6)
+        np.testing.assert_array_equal(ours["test_y"], theirs["test_y"])
+    for model_name, sentence in (
+        ("nets:text", "must make a torch module; got str"),
+        ("nets:none", "cannot be imported"),
+        ("nets", "neither a file nor module:factory"),
+        ("no.onnx", "there is no file no.onnx"),
+    ):
+        assert (
+            sentence
+            in call("features", "digits", "--model", model_name, "--out", "a.npz", code=1)[1]
+        )
+    call("features", "circles", "--model", "pool.onnx", "--out", "a.npz", code=1)
+
+
+def test_info_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = json.loads(call("info", "--json")[0])
+    assert facts["versions"]["fwnet"] == fwnet_version()
+    assert facts["data"]["digits"] == "scikit-learn"
+    assert "torch runs on" in call("info")[0]
+
+
+def fwnet_version() -> str:
+    import fwnet
+
+    return fwnet.__version__
+
+
+def test_bench_needs_a_checkout() -> None:
+    assert "Run the command in a checkout of fwnet" in call("bench", code=1)[1]
+
+
+def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*arguments: object) -> list[Job]:
+        raise LookupError("deep inside")
+
+    monkeypatch.setattr("fwnet.paper.run.plan", faulty)
+    _, error = call("reproduce", code=1)
+    assert error.startswith(
+        "fwnet: LookupError: deep inside. This is a fault of fwnet; FWNET_DEBUG"
+    )
+
+
+SLOW = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from paper.toy import Toy
+import fwnet.paper.experiments as experiments
+class Slow(Toy):
+    def run(self, config, seed, progress):
+        if seed:
+            print("waiting", flush=True)
+            time.sleep(60)
+        return super().run(config, seed, progress)
+experiments.EXPERIMENTS = (Slow(),)
+sys.argv[1:] = ["reproduce"]
+from fwnet.cli import main
+main()
+"""
+
+
+def test_ctrl_c_says_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, tests],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "fwnet: Stopped. Finished seeds are kept in runs; the same command goes on" in error
+    assert "Traceback" not in error
+    assert [path.name for path in tmp_path.glob("runs/*/*/seed-*.json")] == ["seed-0.json"]

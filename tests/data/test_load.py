@@ -1,0 +1,265 @@
+"""Data by name: from every form of the files, checked, and with a sentence where it fails."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import sklearn.datasets
+
+from fwnet.data import NAMES, DataError, available, load, openml
+from fwnet.data.checksums import CHECKSUMS, CONTENTS
+from fwnet.data.openml import content_checksum
+
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (60, 3, 32, 32), dtype=np.uint8)
+LABELS = np.arange(60, dtype=np.uint8) % 10
+NAMES_OF_BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """FWNET_DATA and the cache in a folder of the test; no known checksums."""
+    data = tmp_path / "data"
+    data.mkdir()
+    monkeypatch.setenv("FWNET_DATA", str(data))
+    monkeypatch.setenv("FWNET_CACHE", str(tmp_path / "cache"))
+    return data
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our small files have the names of the official ones, but not their checksums."""
+    for name in list(CHECKSUMS):
+        monkeypatch.delitem(CHECKSUMS, name)
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    content = head + array.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def write_mnist(folder: Path, suffix: str = ".gz") -> None:
+    folder.mkdir(parents=True)
+    for part, rows in (("train", slice(0, 50)), ("t10k", slice(50, 60))):
+        write_idx(folder / f"{part}-images-idx3-ubyte{suffix}", PIXELS[rows, 0, :28, :28])
+        write_idx(folder / f"{part}-labels-idx1-ubyte{suffix}", LABELS[rows])
+
+
+def batch_bytes(kind: str, i: int, labels: int = 1) -> bytes:
+    """Ten images in one of CIFAR's forms, written here by the description of the form."""
+    x, y = PIXELS[10 * i : 10 * i + 10], LABELS[10 * i : 10 * i + 10]
+    if kind == "bin":
+        columns = [np.zeros((10, labels - 1), np.uint8), y[:, None], x.reshape(10, -1)]
+        return np.concatenate(columns, axis=1).tobytes()
+    if kind == "py":
+        key = "labels" if labels == 1 else "fine_labels"
+        content = pickle.dumps({"data": x.reshape(10, -1), key: y.tolist()}, protocol=2)
+        return content.replace(b"numpy._core", b"numpy.core")  # as NumPy 1 wrote it
+    r, g, b = (x[:, c].astype(int) for c in range(3))
+    planes = np.stack([g, r - g, b - g])
+    planes = np.diff(np.diff(planes, axis=3, prepend=0), axis=2, prepend=0)
+    return lzma.compress(y.tobytes() + (planes % 256).astype(np.uint8).tobytes())
+
+
+def write_archive(path: Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"some-folder/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("place", ["mnist", "MNIST/raw", "."])
+@pytest.mark.parametrize("suffix", [".gz", ""])
+def test_mnist_from_idx_files(folder: Path, place: str, suffix: str, unchecked: None) -> None:
+    target = folder / place
+    if place == ".":
+        folder.rmdir()
+    write_mnist(target, suffix)
+    mnist = load("mnist")
+    np.testing.assert_array_equal(mnist.x, PIXELS[:50, :1, :28, :28])
+    np.testing.assert_array_equal(mnist.y_test, LABELS[50:])
+    x, _ = mnist.train([0, 2])
+    np.testing.assert_allclose(x, PIXELS[[0, 2], :1, :28, :28] / 255, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["xz", "bin", "py", "bin.tar.gz", "py.tar.gz"])
+def test_cifar10_from_every_form(folder: Path, form: str, unchecked: None) -> None:
+    kind, _, archive = form.partition(".")
+    suffix = {"xz": ".xz", "bin": ".bin", "py": ""}[kind]
+    files = {f"{name}{suffix}": batch_bytes(kind, i) for i, name in enumerate(NAMES_OF_BATCHES)}
+    if archive:
+        official = {"bin": "cifar-10-binary.tar.gz", "py": "cifar-10-python.tar.gz"}[kind]
+        write_archive(folder / official, files)
+    else:
+        (folder / "cifar-10").mkdir()
+        for name, content in files.items():
+            (folder / "cifar-10" / name).write_bytes(content)
+    cifar = load("cifar10")
+    np.testing.assert_array_equal(cifar.x, PIXELS[:50])
+    np.testing.assert_array_equal(cifar.x_test, PIXELS[50:])
+    np.testing.assert_array_equal(cifar.y, LABELS[:50])
+    assert cifar.classes[int(cifar.y[1])] == "automobile"
+    assert cifar.source.startswith("FWNET_DATA/")
+
+
+@pytest.mark.parametrize("kind", ["bin", "py"])
+@pytest.mark.parametrize("archived", [False, True])
+def test_cifar100_has_fine_labels(folder: Path, kind: str, archived: bool, unchecked: None) -> None:
+    suffix, word = {"bin": (".bin", "binary"), "py": ("", "python")}[kind]
+    files = {f"{part}{suffix}": batch_bytes(kind, i, 2) for i, part in enumerate(("train", "test"))}
+    if archived:
+        write_archive(folder / f"cifar-100-{word}.tar.gz", files)
+    else:
+        (folder / f"cifar-100-{word}").mkdir()
+        for name, content in files.items():
+            (folder / f"cifar-100-{word}" / name).write_bytes(content)
+    cifar = load("cifar100")
+    np.testing.assert_array_equal(cifar.x, PIXELS[:10])
+    np.testing.assert_array_equal(cifar.y_test, LABELS[10:20])
+
+
+def test_a_pickle_makes_arrays_and_nothing_else(folder: Path, unchecked: None) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.system, ("false",)
+
+    for name in NAMES_OF_BATCHES:
+        (folder / name).write_bytes(pickle.dumps({"data": Trap(), "labels": []}))
+    with pytest.raises(DataError, match=r"it asks for \w+\.system, which no batch needs"):
+        load("cifar10")
+
+
+def test_a_damaged_file_is_named_with_its_checksum(folder: Path) -> None:
+    write_mnist(folder / "mnist")
+    path = folder / "mnist" / "train-images-idx3-ubyte.gz"
+    found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    with pytest.raises(DataError) as error:
+        load("mnist")
+    assert str(error.value) == (
+        f"{path} is damaged: its checksum must be md5:f68b3c2dcbeaaa9fbdd348bbdeb94873; got "
+        f"md5:{found} ({path.stat().st_size} bytes). Delete it and get it again."
+    )
+
+
+def test_a_missing_file_is_named_with_its_checksum(folder: Path) -> None:
+    write_mnist(folder / "mnist")
+    (folder / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(
+        DataError, match=r"t10k-labels-idx1-ubyte\.gz is missing, though .* checksum "
+    ):
+        load("mnist")
+
+
+def test_a_file_cut_short_is_damaged(folder: Path, unchecked: None) -> None:
+    write_mnist(folder / "mnist", suffix="")
+    path = folder / "mnist" / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"header says \(50, 28, 28\), and 39199 bytes follow"):
+        load("mnist")
+
+
+def test_libsvm_files_by_name(folder: Path) -> None:
+    (folder / "svm").mkdir()
+    (folder / "svm" / "small.bz2").write_bytes(bz2.compress(b"+1 1:0.5 3:2\n-1 2:1\n"))
+    (folder / "svm" / "small.t").write_bytes(b"-1 5:1\n")
+    small = load("small")
+    np.testing.assert_array_equal(small.x.toarray(), [[0.5, 0, 2, 0, 0], [0, 1, 0, 0, 0]])
+    assert small.x_test.shape == (1, 5)
+    assert small.classes == ("-1", "1")
+    assert [*small.y, *small.y_test] == [1, 0, 0]
+    (folder / "svm" / "bad").write_bytes(b"this is not LIBSVM\n")
+    with pytest.raises(DataError, match="is not a file in LIBSVM format"):
+        load("bad")
+
+
+def test_unknown_names_get_a_hint() -> None:
+    with pytest.raises(DataError, match=r"no data set 'minst'\. Did you mean 'mnist'\? Known: "):
+        load("minst")
+
+
+def test_a_wrong_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FWNET_DATA", "/nowhere")
+    with pytest.raises(DataError, match="FWNET_DATA names '/nowhere', which is not a folder"):
+        load("digits")
+
+
+def test_offline_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(**arguments: object) -> None:
+        raise URLError("no route")
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
+    with pytest.raises(
+        DataError, match=r"mnist is not here, and OpenML cannot be reached .*no rou"
+    ):
+        load("mnist")
+    with pytest.raises(DataError, match="mnist is not here: no file of it in"):
+        load("mnist", download=False)
+
+
+def test_a_download_is_checked_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pixels, labels = PIXELS[:, :1, :28, :28], LABELS
+
+    def answer(**arguments: object) -> SimpleNamespace:  # floats and texts, as OpenML has them
+        return SimpleNamespace(data=pixels.reshape(60, -1).astype(float), target=labels.astype(str))
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", answer)
+    monkeypatch.setitem(openml._SETS, "mnist", (554, 50, (1, 28, 28)))
+    with pytest.raises(
+        DataError, match="train part of mnist from OpenML's set 554 is not the publ"
+    ):
+        load("mnist")
+    sums = [content_checksum((pixels[p], labels[p])) for p in (slice(50), slice(50, None))]
+    monkeypatch.setitem(CONTENTS, "mnist", tuple(sums))
+    assert load("mnist").source == "OpenML 554"
+    path = tmp_path / "cache" / "mnist.npz"
+    again = tmp_path / "again"  # another cache, to which the file was copied
+    again.mkdir()
+    (again / "mnist.npz").write_bytes(path.read_bytes())
+    monkeypatch.setenv("FWNET_CACHE", str(again))
+    monkeypatch.delattr(sklearn.datasets, "fetch_openml")
+    kept = load("mnist")
+    assert kept.source == available()["mnist"] == "cache/mnist.npz"
+    np.testing.assert_array_equal(kept.x_test, pixels[50:])
+    monkeypatch.setenv("FWNET_CACHE", str(tmp_path / "damaged"))
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "mnist.npz").write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(DataError, match=r"mnist\.npz is damaged"):
+        load("mnist")
+
+
+def test_embedded_sets_are_always_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FWNET_DATA")
+    found = available()
+    assert list(found) == list(NAMES)
+    assert {name for name, where in found.items() if where} == {"circles", "digits"}
+    digits = load("digits")
+    whole = sklearn.datasets.load_digits()
+    assert digits.x.max() == 16
+    assert digits.x.sum() + digits.x_test.sum() == whole.data.sum()
+    circles, again, other = (load("circles", seed=s) for s in (1, 1, 2))
+    assert circles is again
+    assert not np.array_equal(circles.x, other.x)
+    assert np.abs(circles.x).max() == 1
+    inner = np.hypot(*circles.x[circles.y == 1].T).mean()
+    outer = np.hypot(*circles.x[circles.y == 0].T).mean()
+    np.testing.assert_allclose(inner / outer, 0.2, atol=0.05)  # noise pushes the inner ring out
+
+
+def test_nobody_can_write_to_a_set() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        load("digits").x[0] = 0

@@ -1,0 +1,102 @@
+"""Running experiments: every seed kept, nothing done twice, one failure does not stop others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fwnet.data import DataError
+from fwnet.paper.experiment import Profile, Progress
+from fwnet.paper.run import Job, plan, run
+from fwnet.paper.store import Store
+
+from .toy import Toy, ToyConfig
+
+
+class Other(Toy):
+    name = "other"
+
+    def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        raise DataError("mnist is not here.")
+
+
+class Interrupted(Toy):
+    def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        if seed == 1:
+            raise KeyboardInterrupt
+        return super().run(config, seed, progress)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def start(self, job: Job, jobs: int, left: float | None) -> None:
+        self.lines.append(f"start {job.seed} of {jobs}, {'unknown' if left is None else 'known'}")
+
+    def progress(self, share: float, text: str) -> None:
+        assert 0 <= share <= 1
+
+    def finish(self, job: Job, seconds: float, kept: bool) -> None:
+        self.lines.append(f"{'kept' if kept else 'done'} {job.seed}")
+
+
+def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) -> None:
+    store, toy, log = Store(tmp_path), Toy(), Log()
+    jobs = plan([toy], Profile.QUICK)
+    assert run(jobs, Profile.QUICK, store, watch=log) == []
+    assert toy.ran == [0, 1]
+    assert log.lines == [
+        "start 0 of 2, unknown", "done 0", "start 1 of 2, known", "done 1",
+    ]  # fmt: skip
+    run(jobs, Profile.QUICK, store)
+    assert toy.ran == [0, 1]
+    run(plan([toy], Profile.QUICK, seeds=3), Profile.QUICK, store)
+    assert toy.ran == [0, 1, 2]
+    run(jobs, Profile.QUICK, store, resume=False)
+    assert toy.ran == [0, 1, 2, 0, 1]
+
+
+def test_one_seed_gives_the_same_numbers(tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        store = Store(tmp_path / name)
+        run(plan([Toy()], Profile.QUICK, 1), Profile.QUICK, store)
+        found.append(store.results()[0].seeds[0].metrics)
+    assert found[0] == found[1]
+
+
+def test_a_half_written_seed_is_run_again(tmp_path: Path) -> None:
+    store, toy = Store(tmp_path), Toy()
+    jobs = plan([toy], Profile.QUICK)
+    run(jobs, Profile.QUICK, store)
+    path = store.place("toy", Profile.QUICK, jobs[1].config) / "seed-1.json"
+    path.write_text(path.read_text()[:100])
+    run(jobs, Profile.QUICK, store)
+    assert toy.ran == [0, 1, 1]
+    assert store.read(path) is not None
+
+
+def test_a_failure_does_not_stop_the_others(tmp_path: Path) -> None:
+    store, toy = Store(tmp_path), Toy(broken_at=1)
+    failures = run(plan([Other(), toy], Profile.QUICK, seeds=3), Profile.QUICK, store)
+    assert [(each.experiment, each.seed, each.reason) for each in failures] == [
+        ("other", 0, "mnist is not here."),
+        ("toy", 1, "RuntimeError: the toy broke"),
+    ]
+    assert toy.ran == [0]
+
+
+def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    jobs = plan([Interrupted()], Profile.QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        run(jobs, Profile.QUICK, store)
+    assert [each.seed for each in store.results()[0].seeds] == [0]
+
+
+def test_seeds_must_be_positive() -> None:
+    with pytest.raises(ValueError, match=r"seeds must be a whole number of at least 1; got 0\."):
+        plan([Toy()], Profile.QUICK, seeds=0)
