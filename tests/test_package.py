@@ -42,6 +42,7 @@ LAYERS = [
     "progress",
     "solvers",
     "layers",
+    "optim",
     "estimators",
     "data",
     "paper",
