@@ -89,7 +89,13 @@ class Team:
         if self.size > 1:
             self.traffic.calls += 1
             self.traffic.numbers += numbers.numel()
-            dist.all_reduce(numbers, op=how)
+            try:
+                dist.all_reduce(numbers, op=how)
+            except RuntimeError as error:  # a worker died, or did not answer in time
+                raise ConnectionError(
+                    f"worker {self.rank} lost the others: {str(error).splitlines()[0][:120]} "
+                    "Start the fit again; it goes on from its last checkpoint."
+                ) from None
         return numbers
 
 
