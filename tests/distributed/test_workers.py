@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.distributed.cases import WORKERS, environment, fit_arguments, folder, teams
 
 from fwnet.distributed import FitConfig, fit
-from tests.distributed.cases import WORKERS, environment, fit_arguments, folder, teams
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -60,15 +60,17 @@ def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> 
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launch += ["--nproc-per-node", "2", "--max-restarts", "2", "-m", "fwnet.distributed"]
     errors = tmp_path / "errors"
-    agent = subprocess.Popen(
-        [*launch, *fit_arguments(data, tmp_path / "killed", 20, *asked)],
-        env=environment() | {"PYTHONWARNINGS": ""},  # torchrun has warnings of its own
-        stdout=subprocess.PIPE,
-        stderr=errors.open("w"),
-        text=True,
-    )
     seen: list[int] = []
-    with agent:
+    with (
+        errors.open("w") as log,
+        subprocess.Popen(
+            [*launch, *fit_arguments(data, tmp_path / "killed", 20, *asked)],
+            env=environment() | {"PYTHONWARNINGS": ""},  # torchrun has warnings of its own
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as agent,
+    ):
         for line in agent.stdout or ():
             found = re.match(r"step +(\d+)", line)
             seen += [int(found[1])] if found else []

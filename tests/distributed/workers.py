@@ -22,7 +22,6 @@ def start(rank: int, size: int, port: int, arguments: list[str]) -> int:
     if child == 0:
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        sys.stdout = open(os.devnull, "w") if rank else sys.stdout
         code = main(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
