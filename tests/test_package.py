@@ -42,9 +42,12 @@ LAYERS = [
     "progress",
     "solvers",
     "layers",
+    "low_rank",
     "optim",
+    "learned",
     "estimators",
     "data",
+    "distributed",
     "paper",
     "cli",
 ]
