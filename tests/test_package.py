@@ -25,7 +25,6 @@ LAYERS = [
     "scaling",
     "sensitivity",
     "vertices",
-    "compiled_quadratic_programs",
     "faces",
     "small_quadratic_programs",
     "batched_quadratic_programs",
@@ -59,17 +58,7 @@ MODULES = sorted(["fwnet", *(m.name for m in pkgutil.walk_packages([str(ROOT)], 
 EXPORTED = {  # classes whose methods are public too
     label for name in MODULES for label in getattr(importlib.import_module(name), "__all__", [])
 }
-OPTIONAL = (
-    "scipy",
-    "sklearn",
-    "matplotlib",
-    "pandas",
-    "rich",
-    "cvxpy",
-    "numba",
-    "safetensors",
-    "typer",
-)
+OPTIONAL = ("scipy", "sklearn", "matplotlib", "pandas", "rich", "cvxpy", "numba", "safetensors", "typer")
 
 
 def top_level(path: Path) -> str:
