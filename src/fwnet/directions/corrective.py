@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from fwnet import checks
@@ -19,7 +20,40 @@ from fwnet.problems.base import dense_gradient, inner
 from fwnet.quadratic_programs import simplex_qp
 from fwnet.scaling import expand
 from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
-from fwnet.vertices import Dense, Vertex
+from fwnet.vertices import Dense
+
+
+class View(NamedTuple):
+    """What a proposal sees: where x is, where it was, and what the hull made of the last answer."""
+
+    problem: Problem
+    it: Iterate
+    lin: Linearization
+    gradient: Tensor  # (*batch, *shape)
+    before: Tensor  # the last x, (*batch, *shape)
+    gradient_before: Tensor  # (*batch, *shape)
+    length: Tensor  # Barzilai-Borwein η, (*batch,)
+    weight: Tensor  # of the last proposal in its hull, (*batch,)
+
+
+class Proposal(nn.Module, ABC):
+    """Proposes a point, whose projection joins the hull; a slot that may hold weights."""
+
+    @abstractmethod
+    def forward(self, view: View) -> Tensor:
+        """The point before its projection, `(*batch, *shape)`."""
+
+
+@final
+class GradientStep(Proposal):
+    """x − η∇f(x), with the Barzilai-Borwein η.
+
+    Reference: Barzilai and Borwein (1988).
+    """
+
+    def forward(self, view: View) -> Tensor:
+        x = view.it.x
+        return x - expand(view.length, x.ndim - view.problem.batch_dims) * view.gradient
 
 
 @final
@@ -33,6 +67,7 @@ class CorrectionState:
     x: Tensor | None = None
     gradient: Tensor | None = None
     length: Tensor | None = None  # η of the projected step
+    weight: Tensor | None = None  # of the last proposal
 
 
 @final
@@ -47,11 +82,13 @@ class Corrections(Direction):
 
     Arguments:
         memory: how many recent points are kept.
+        proposal: what is projected; x − η∇f(x) if left out.
     """
 
-    def __init__(self, memory: int = 6) -> None:
+    def __init__(self, memory: int = 6, proposal: Proposal | None = None) -> None:
         super().__init__()
         self.memory = checks.at_least("Corrections(memory=...)", memory, 0)
+        self.proposal = GradientStep() if proposal is None else proposal
 
     def extra_repr(self) -> str:
         return f"memory={self.memory}"
@@ -71,7 +108,7 @@ class Corrections(Direction):
         b = problem.batch_dims
         gradient = dense_gradient(lin.gradient)
         length = _step_length(problem, it, gradient, state)
-        points, images = self._hull(problem, it, lin.vertex, gradient, state, length)
+        points, images, proposed = self._hull(problem, it, lin, gradient, state, length)
         # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
@@ -89,30 +126,36 @@ class Corrections(Direction):
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         kept = points.narrow(b, 0, min(self.memory, points.shape[b]))
         seen = images.narrow(b, 0, min(self.memory, points.shape[b]))
-        return move, CorrectionState(state.domain, kept, seen, it.x, gradient, length)
+        weight = rest[..., 1] if proposed else torch.zeros_like(lin.value)
+        return move, CorrectionState(state.domain, kept, seen, it.x, gradient, length, weight)
 
     def _hull(
         self,
         problem: Problem,
         it: Iterate,
-        vertex: Vertex,
+        lin: Linearization,
         gradient: Tensor,
         state: CorrectionState,
         length: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """The points besides x, `(*batch, K, *shape)`, and their images."""
+    ) -> tuple[Tensor, Tensor, bool]:
+        """The points besides x, `(*batch, K, *shape)`, their images, whether one is proposed."""
         b = problem.batch_dims
-        fresh = [(vertex.dense(), problem.vertex_image(vertex))]
-        if length is not None:
-            ahead = it.x - expand(length, it.x.ndim - b) * gradient
+        fresh = [(lin.vertex.dense(), problem.vertex_image(lin.vertex))]
+        if length is not None and state.x is not None:
+            assert state.gradient is not None
+            assert state.weight is not None
+            ahead = self.proposal(
+                View(problem, it, lin, gradient, state.x, state.gradient, length, state.weight)
+            )
             projected = state.domain.project(ahead)
             if projected is not None:
                 fresh.append((projected, problem.image(projected)))
         points = torch.stack([point for point, _ in fresh], b)
         images = torch.stack([image for _, image in fresh if image is not None], b)
-        if state.points is None or state.images is None:
-            return points, images
-        return torch.cat([points, state.points], b), torch.cat([images, state.images], b)
+        if state.points is not None and state.images is not None:
+            points = torch.cat([points, state.points], b)
+            images = torch.cat([images, state.images], b)
+        return points, images, len(fresh) > 1
 
 
 def _step_length(
