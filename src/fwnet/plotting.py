@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +48,23 @@ def plot_trace(trace: Trace, against: str = "t", ax: Axes | None = None, label: 
             ax.fill_between(where[known], low, high, color=line.get_color(), alpha=0.2, lw=0)
     ax.set_yscale("log")
     ax.set_xlabel(_LABELS[against])
+    ax.grid(alpha=0.3)
+    ax.legend()
+    return ax
+
+
+def plot_curves(
+    curves: Mapping[str, tuple[Sequence[Any], Sequence[Any]]],
+    x_label: str,
+    y_label: str,
+    ax: Axes | None = None,
+) -> Axes:
+    """Named curves (x, y) on one pair of axes."""
+    ax = _new_axes((6, 4)) if ax is None else ax
+    for name, (x, y) in curves.items():
+        ax.plot(x, y, label=name)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
     ax.grid(alpha=0.3)
     ax.legend()
     return ax

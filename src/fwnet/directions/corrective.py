@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -12,83 +12,50 @@ from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
+from fwnet.directions.proposals import ProjectedStep, Proposal
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
-from fwnet.problems.base import dense_gradient, inner
+from fwnet.problems.base import dense_gradient
 from fwnet.quadratic_programs import simplex_qp
-from fwnet.scaling import expand
 from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
 from fwnet.vertices import Dense
-
-
-class View(NamedTuple):
-    """What a proposal sees: where x is, where it was, and what the hull made of the last answer."""
-
-    problem: Problem
-    it: Iterate
-    lin: Linearization
-    gradient: Tensor  # (*batch, *shape)
-    before: Tensor  # the last x, (*batch, *shape)
-    gradient_before: Tensor  # (*batch, *shape)
-    length: Tensor  # Barzilai-Borwein η, (*batch,)
-    weight: Tensor  # of the last proposal in its hull, (*batch,)
-
-
-class Proposal(nn.Module, ABC):
-    """Proposes a point, whose projection joins the hull; a slot that may hold weights."""
-
-    @abstractmethod
-    def forward(self, view: View) -> Tensor:
-        """The point before its projection, `(*batch, *shape)`."""
-
-
-@final
-class GradientStep(Proposal):
-    """x − η∇f(x), with the Barzilai-Borwein η.
-
-    Reference: Barzilai and Borwein (1988).
-    """
-
-    def forward(self, view: View) -> Tensor:
-        x = view.it.x
-        return x - expand(view.length, x.ndim - view.problem.batch_dims) * view.gradient
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CorrectionState:
-    """Recent points `(*batch, K, *shape)` with images, newest first; the last x, gradient and η."""
+    """Recent points `(*batch, K, *shape)` with images, newest first; the proposals' states."""
 
     domain: Domain
+    proposals: tuple[Any, ...]
     points: Tensor | None = None
     images: Tensor | None = None
-    x: Tensor | None = None
-    gradient: Tensor | None = None
-    length: Tensor | None = None  # η of the projected step
-    weight: Tensor | None = None  # of the last proposal
 
 
 @final
 class Corrections(Direction):
-    """The minimum of f over the convex hull of x, the vertex, a projected step and recent points.
+    """The minimum of f over the convex hull of x, the vertex, proposed points and recent ones.
 
         d = y − x,   y = argmin of f over conv{x, s, P(x − η∇f(x)), p_1, …, p_memory}
 
-    with a Barzilai-Borwein η, where the domain projects cheaply (else without that point). On a
-    quadratic the minimum is exact: a quadratic programme of memory + 3 weights. Elsewhere it is
-    that of the second-order model at x, and the rule's line search keeps the step honest.
+    On a quadratic the minimum is exact: a quadratic programme of memory + 3 weights. Elsewhere it
+    is that of the second-order model at x, and the rule's line search keeps the step honest.
 
     Arguments:
         memory: how many recent points are kept.
-        proposal: what is projected; x − η∇f(x) if left out.
+        proposals: where the points besides the vertex come from; the projected step alone if left
+            out.
     """
 
-    def __init__(self, memory: int = 6, proposal: Proposal | None = None) -> None:
+    line_search = True
+
+    def __init__(self, memory: int = 6, proposals: Sequence[Proposal] | None = None) -> None:
         super().__init__()
         self.memory = checks.at_least("Corrections(memory=...)", memory, 0)
-        self.proposal = GradientStep() if proposal is None else proposal
+        chosen = [ProjectedStep()] if proposals is None else list(proposals)
+        self.proposals: Any = nn.ModuleList(chosen)  # mypy takes its items for tensors
 
     def extra_repr(self) -> str:
         return f"memory={self.memory}"
@@ -99,7 +66,7 @@ class Corrections(Direction):
                 f"Corrections needs a problem that knows its curvature; {type(problem).__name__} "
                 "does not, or its oracle samples. Use BlendedPairwise."
             )
-        return CorrectionState(domain)
+        return CorrectionState(domain, tuple(p.init(problem, domain, it) for p in self.proposals))
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
@@ -107,16 +74,12 @@ class Corrections(Direction):
         assert it.image is not None
         b = problem.batch_dims
         gradient = dense_gradient(lin.gradient)
-        length = _step_length(problem, it, gradient, state)
-        points, images, proposed = self._hull(problem, it, lin, gradient, state, length)
+        points, images, proposals = self._hull(problem, it, lin, state)
         # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
         slopes = (ways.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
         bends = _semidefinite(problem.gram(it, ways, bent))
-        if length is None:  # the curvature toward the vertex is a first guess
-            size = ways.select(b, 0).flatten(b).square().sum(-1)
-            length = size / bends[..., 0, 0].clamp_min(torch.finfo(size.dtype).tiny)
         # The first weight is that of x itself, from which slopes and bends are measured.
         rest = _best_weights(pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0)))[..., 1:]
         # No descent beyond rounding: leave it to the line search toward the vertex.
@@ -126,48 +89,25 @@ class Corrections(Direction):
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         kept = points.narrow(b, 0, min(self.memory, points.shape[b]))
         seen = images.narrow(b, 0, min(self.memory, points.shape[b]))
-        weight = rest[..., 1] if proposed else torch.zeros_like(lin.value)
-        return move, CorrectionState(state.domain, kept, seen, it.x, gradient, length, weight)
+        return move, CorrectionState(state.domain, proposals, kept, seen)
 
     def _hull(
-        self,
-        problem: Problem,
-        it: Iterate,
-        lin: Linearization,
-        gradient: Tensor,
-        state: CorrectionState,
-        length: Tensor | None,
-    ) -> tuple[Tensor, Tensor, bool]:
-        """The points besides x, `(*batch, K, *shape)`, their images, whether one is proposed."""
+        self, problem: Problem, it: Iterate, lin: Linearization, state: CorrectionState
+    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
+        """The points besides x, `(*batch, K, *shape)`, their images, the proposals' states."""
         b = problem.batch_dims
-        fresh = [(lin.vertex.dense(), problem.vertex_image(lin.vertex))]
-        if length is not None and state.x is not None:
-            assert state.gradient is not None
-            assert state.weight is not None
-            ahead = self.proposal(
-                View(problem, it, lin, gradient, state.x, state.gradient, length, state.weight)
-            )
-            projected = state.domain.project(ahead)
-            if projected is not None:
-                fresh.append((projected, problem.image(projected)))
+        fresh, after = [(lin.vertex.dense(), problem.vertex_image(lin.vertex))], []
+        for proposal, before in zip(self.proposals, state.proposals, strict=True):
+            point, then = proposal(problem, state.domain, it, lin, before)
+            after.append(then)
+            if point is not None:
+                fresh.append((point, problem.image(point)))
         points = torch.stack([point for point, _ in fresh], b)
         images = torch.stack([image for _, image in fresh if image is not None], b)
-        if state.points is not None and state.images is not None:
-            points = torch.cat([points, state.points], b)
-            images = torch.cat([images, state.images], b)
-        return points, images, len(fresh) > 1
-
-
-def _step_length(
-    problem: Problem, it: Iterate, gradient: Tensor, state: CorrectionState
-) -> Tensor | None:
-    """η = ⟨s, s⟩ / ⟨s, y⟩ of the last step s and the gradient's change y, or the η before."""
-    if state.x is None or state.gradient is None or state.length is None:
-        return None
-    b = problem.batch_dims
-    step, change = it.x - state.x, gradient - state.gradient
-    bend = inner(step, change, b)
-    return torch.where(bend > 0, inner(step, step, b) / bend, state.length)
+        if state.points is None or state.images is None:
+            return points, images, tuple(after)
+        points, images = torch.cat([points, state.points], b), torch.cat([images, state.images], b)
+        return points, images, tuple(after)
 
 
 def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:

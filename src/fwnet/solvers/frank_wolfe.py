@@ -19,7 +19,7 @@ from fwnet.oracles import Exact, Linearization, Oracle
 from fwnet.problems import Problem, as_problem
 from fwnet.progress import observers
 from fwnet.solvers.watch import SENTENCES, Observer, Watch
-from fwnet.steps import OpenLoop, StepRule, as_rule, bounded
+from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded
 from fwnet.trace import Result
 
 Objective = Problem | Callable[[Tensor], Tensor]
@@ -40,7 +40,8 @@ class FrankWolfe(nn.Module):
 
     Arguments:
         domain: where x lives.
-        rule: how far, a `StepRule` or a function t -> γ; 2/(t + 2) if left out.
+        rule: how far, a `StepRule` or a function t -> γ; if left out 2/(t + 2), or an exact line
+            search where the direction is made for one.
         direction: which way; toward the vertex if left out.
         oracle: how the domain is asked; exactly if left out.
         max_steps: budget of steps.
@@ -76,9 +77,11 @@ class FrankWolfe(nn.Module):
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Domain such as Simplex(); got {domain!r}.")
         self.domain = domain
-        self.rule = OpenLoop() if rule is None else as_rule(rule)
         self.direction = Toward() if direction is None else direction
         self.oracle = Exact() if oracle is None else oracle
+        if rule is None:
+            rule = LineSearch() if getattr(direction, "line_search", False) else OpenLoop()
+        self.rule = as_rule(rule)
         self._check_slots()
         self.max_steps = checks.at_least("max_steps", max_steps, 0)
         self.tol = checks.non_negative("tol", tol)

@@ -1,6 +1,6 @@
 """Distributions of problems: what a controller is trained on, chosen by and tested on."""
 
-from fwnet.learned.families.base import LogUniform, ProblemFamily
+from fwnet.learned.families.base import LogUniform, Mixture, ProblemFamily, Scaled
 from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
 from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
 
@@ -8,8 +8,10 @@ __all__ = [
     "LeastSquaresFamily",
     "LinearKernel",
     "LogUniform",
+    "Mixture",
     "ProblemFamily",
     "QuadraticFamily",
     "RBFKernel",
     "SVMFamily",
+    "Scaled",
 ]

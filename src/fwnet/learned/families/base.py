@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -77,6 +78,57 @@ class ProblemFamily(ABC):
         solver = PairwiseFrankWolfe(self.domain, max_steps=5000, tol=1e-9)
         result = solver(problem)
         return result.value - result.gap.clamp_min(0)
+
+
+@final
+class Mixture(ProblemFamily):
+    """One of several families on the same domain, drawn anew for every batch.
+
+    Arguments:
+        families: each with equal chance.
+    """
+
+    def __init__(self, families: Sequence[ProblemFamily]) -> None:
+        if not families:
+            raise ValueError("Mixture needs at least one family; got none.")
+        self.families, self.domain = tuple(families), families[0].domain
+        others = [family.domain for family in families if family.domain != self.domain]
+        if others:
+            raise ValueError(f"Mixture needs one domain; got {self.domain} and {others[0]}.")
+
+    def sample(self, batch: int, generator: torch.Generator) -> Problem:
+        place = int(torch.randint(len(self.families), (), generator=generator))
+        return self.families[place].sample(batch, generator)
+
+
+@final
+class Scaled(ProblemFamily):
+    """The quadratics of a family, each times a random factor: augmentation by scaling.
+
+        f <- factor · f
+
+    Arguments:
+        family: of `Quadratic` or `LeastSquares` problems.
+        factor: its distribution.
+    """
+
+    def __init__(self, family: ProblemFamily, factor: LogUniform) -> None:
+        self.family, self.factor, self.domain = family, factor, family.domain
+
+    def sample(self, batch: int, generator: torch.Generator) -> Problem:
+        problem = self.family.sample(batch, generator)
+        factor = self.factor.sample(batch, generator).unsqueeze(-1)
+        if isinstance(problem, Quadratic) and isinstance(problem.matrix, DenseMap):
+            K, c = problem.matrix.matrix, problem.c
+            factor = factor.to(K)
+            return Quadratic(factor.unsqueeze(-1) * K, None if c is None else factor * c)
+        if isinstance(problem, LeastSquares) and isinstance(problem.matrix, DenseMap):
+            root = factor.sqrt().to(problem.b)
+            return LeastSquares(root.unsqueeze(-1) * problem.matrix.matrix, root * problem.b)
+        raise TypeError(
+            f"Scaled takes families of dense Quadratic or LeastSquares problems; "
+            f"{type(self.family).__name__} gave {type(problem).__name__}."
+        )
 
 
 def sample_size(
