@@ -4,6 +4,7 @@ from fwnet.learned import baselines, families
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
+    LearnedAtoms,
     LearnedDirection,
     LearnedRelaxation,
     LearnedStep,
@@ -28,6 +29,7 @@ __all__ = [
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
+    "LearnedAtoms",
     "LearnedDirection",
     "LearnedRelaxation",
     "LearnedStep",
