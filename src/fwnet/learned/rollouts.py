@@ -70,11 +70,13 @@ def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Probl
 
 
 def detached(state: Any) -> Any:
-    """A state of slots outside the autograd graph: tensors in tuples, lists and dataclasses."""
+    """A state outside the autograd graph: tensors in tuples, lists, dictionaries, dataclasses."""
     if isinstance(state, Tensor):
         return state.detach()
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         return type(state)(*(detached(part) for part in state))
+    if isinstance(state, dict):
+        return {name: detached(part) for name, part in state.items()}
     if isinstance(state, (tuple, list)):
         return type(state)(detached(part) for part in state)
     if is_dataclass(state) and not isinstance(state, type):
