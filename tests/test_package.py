@@ -25,6 +25,7 @@ LAYERS = [
     "scaling",
     "sensitivity",
     "vertices",
+    "compiled_quadratic_programs",
     "faces",
     "small_quadratic_programs",
     "batched_quadratic_programs",
