@@ -25,6 +25,7 @@ from fwnet.domains import (
     LpBall,
     Polytope,
     Product,
+    RowBall,
     Simplex,
     SpectralBall,
     Spectraplex,
@@ -44,6 +45,7 @@ BALLS: dict[str, Callable[[Any], Domain]] = {
     "KSparseBall": lambda radius: KSparseBall(2, radius),
     "GroupL1Ball": lambda radius: GroupL1Ball(LABELS, radius),
     "TraceNormBall": TraceNormBall,
+    "RowBall": RowBall,
     "SpectralBall": SpectralBall,
     "Spectraplex": Spectraplex,
 }

@@ -3,5 +3,15 @@
 from fwnet.directions.active import Away, Blended, Pairwise
 from fwnet.directions.base import Direction, Toward
 from fwnet.directions.corrective import Corrections
+from fwnet.directions.proposals import ProjectedStep, Proposal
 
-__all__ = ["Away", "Blended", "Corrections", "Direction", "Pairwise", "Toward"]
+__all__ = [
+    "Away",
+    "Blended",
+    "Corrections",
+    "Direction",
+    "Pairwise",
+    "ProjectedStep",
+    "Proposal",
+    "Toward",
+]

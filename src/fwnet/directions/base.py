@@ -19,9 +19,12 @@ class Direction(nn.Module, ABC):
 
     Attributes:
         keeps_atoms: whether the iterate must carry an active set.
+        line_search: whether its moves are meant for an exact line search, the solver's rule if
+            none is given.
     """
 
     keeps_atoms: bool = False
+    line_search: bool = False
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the direction does not fit."""

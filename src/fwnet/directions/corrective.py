@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
+from fwnet.directions.proposals import ProjectedStep, Proposal
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
-from fwnet.problems.base import dense_gradient, inner
+from fwnet.problems.base import dense_gradient
 from fwnet.quadratic_programs import simplex_qp
-from fwnet.scaling import expand
 from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
-from fwnet.vertices import Dense, Vertex
+from fwnet.vertices import Dense
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CorrectionState:
-    """Recent points `(*batch, K, *shape)` with images, newest first; the last x, gradient and η."""
+    """Recent points `(*batch, K, *shape)` with images, newest first; the proposals' states."""
 
     domain: Domain
+    proposals: tuple[Any, ...]
     points: Tensor | None = None
     images: Tensor | None = None
-    x: Tensor | None = None
-    gradient: Tensor | None = None
-    length: Tensor | None = None  # η of the projected step
 
 
 @final
 class Corrections(Direction):
-    """The minimum of f over the convex hull of x, the vertex, a projected step and recent points.
+    """The minimum of f over the convex hull of x, the vertex, proposed points and recent ones.
 
         d = y − x,   y = argmin of f over conv{x, s, P(x − η∇f(x)), p_1, …, p_memory}
 
-    with a Barzilai-Borwein η, where the domain projects cheaply (else without that point). On a
-    quadratic the minimum is exact: a quadratic programme of memory + 3 weights. Elsewhere it is
-    that of the second-order model at x, and the rule's line search keeps the step honest.
+    On a quadratic the minimum is exact: a quadratic programme of memory + 3 weights. Elsewhere it
+    is that of the second-order model at x, and the rule's line search keeps the step honest.
 
     Arguments:
         memory: how many recent points are kept.
+        proposals: where the points besides the vertex come from; the projected step alone if left
+            out.
     """
 
-    def __init__(self, memory: int = 6) -> None:
+    line_search = True
+
+    def __init__(self, memory: int = 6, proposals: Sequence[Proposal] | None = None) -> None:
         super().__init__()
         self.memory = checks.at_least("Corrections(memory=...)", memory, 0)
+        chosen = [ProjectedStep()] if proposals is None else list(proposals)
+        self.proposals: Any = nn.ModuleList(chosen)  # mypy takes its items for tensors
 
     def extra_repr(self) -> str:
         return f"memory={self.memory}"
@@ -62,7 +66,7 @@ class Corrections(Direction):
                 f"Corrections needs a problem that knows its curvature; {type(problem).__name__} "
                 "does not, or its oracle samples. Use BlendedPairwise."
             )
-        return CorrectionState(domain)
+        return CorrectionState(domain, tuple(p.init(problem, domain, it) for p in self.proposals))
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
@@ -70,16 +74,12 @@ class Corrections(Direction):
         assert it.image is not None
         b = problem.batch_dims
         gradient = dense_gradient(lin.gradient)
-        length = _step_length(problem, it, gradient, state)
-        points, images = self._hull(problem, it, lin.vertex, gradient, state, length)
+        points, images, proposals = self._hull(problem, it, lin, state)
         # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
         slopes = (ways.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
         bends = _semidefinite(problem.gram(it, ways, bent))
-        if length is None:  # the curvature toward the vertex is a first guess
-            size = ways.select(b, 0).flatten(b).square().sum(-1)
-            length = size / bends[..., 0, 0].clamp_min(torch.finfo(size.dtype).tiny)
         # The first weight is that of x itself, from which slopes and bends are measured.
         rest = _best_weights(pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0)))[..., 1:]
         # No descent beyond rounding: leave it to the line search toward the vertex.
@@ -89,42 +89,25 @@ class Corrections(Direction):
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         kept = points.narrow(b, 0, min(self.memory, points.shape[b]))
         seen = images.narrow(b, 0, min(self.memory, points.shape[b]))
-        return move, CorrectionState(state.domain, kept, seen, it.x, gradient, length)
+        return move, CorrectionState(state.domain, proposals, kept, seen)
 
     def _hull(
-        self,
-        problem: Problem,
-        it: Iterate,
-        vertex: Vertex,
-        gradient: Tensor,
-        state: CorrectionState,
-        length: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """The points besides x, `(*batch, K, *shape)`, and their images."""
+        self, problem: Problem, it: Iterate, lin: Linearization, state: CorrectionState
+    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
+        """The points besides x, `(*batch, K, *shape)`, their images, the proposals' states."""
         b = problem.batch_dims
-        fresh = [(vertex.dense(), problem.vertex_image(vertex))]
-        if length is not None:
-            ahead = it.x - expand(length, it.x.ndim - b) * gradient
-            projected = state.domain.project(ahead)
-            if projected is not None:
-                fresh.append((projected, problem.image(projected)))
+        fresh, after = [(lin.vertex.dense(), problem.vertex_image(lin.vertex))], []
+        for proposal, before in zip(self.proposals, state.proposals, strict=True):
+            point, then = proposal(problem, state.domain, it, lin, before)
+            after.append(then)
+            if point is not None:
+                fresh.append((point, problem.image(point)))
         points = torch.stack([point for point, _ in fresh], b)
         images = torch.stack([image for _, image in fresh if image is not None], b)
         if state.points is None or state.images is None:
-            return points, images
-        return torch.cat([points, state.points], b), torch.cat([images, state.images], b)
-
-
-def _step_length(
-    problem: Problem, it: Iterate, gradient: Tensor, state: CorrectionState
-) -> Tensor | None:
-    """η = ⟨s, s⟩ / ⟨s, y⟩ of the last step s and the gradient's change y, or the η before."""
-    if state.x is None or state.gradient is None or state.length is None:
-        return None
-    b = problem.batch_dims
-    step, change = it.x - state.x, gradient - state.gradient
-    bend = inner(step, change, b)
-    return torch.where(bend > 0, inner(step, step, b) / bend, state.length)
+            return points, images, tuple(after)
+        points, images = torch.cat([points, state.points], b), torch.cat([images, state.images], b)
+        return points, images, tuple(after)
 
 
 def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """Where: compact convex sets with a linear minimisation oracle."""
 
-from fwnet.domains.base import Cost, Domain
+from fwnet.domains.base import Cost, Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
 from fwnet.domains.hulls import Block, ConvexHull, Product
 from fwnet.domains.lanczos import SingularPair
-from fwnet.domains.matrix_balls import SpectralBall, Spectraplex, TraceNormBall
+from fwnet.domains.matrix_balls import RowBall, SpectralBall, Spectraplex, TraceNormBall
 from fwnet.domains.norm_balls import L1Ball, L2Ball, LpBall
 from fwnet.domains.polytopes import Birkhoff, Polytope, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
@@ -25,14 +25,17 @@ __all__ = [
     "L2Ball",
     "LInfBall",
     "LpBall",
+    "NormBall",
     "Polytope",
     "Product",
+    "RowBall",
     "Simplex",
     "SingularPair",
     "SpectralBall",
     "Spectraplex",
     "TraceNormBall",
     "TransportPolytope",
+    "Unsized",
     "bottom_eigenpair",
     "power_iteration",
     "top_singular_pair",

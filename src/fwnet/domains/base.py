@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, final
 
 import torch
 from torch import Tensor
@@ -86,6 +87,74 @@ class Domain(ABC):
         if len(shape) < self.event_dim:
             kind = "vectors (*batch, n)" if self.event_dim == 1 else "matrices (*batch, d, m)"
             raise ValueError(f"{name}: {self} takes {kind}; got shape {tuple(shape)}.")
+
+
+class NormBall(Domain):
+    """Ball of a norm around 0.
+
+        {x : norm(x) <= radius}
+
+    With radius "init" it is a recipe: `fwnet.optim.constrain` reads the radius off the weights.
+    """
+
+    radius: float
+    centred: ClassVar[bool] = True
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        if any(_is_init(value) for value in (*args, *options.values())):
+            return Unsized(cls, args, tuple(options.items()))
+        return super().__new__(cls)
+
+    @abstractmethod
+    def norm(self, x: Tensor) -> Tensor:
+        """Radius of the smallest such ball that holds x: `(*batch,)`."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Unsized(Domain):
+    """A ball whose radius is the norm of a point that is not known yet, `TraceNormBall("init")`."""
+
+    kind: type[NormBall]
+    args: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        return self.kind.event_dim
+
+    def __repr__(self) -> str:
+        options = (f"{name}={value!r}" for name, value in self.options)
+        return f"{self.kind.__name__}({', '.join((*map(repr, self.args), *options))})"
+
+    def of_radius(self, radius: float) -> NormBall:
+        """The same ball with a number in place of "init"."""
+        args = (radius if _is_init(value) else value for value in self.args)
+        options = {name: radius if _is_init(value) else value for name, value in self.options}
+        ball: NormBall = self.kind(*args, **options)
+        return ball
+
+    def vertex(self, cost: Cost) -> NoReturn:
+        self._refuse()
+
+    def contains(self, x: Tensor, tol: float | None = None) -> NoReturn:
+        self._refuse()
+
+    def diameter(self, shape: tuple[int, ...]) -> NoReturn:
+        self._refuse()
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError(
+            f"{self} has no radius yet: only fwnet.optim.constrain(net, ...) reads it off the "
+            "initial weights. Give a number here."
+        )
+
+
+def _is_init(value: object) -> bool:
+    return isinstance(value, str) and value == "init"
 
 
 def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:

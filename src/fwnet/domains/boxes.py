@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, norm, slack
+from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, slack
 from fwnet.domains.norm_balls import against
 from fwnet.vertices import Dense, Sign, Vertex
 
 
 @final
 @dataclass(frozen=True)
-class LInfBall(Domain):
+class LInfBall(NormBall):
     """Ball of the maximum norm.
 
         {x : max |x_i| <= radius}
@@ -27,7 +27,6 @@ class LInfBall(Domain):
 
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("LInfBall(radius=...)", self.radius)
@@ -36,7 +35,10 @@ class LInfBall(Domain):
         return Sign(against(dense_cost(cost), 1.0), self.radius)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return x.abs().amax(-1) <= self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return x.abs().amax(-1)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.sqrt(shape[-1])

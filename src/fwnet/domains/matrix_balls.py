@@ -1,4 +1,4 @@
-"""Balls of matrices: trace norm, spectral norm, and the spectraplex."""
+"""Balls of matrices: trace norm, spectral norm, row norm, and the spectraplex."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, slack, unit
 from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
@@ -19,7 +19,7 @@ from fwnet.vertices import Dense, Rank1, Vertex
 
 @final
 @dataclass(frozen=True)
-class TraceNormBall(Domain):
+class TraceNormBall(NormBall):
     """Ball of the trace norm (nuclear norm): convex relaxation of low rank.
 
         {X : Σ singular values of X <= radius}
@@ -29,7 +29,6 @@ class TraceNormBall(Domain):
 
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("TraceNormBall(radius=...)", self.radius)
@@ -49,8 +48,11 @@ class TraceNormBall(Domain):
         size = torch.linalg.matrix_norm(x) * math.sqrt(min(x.shape[-2:]))  # at least ‖x‖_*
         if not torch.compiler.is_compiling() and bool((size <= limit).all()):
             return size <= limit  # no decomposition needed, as at the start, 0
+        return self.norm(x) <= limit
+
+    def norm(self, x: Tensor) -> Tensor:
         total: Tensor = torch.linalg.svdvals(x).sum(-1)
-        return total <= limit
+        return total
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
@@ -79,7 +81,7 @@ class TraceNormBall(Domain):
 
 @final
 @dataclass(frozen=True)
-class SpectralBall(Domain):
+class SpectralBall(NormBall):
     """Ball of the spectral norm.
 
         {X : largest singular value of X <= radius}
@@ -89,7 +91,6 @@ class SpectralBall(Domain):
 
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("SpectralBall(radius=...)", self.radius)
@@ -99,8 +100,11 @@ class SpectralBall(Domain):
         return Dense(-self.radius * (u @ vh), 2)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
         largest: Tensor = torch.linalg.svdvals(x)[..., 0]
-        return largest <= self.radius + slack(x, tol, self.radius)
+        return largest
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.sqrt(min(shape[-2:]))
@@ -109,6 +113,40 @@ class SpectralBall(Domain):
         """Euclidean projection: the singular values clipped."""
         u, s, vh = _svd(x)
         return (u * s.clamp_max(self.radius).unsqueeze(-2)) @ vh
+
+
+@final
+@dataclass(frozen=True)
+class RowBall(NormBall):
+    """Matrices with short rows: a bound on each output of a linear layer.
+
+        {X : every row |x_i|₂ <= radius}
+
+    lmo(C) = −radius · c_i / |c_i|, row by row.
+    """
+
+    radius: float = 1.0
+    event_dim: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.positive("RowBall(radius=...)", self.radius)
+
+    def vertex(self, cost: Cost) -> Vertex:
+        return Dense(-self.radius * unit(dense_cost(cost)), 2)
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return norm(x).amax(-1)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2.0 * self.radius * math.sqrt(shape[-2])
+
+    def project(self, x: Tensor) -> Tensor:
+        """Euclidean projection: rows that are too long, scaled back."""
+        inside = norm(x).unsqueeze(-1) <= self.radius
+        return torch.where(inside, x, self.radius * unit(x))
 
 
 @final

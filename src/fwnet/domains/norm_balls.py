@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, argmin, dense_cost, norm, slack, unit
+from fwnet.domains.base import Cost, NormBall, argmin, dense_cost, norm, slack, unit
 from fwnet.domains.simplex import Simplex
 from fwnet.vertices import Dense, OneHot, Vertex
 
 
 @final
 @dataclass(frozen=True)
-class L1Ball(Domain):
+class L1Ball(NormBall):
     """Ball of the l1 norm.
 
         {x : Σ |x_i| <= radius}
@@ -31,7 +31,6 @@ class L1Ball(Domain):
 
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("L1Ball(radius=...)", self.radius)
@@ -43,7 +42,10 @@ class L1Ball(Domain):
         return OneHot(index, against(entry, self.radius), cost.shape[-1])
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return x.abs().sum(-1) <= self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return x.abs().sum(-1)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
@@ -83,14 +85,13 @@ class L1Ball(Domain):
 
 @final
 @dataclass(frozen=True)
-class L2Ball(Domain):
+class L2Ball(NormBall):
     """Euclidean ball.
 
     {x : |x|₂ <= radius}
     """
 
     radius: float = 1.0
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("L2Ball(radius=...)", self.radius)
@@ -99,7 +100,10 @@ class L2Ball(Domain):
         return Dense(-self.radius * unit(dense_cost(cost)))
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return norm(x) <= self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return norm(x)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius
@@ -112,7 +116,7 @@ class L2Ball(Domain):
 
 @final
 @dataclass(frozen=True)
-class LpBall(Domain):
+class LpBall(NormBall):
     """Ball of the lp norm, 1 < p < ∞.
 
         {x : (Σ |x_i|^p)^(1/p) <= radius}
@@ -122,7 +126,6 @@ class LpBall(Domain):
 
     p: float
     radius: float = 1.0
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for p, name in ((1, "L1Ball"), (2, "L2Ball"), (math.inf, "LInfBall")):
@@ -141,15 +144,15 @@ class LpBall(Domain):
         cost = unit(cost)
         cost = cost / cost.abs().amax(-1, keepdim=True)  # the largest power is 1
         w = cost.sign() * cost.abs() ** (1 / (self.p - 1))
-        return Dense(-self.radius * w / self._norm(w).unsqueeze(-1))
+        return Dense(-self.radius * w / self.norm(w).unsqueeze(-1))
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self._norm(x) <= self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.pow(shape[-1], max(0.0, 1 / 2 - 1 / self.p))
 
-    def _norm(self, x: Tensor) -> Tensor:
+    def norm(self, x: Tensor) -> Tensor:
         largest = x.detach().abs().amax(-1, keepdim=True)
         scaled = x / torch.where(largest == 0, 1.0, largest)
         return largest.squeeze(-1) * norm(scaled, self.p)

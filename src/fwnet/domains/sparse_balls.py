@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, slack, unit
+from fwnet.domains.base import Cost, NormBall, dense_cost, slack, unit
 from fwnet.domains.norm_balls import against
 from fwnet.domains.simplex import Simplex, shift_and_clip
 from fwnet.vertices import Dense, Vertex
@@ -18,7 +18,7 @@ from fwnet.vertices import Dense, Vertex
 
 @final
 @dataclass(frozen=True)
-class KSparseBall(Domain):
+class KSparseBall(NormBall):
     """K-sparse ball: the convex hull of the sparse sign vectors.
 
         {x : Σ |x_i| <= k · radius, max |x_i| <= radius}
@@ -29,7 +29,6 @@ class KSparseBall(Domain):
     k: int
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.at_least("KSparseBall(k=...)", self.k, 1)
@@ -53,6 +52,10 @@ class KSparseBall(Domain):
         size = x.abs()
         return (size.sum(-1) <= self.k * self.radius + tol) & (size.amax(-1) <= self.radius + tol)
 
+    def norm(self, x: Tensor) -> Tensor:
+        size = x.abs()
+        return torch.maximum(size.sum(-1) / self.k, size.amax(-1))
+
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.sqrt(self.k)
 
@@ -66,7 +69,7 @@ class KSparseBall(Domain):
 
 @final
 @dataclass(frozen=True, eq=False)
-class GroupL1Ball(Domain):
+class GroupL1Ball(NormBall):
     """Ball of the group lasso norm.
 
         {x : Σ over groups g of |x_g|₂ <= radius}
@@ -81,7 +84,6 @@ class GroupL1Ball(Domain):
     radius: float = 1.0
     _label: Tensor = field(init=False, repr=False)
     _count: int = field(init=False, repr=False)
-    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.groups, Tensor) or self.groups.ndim != 1 or not len(self.groups):
@@ -117,7 +119,10 @@ class GroupL1Ball(Domain):
         return Dense(-self.radius * unit(torch.where(chosen, cost, 0.0)))
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self._norms(x).sum(-1) <= self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return self._norms(x).sum(-1)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius

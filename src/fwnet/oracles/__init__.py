@@ -1,18 +1,22 @@
 """How the domain is asked: exactly, softly, iteratively, lazily, by samples, block by block."""
 
-from fwnet.oracles.base import Exact, Linearization, Oracle, linearize
+from fwnet.oracles.base import Answer, CostOracle, Exact, Linearization, Oracle, linearize
 from fwnet.oracles.blocks import Blocks
 from fwnet.oracles.lazy import Lazy
+from fwnet.oracles.newton_schulz import NewtonSchulz
 from fwnet.oracles.power_iteration import PowerIteration
 from fwnet.oracles.soft_trace_norm import SoftTraceNorm
 from fwnet.oracles.softmin import Softmin
 from fwnet.oracles.stochastic import Stochastic
 
 __all__ = [
+    "Answer",
     "Blocks",
+    "CostOracle",
     "Exact",
     "Lazy",
     "Linearization",
+    "NewtonSchulz",
     "Oracle",
     "PowerIteration",
     "SoftTraceNorm",

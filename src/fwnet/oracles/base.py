@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from torch import Tensor, nn
 
-from fwnet.domains import Domain
+from fwnet.domains import Cost, Domain
 from fwnet.iterates import Iterate
 from fwnet.problems import Gradient, Problem
 from fwnet.vertices import Vertex
@@ -62,14 +62,55 @@ class Oracle(nn.Module, ABC):
         return 10
 
 
-@final
-class Exact(Oracle):
-    """vertex = argmin over v in the domain of ⟨∇f(x), v⟩; its decrease is the duality gap."""
+class Answer(NamedTuple):
+    """A vertex, ⟨cost, vertex⟩ `(*batch,)`, and the oracle's next state."""
+
+    vertex: Vertex
+    inner: Tensor
+    state: Any
+
+
+class CostOracle(Oracle):
+    """An oracle that sees nothing but the gradient, so that a torch optimizer can ask it too.
+
+    Attributes:
+        exact: whether the vertex is the best one.
+    """
+
+    exact: bool = False
+
+    @abstractmethod
+    def begin(self, domain: Domain, x: Tensor) -> Any:
+        """The state before the first answer; raise here if the oracle does not fit the domain."""
+
+    @abstractmethod
+    def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
+        """A vertex for the cost."""
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        return self.begin(domain, it.x)
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        return linearize(problem, domain, it), state
+        value, gradient, along = problem.first_order(it)
+        vertex, inner, state = self.answer(domain, gradient, state)
+        lin = Linearization(value, gradient, along, vertex, along - inner, exact=self.exact)
+        return lin, state
+
+
+@final
+class Exact(CostOracle):
+    """vertex = argmin over v in the domain of ⟨∇f(x), v⟩; its decrease is the duality gap."""
+
+    exact = True
+
+    def begin(self, domain: Domain, x: Tensor) -> None:
+        return None
+
+    def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
+        vertex = domain.vertex(cost)
+        return Answer(vertex, vertex.inner(cost), state)
 
 
 def linearize(problem: Problem, domain: Domain, it: Iterate) -> Linearization:

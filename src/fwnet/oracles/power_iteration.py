@@ -8,16 +8,14 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains import Domain, TraceNormBall
+from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.domains.singular import power_iteration
-from fwnet.iterates import Iterate
-from fwnet.oracles.base import Linearization, Oracle
-from fwnet.problems import Problem
+from fwnet.oracles.base import Answer, CostOracle
 from fwnet.vertices import Rank1
 
 
 @final
-class PowerIteration(Oracle):
+class PowerIteration(CostOracle):
     """K power iterations for the top singular pair of the gradient G, a recurrent network.
 
         u <- G v / ‖G v‖,   v <- Gᵀu / ‖Gᵀu‖,   K times;   vertex = −radius · u vᵀ
@@ -44,12 +42,11 @@ class PowerIteration(Oracle):
     def extra_repr(self) -> str:
         return f"steps={self.steps}, warm_start={self.warm_start}"
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Tensor:
+    def begin(self, domain: Domain, x: Tensor) -> Tensor:
         if not isinstance(domain, TraceNormBall):
             raise TypeError(
                 f"PowerIteration answers for TraceNormBall only; got {domain}. Use Exact()."
             )
-        x = it.x
         generator = self.generator
         if generator is None:
             generator = torch.Generator(device=x.device).manual_seed(0)
@@ -57,13 +54,8 @@ class PowerIteration(Oracle):
         v = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
         return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
 
-    def forward(
-        self, problem: Problem, domain: Domain, it: Iterate, state: Any
-    ) -> tuple[Linearization, Any]:
+    def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         assert isinstance(domain, TraceNormBall)
-        value, gradient, along = problem.first_order(it)
-        u, sigma, v = power_iteration(gradient, state, self.steps)
-        vertex = Rank1(-domain.radius * u, v)
-        decrease = along + domain.radius * sigma
+        u, sigma, v = power_iteration(cost, state, self.steps)
         following = v if self.warm_start else state
-        return Linearization(value, gradient, along, vertex, decrease, exact=False), following
+        return Answer(Rank1(-domain.radius * u, v), -domain.radius * sigma, following)

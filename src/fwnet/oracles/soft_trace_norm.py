@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains import Domain, TraceNormBall
-from fwnet.iterates import Iterate
-from fwnet.oracles.base import Linearization, Oracle
-from fwnet.problems import Problem
+from fwnet.domains import Cost, Domain, TraceNormBall
+from fwnet.oracles.base import Answer, CostOracle
 from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense
 
 
 @final
-class SoftTraceNorm(Oracle):
+class SoftTraceNorm(CostOracle):
     """Soft oracle of the trace-norm ball, from the full SVD G = U diag(σ) Vᵀ of the gradient.
 
         S = −radius · U diag(softmax(β σ / σ₁)) Vᵀ
@@ -36,24 +35,20 @@ class SoftTraceNorm(Oracle):
     def extra_repr(self) -> str:
         return f"beta={self.beta}"
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> None:
+    def begin(self, domain: Domain, x: Tensor) -> None:
         if not isinstance(domain, TraceNormBall):
             raise TypeError(
                 f"SoftTraceNorm answers for TraceNormBall only; got {domain}. Use Exact()."
             )
 
-    def forward(
-        self, problem: Problem, domain: Domain, it: Iterate, state: Any
-    ) -> tuple[Linearization, Any]:
+    def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         assert isinstance(domain, TraceNormBall)
-        value, gradient, along = problem.first_order(it)
-        u, sigma, vt = torch.linalg.svd(dense_gradient(gradient), full_matrices=False)
+        u, sigma, vt = torch.linalg.svd(dense_gradient(cost), full_matrices=False)
         top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
         # Directions that the gradient does not see have no sign: they get no share.
-        noise = max(gradient.shape[-2:]) * torch.finfo(sigma.dtype).eps * top
+        noise = max(cost.shape[-2:]) * torch.finfo(sigma.dtype).eps * top
         unseen = sigma.detach() <= noise
         unseen[..., 0] = False
         shares = torch.softmax((self.beta * sigma / top).masked_fill(unseen, -torch.inf), -1)
         vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
-        decrease = along + domain.radius * (shares * sigma).sum(-1)
-        return Linearization(value, gradient, along, vertex, decrease, exact=False), state
+        return Answer(vertex, -domain.radius * (shares * sigma).sum(-1), state)

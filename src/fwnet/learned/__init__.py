@@ -1,0 +1,51 @@
+"""Learned conditional gradients: slots with weights, their training, their files."""
+
+from fwnet.learned import baselines, families
+from fwnet.learned.checkpoints import available, load, save
+from fwnet.learned.controllers import (
+    Controller,
+    LearnedAtoms,
+    LearnedDirection,
+    LearnedRelaxation,
+    LearnedStep,
+    LSTMDirection,
+    LSTMPowerIteration,
+    LSTMStep,
+)
+from fwnet.learned.evaluate import evaluate
+from fwnet.learned.evaluation import Cost, Evaluation
+from fwnet.learned.families import LogUniform, ProblemFamily
+from fwnet.learned.meta_gradients import Backpropagation, EvolutionStrategies, PersistentES
+from fwnet.learned.meta_losses import LogSuboptimality, SumOfValues
+from fwnet.learned.meta_runs import MetaHistory, MetaRecord
+from fwnet.learned.meta_train import MetaConfig, meta_train
+
+__all__ = [
+    "Backpropagation",
+    "Controller",
+    "Cost",
+    "Evaluation",
+    "EvolutionStrategies",
+    "LSTMDirection",
+    "LSTMPowerIteration",
+    "LSTMStep",
+    "LearnedAtoms",
+    "LearnedDirection",
+    "LearnedRelaxation",
+    "LearnedStep",
+    "LogSuboptimality",
+    "LogUniform",
+    "MetaConfig",
+    "MetaHistory",
+    "MetaRecord",
+    "PersistentES",
+    "ProblemFamily",
+    "SumOfValues",
+    "available",
+    "baselines",
+    "evaluate",
+    "families",
+    "load",
+    "meta_train",
+    "save",
+]

@@ -1,0 +1,173 @@
+"""Files of controllers: weights as safetensors, config and card as JSON beside them in one file.
+
+    tensors   the weights
+    metadata  "fwnet": {"format", "features", "kind", "options", "card", "sha256"}
+
+Loading reads numbers and strings, builds one of a fixed list of classes, and never runs code from
+the file. The hash covers weights and metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwnet.learned.controllers import KINDS, Controller
+from fwnet.learned.features import FEATURES
+
+FORMAT = 1
+_SHIPPED = Path(__file__).parent / "shipped"
+_SUFFIX = ".fwnet"
+
+
+def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | None = None) -> None:
+    """Write a controller to one small file, whole or not at all.
+
+    Arguments:
+        path: conventionally ends in .fwnet.
+        card: what to know about it, as JSON can say it: data, horizon, validation, licence.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from fwnet import learned
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "mine.fwnet"
+        >>> learned.save(learned.LearnedStep(), path, {"trained_on": "nothing yet"})
+        >>> learned.load(path).card
+        {'trained_on': 'nothing yet'}
+    """
+    if not isinstance(controller, Controller):
+        raise TypeError(f"save(controller) must be a Controller; got {controller!r}.")
+    weights = {k: v.detach().cpu().contiguous() for k, v in controller.state_dict().items()}
+    facts = {
+        "format": FORMAT,
+        "features": FEATURES,
+        "kind": type(controller).__name__,
+        "options": controller.options,
+        "card": dict(card or {}),
+    }
+    facts["sha256"] = _hash(facts, weights)
+    write_whole(Path(path), _tools().save(weights, {"fwnet": json.dumps(facts)}))
+
+
+def load(name_or_path: str | Path) -> Any:
+    """Read a controller: a shipped one by its name, else a file.
+
+    Arguments:
+        name_or_path: one of `available()`, or the path of a file that `save` wrote.
+
+    Example:
+        >>> from fwnet import learned
+        >>> solver = learned.load("simplex-qp").solver(fwnet.Simplex(), tol=1e-5)
+        >>> solver(fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))).status
+        'converged'
+    """
+    path, data = _read(name_or_path)
+    facts = _facts(path, data)
+    weights = _weights(path, data)
+    if facts.get("sha256") != _hash(facts, weights):
+        raise ValueError(
+            f"{path} is corrupted: its contents do not match its hash. Copy or train it again."
+        )
+    controller = KINDS[facts["kind"]](**facts["options"])
+    controller.load_state_dict(weights)
+    controller.card = facts["card"]
+    return controller.eval()
+
+
+def available() -> tuple[str, ...]:
+    """The names of the controllers that are shipped."""
+    return tuple(sorted(path.stem for path in _SHIPPED.glob("*" + _SUFFIX)))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write to a file beside it first, so that a killed run leaves the old one whole."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(
+            f"{str(path)!r} cannot be written ({error}). Choose a path in a folder that exists "
+            "and has room."
+        ) from None
+
+
+def _read(name_or_path: str | Path) -> tuple[str, bytes]:
+    path = Path(name_or_path)
+    shipped = _SHIPPED / f"{name_or_path}{_SUFFIX}"
+    if path.parent == Path() and not path.suffix and shipped.exists():
+        path = shipped
+    if not path.is_file():
+        names = ", ".join(map(repr, available()))
+        raise FileNotFoundError(
+            f"load({str(name_or_path)!r}): no such file, and no shipped controller of that name. "
+            f"Shipped are {names}."
+        )
+    return repr(str(name_or_path)), path.read_bytes()
+
+
+def _facts(path: str, data: bytes) -> dict[str, Any]:
+    """The metadata, checked before any weight is looked at."""
+    length = int.from_bytes(data[:8], "little") if len(data) >= 8 else -1
+    if not 2 <= length <= len(data) - 8:
+        raise ValueError(f"{path} is truncated, or no controller at all. Copy or train it again.")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        facts = json.loads(header["__metadata__"]["fwnet"])
+        version, features, kind = facts["format"], facts["features"], facts["kind"]
+        options, card = facts["options"], facts["card"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is corrupted, or no controller at all.") from None
+    if version != FORMAT:
+        raise ValueError(
+            f"{path} has format {version!r}, this fwnet reads {FORMAT}. Upgrade fwnet, or save it "
+            "with this version."
+        )
+    if features != FEATURES:
+        raise ValueError(
+            f"{path} was trained on features of version {features!r}, this fwnet computes version "
+            f"{FEATURES}: its answers would be wrong. Use the fwnet that wrote it, or train anew."
+        )
+    if kind not in KINDS or not isinstance(options, dict) or not isinstance(card, dict):
+        raise ValueError(f"{path} holds a controller of unknown kind {kind!r}. Upgrade fwnet.")
+    return dict(facts)
+
+
+def _weights(path: str, data: bytes) -> dict[str, Tensor]:
+    tools = _tools()
+    try:
+        return dict(tools.load(data))
+    except Exception as error:  # of the library's own kind, which has no other base
+        raise ValueError(
+            f"{path} is truncated or corrupted ({error}). Copy or train it again."
+        ) from None
+
+
+def _hash(facts: dict[str, Any], weights: Mapping[str, Tensor]) -> str:
+    plain = {name: value for name, value in facts.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+    for name in sorted(weights):
+        tensor = weights[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _tools() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise ImportError(
+            'controllers are read and written with safetensors: pip install "fwnet[learned]".'
+        ) from None
+    return safetensors.torch

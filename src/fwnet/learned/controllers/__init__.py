@@ -1,0 +1,33 @@
+"""Slots with weights: learned step rules, directions and oracles."""
+
+from fwnet.learned.controllers.atoms import LearnedAtoms
+from fwnet.learned.controllers.base import Controller
+from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
+from fwnet.learned.controllers.step import LearnedRelaxation, LearnedStep
+
+KINDS: dict[str, type[Controller]] = {  # what a file may build
+    kind.__name__: kind
+    for kind in (
+        LSTMDirection,
+        LSTMPowerIteration,
+        LSTMStep,
+        LearnedAtoms,
+        LearnedDirection,
+        LearnedRelaxation,
+        LearnedStep,
+    )
+}
+
+__all__ = [
+    "KINDS",
+    "Controller",
+    "LSTMDirection",
+    "LSTMPowerIteration",
+    "LSTMStep",
+    "LearnedAtoms",
+    "LearnedDirection",
+    "LearnedPoint",
+    "LearnedRelaxation",
+    "LearnedStep",
+]

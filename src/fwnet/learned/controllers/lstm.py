@@ -1,0 +1,194 @@
+"""The paper's learned optimizers, literally: LSTMs of two layers of 20 units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from fwnet import checks
+from fwnet.directions import Direction
+from fwnet.directions.base import image_if_kept
+from fwnet.domains import Domain, Simplex, TraceNormBall
+from fwnet.domains.singular import power_iteration
+from fwnet.iterates import Iterate, Move, Term
+from fwnet.learned.controllers.base import Controller
+from fwnet.oracles import Linearization, Oracle, PowerIteration
+from fwnet.problems import Problem
+from fwnet.problems.base import dense_gradient
+from fwnet.solvers import FrankWolfe
+from fwnet.steps import StepRule
+from fwnet.vertices import Dense, Rank1
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
+
+Memory = tuple[Tensor, Tensor] | None  # h and c, (layers, entries, hidden)
+
+
+@final
+class EntrywiseLSTM(nn.Module):
+    """One LSTM applied to every entry of a tensor, each entry with a memory of its own.
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+        preprocess: feed log|g| and sign of an entry, as Andrychowicz et al. (2016) do, instead of
+            the entry itself.
+    """
+
+    def __init__(self, hidden: int, layers: int, preprocess: bool = False) -> None:
+        super().__init__()
+        checks.at_least("hidden", hidden, 1)
+        checks.at_least("layers", layers, 1)
+        self.preprocess = preprocess
+        self.lstm = nn.LSTM(2 if preprocess else 1, hidden, layers)
+        self.head = nn.Linear(hidden, 1)
+
+    def forward(self, entries: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """One step: `(*shape)` -> `(*shape)`."""
+        weight = self.head.weight
+        flat = entries.detach().to(weight.dtype).reshape(-1, 1)
+        if self.preprocess:
+            flat = log_and_sign(flat)
+        out, memory = self.lstm(flat.unsqueeze(0), memory)
+        answer: Tensor = self.head(out).reshape(entries.shape).to(entries.dtype)
+        return answer, memory
+
+
+def log_and_sign(g: Tensor, p: float = 10.0) -> Tensor:
+    """(log|g| / p, sign g) where |g| >= e^−p, else (−1, e^p g): `(n, 1)` -> `(n, 2)`.
+
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016), appendix A.
+    """
+    size = g.abs()
+    large = size >= torch.tensor(-p).exp()
+    first = torch.where(large, size.clamp_min(1e-30).log() / p, -1.0)
+    second = torch.where(large, g.sign(), g * torch.tensor(p).exp())
+    return torch.cat([first, second], -1)
+
+
+@final
+class LSTMStep(Controller, StepRule):
+    """L2LC_γ: the step size from the one before.
+
+        γ_t, h_{t+1} = LSTM(γ_{t−1}, h_t),   γ = sigmoid of its output
+
+    It sees nothing of f, so it learns an open-loop schedule for the horizon it was trained on,
+    and is poor beyond; `LearnedStep` is the one to use.
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+
+    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 7.
+    """
+
+    domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
+
+    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
+        super().__init__(hidden=hidden, layers=layers)
+        self.network = EntrywiseLSTM(hidden, layers)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, self, **budgets)
+
+    def init(self, problem: Problem, it: Iterate) -> tuple[Tensor, Memory]:
+        self.check_weights()
+        return it.x.new_zeros(it.x.shape[: problem.batch_dims]), None
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        last, memory = state
+        out, memory = self.network(last, memory)
+        step_size = torch.sigmoid(out)
+        return step_size, (step_size, memory)
+
+
+@final
+class LSTMDirection(Controller, Direction):
+    """L2LC_∇ on the simplex: an LSTM reshapes the gradient, entry by entry.
+
+        g_t, h_{t+1} = LSTM(∇f(x_t), h_t),   d = softmin(g_t) − x
+
+    for γ = 2/(t + 2) or a constant. Nothing says that d descends; `LearnedDirection` is safe.
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+        preprocess: feed log|g| and sign instead of g.
+
+    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 8.
+    """
+
+    def __init__(self, hidden: int = 20, layers: int = 2, preprocess: bool = False) -> None:
+        super().__init__(hidden=hidden, layers=layers, preprocess=preprocess)
+        self.network = EntrywiseLSTM(hidden, layers, preprocess)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, direction=self, **budgets)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[float, Memory]:
+        self.check_domain(domain)
+        assert isinstance(domain, Simplex)
+        return domain.radius, None
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        radius, memory = state
+        gradient = dense_gradient(lin.gradient)
+        out, memory = self.network(gradient, memory)
+        vertex = Dense(radius * torch.softmax(-out, -1))
+        term = Term(1.0, vertex, image_if_kept(problem, it, vertex))
+        slope = vertex.inner(gradient) - lin.along
+        return Move(it, -1.0, (term,), lin.value, slope), (radius, memory)
+
+
+@final
+class LSTMPowerIteration(Controller, Oracle):
+    """L2LC_∇ on the trace-norm ball: an LSTM reshapes the gradient before the power iteration.
+
+        G_t, h_{t+1} = LSTM(∇f(W_t), h_t),   vertex = −radius · u vᵀ of K power iterations on G_t
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+        steps: K.
+        preprocess: feed log|g| and sign instead of g.
+
+    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018).
+    """
+
+    domains: ClassVar[tuple[type[Domain], ...]] = (TraceNormBall,)
+
+    def __init__(
+        self, hidden: int = 20, layers: int = 2, steps: int = 5, preprocess: bool = False
+    ) -> None:
+        super().__init__(hidden=hidden, layers=layers, steps=steps, preprocess=preprocess)
+        self.network = EntrywiseLSTM(hidden, layers, preprocess)
+        self.power = PowerIteration(steps)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, oracle=self, **budgets)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[Tensor, Memory]:
+        self.check_domain(domain)
+        return self.power.init(problem, domain, it), None
+
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        assert isinstance(domain, TraceNormBall)
+        right, memory = state
+        value, gradient, along = problem.first_order(it)
+        reshaped, memory = self.network(dense_gradient(gradient), memory)
+        u, _, v = power_iteration(reshaped, right, self.power.steps)
+        vertex = Rank1(-domain.radius * u, v)
+        decrease = along - vertex.inner(gradient)
+        return Linearization(value, gradient, along, vertex, decrease, exact=False), (v, memory)

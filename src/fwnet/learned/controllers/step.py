@@ -1,0 +1,173 @@
+"""LearnedStep and LearnedRelaxation: step sizes that are learned within a guarantee."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from fwnet import checks
+from fwnet.directions import Pairwise
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate, Move
+from fwnet.learned.controllers.base import Controller
+from fwnet.learned.features import STEP_FEATURES, StepMemory, step_features
+from fwnet.problems import Problem
+from fwnet.solvers import FrankWolfe
+from fwnet.steps import StepRule
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
+
+
+@final
+class StepNetwork(nn.Module):
+    """A number in (0, 1) from the features of a step, `start` before any training."""
+
+    def __init__(self, hidden: int, start: float) -> None:
+        super().__init__()
+        checks.at_least("hidden", hidden, 1)
+        self.first = nn.Linear(STEP_FEATURES, hidden)
+        self.head = nn.Linear(hidden, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.constant_(self.head.bias, math.log(start / (1 - start)))
+
+    def forward(self, features: Tensor) -> Tensor:  # (*batch, features) -> (*batch,)
+        out = self.first(features.to(self.head.weight.dtype)).tanh()
+        share: Tensor = self.head(out).squeeze(-1).sigmoid()
+        return share.to(features.dtype)
+
+
+@final
+class LearnedStep(Controller, StepRule):
+    """L2LC_γ made safe: a learned numerator, and the rate of Frank-Wolfe whatever it is.
+
+        γ_t = c_t / (t + k),   c_t in [a, b],   1 < a <= b <= k
+
+    c_t comes from a network that sees scale-free features of the step; k, fixed for a solve, from
+    the first exact line search: a good start is kept, where 2/(t + 2) begins with a jump to a
+    vertex. No function value is needed, and no step is refused: good Frank-Wolfe steps are not
+    monotone.
+
+    **Rate.** With h_t = f(x_t) − min f and the curvature constant C_f, every step obeys
+    h_{t+1} <= (1 − γ_t) h_t + γ_t² C_f / 2. Then for every t
+
+        h_t <= M / (t + k),   M = max(k h_0, b² C_f / (2 (a − 1))).
+
+    Proof. True at t = 0. Write τ = t + k. If h_t <= M/τ then
+
+        h_{t+1} <= (1 − a/τ) M/τ + b² C_f / (2 τ²)       since a <= c_t <= b <= k <= τ
+                <= ((τ − a) M + (a − 1) M) / τ²           by the choice of M
+                 = (τ − 1) M / τ²  <=  M / (τ + 1)        since (τ − 1)(τ + 1) <= τ².   ∎
+
+    Arguments:
+        hidden: units of the network's layer.
+        low: a, above 1.
+        high: b.
+        delay: the largest k.
+
+    Example:
+        >>> from fwnet import learned
+        >>> problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> fwnet.FrankWolfe(fwnet.Simplex(), learned.LearnedStep(), tol=1e-2)(problem).status
+        'converged'
+    """
+
+    reads_objective = True
+    domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
+
+    def __init__(
+        self, hidden: int = 12, low: float = 1.05, high: float = 4.0, delay: float = 64.0
+    ) -> None:
+        super().__init__(hidden=hidden, low=low, high=high, delay=delay)
+        if not 1 < low <= high <= delay < math.inf:
+            raise ValueError(
+                "LearnedStep needs 1 < low <= high <= delay; "
+                f"got low={low!r}, high={high!r}, delay={delay!r}."
+            )
+        self.low, self.high, self.delay = float(low), float(high), float(delay)
+        self.network = StepNetwork(hidden, 0.05)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, self, **budgets)
+
+    def init(self, problem: Problem, it: Iterate) -> tuple[StepMemory | None, Tensor | None]:
+        self.check_weights()
+        return None, None
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        memory, k = state
+        features, exact = step_features(problem, it, move, memory)
+        top = self.low + (self.high - self.low) * self.network(features)
+        if k is None:
+            k = (2 / exact.clamp_min(1e-6)).clamp(self.high, self.delay)
+        t = 0 if memory is None else memory.t
+        step_size = top / (t + k)
+        return step_size, (remember(move, memory, step_size, exact), k)
+
+
+@final
+class LearnedRelaxation(Controller, StepRule):
+    """A learned multiple of the exact line search.
+
+        γ = ω_t γ_LS,   ω_t in [0.3, 1.95], as far as the segment goes
+
+    Wherever the step ends, between 0 and 2 γ_LS, a quadratic does not rise; inside the segment it
+    falls by ω(2 − ω) of what the line search gains: at least 0.0975 of it. Made for pairwise
+    steps, whose zigzag it breaks.
+
+    Arguments:
+        hidden: units of the network's layer.
+    """
+
+    reads_objective = True
+    domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
+
+    def __init__(self, hidden: int = 12) -> None:
+        super().__init__(hidden=hidden)
+        self.network = StepNetwork(hidden, 0.9)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, self, direction=Pairwise(), **budgets)
+
+    def init(self, problem: Problem, it: Iterate) -> StepMemory | None:
+        self.check_weights()
+        if not problem.quadratic:
+            raise TypeError(
+                f"LearnedRelaxation needs a quadratic problem; {type(problem).__name__} is none. "
+                "Use LineSearch()."
+            )
+        return None
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        features, exact = step_features(problem, it, move, state)
+        bend = problem.curvature(it, move)
+        assert bend is not None
+        best = -move.slope.detach() / bend.detach().clamp_min(torch.finfo(bend.dtype).tiny)
+        step_size = (0.3 + 1.65 * self.network(features)) * best
+        return step_size, remember(move, state, step_size, exact)
+
+
+def remember(move: Move, memory: StepMemory | None, step_size: Tensor, exact: Tensor) -> StepMemory:
+    """What the next step's features compare with."""
+    gap = (-move.slope.detach()).clamp_min(torch.finfo(move.slope.dtype).tiny)
+    size = step_size.detach()
+    # Along the segment f falls by gap · (γ − γ² / (2 γ_LS)) on a quadratic.
+    promised = gap * size * (1 - 0.5 * size / exact.clamp_min(1e-12))
+    return StepMemory(
+        1 if memory is None else memory.t + 1,
+        gap if memory is None else memory.gap,
+        gap,
+        size,
+        move.value.detach(),
+        promised,
+        move.direction.detach(),
+    )

@@ -1,0 +1,21 @@
+"""Distributions of problems: what a controller is trained on, chosen by and tested on."""
+
+from fwnet.learned.families.base import LogUniform, Mixture, ProblemFamily, Scaled
+from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
+from fwnet.learned.families.real import circles, digits_pairs, mnist_pairs
+from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
+
+__all__ = [
+    "LeastSquaresFamily",
+    "LinearKernel",
+    "LogUniform",
+    "Mixture",
+    "ProblemFamily",
+    "QuadraticFamily",
+    "RBFKernel",
+    "SVMFamily",
+    "Scaled",
+    "circles",
+    "digits_pairs",
+    "mnist_pairs",
+]

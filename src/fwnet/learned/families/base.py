@@ -1,0 +1,180 @@
+"""ProblemFamily: a distribution of problems on one domain."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Domain, L1Ball, Simplex
+from fwnet.linear_maps import DenseMap
+from fwnet.problems import LeastSquares, Problem, Quadratic
+from fwnet.quadratic_programs import simplex_qp
+from fwnet.solvers import PairwiseFrankWolfe
+
+
+@final
+@dataclass(frozen=True)
+class LogUniform:
+    """A positive number whose logarithm is uniform.
+
+        log x ~ U(log low, log high)
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.LogUniform(1.0, 100.0).sample(2, torch.Generator().manual_seed(0))
+        tensor([87.1176, 26.0399], dtype=torch.float64)
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        checks.positive("LogUniform(low)", self.low)
+        checks.positive("LogUniform(high)", self.high)
+        if self.high < self.low:
+            raise ValueError(f"LogUniform(low, high) needs low <= high; got {self}.")
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:  # (count,)
+        """Independent draws, in float64."""
+        unit = torch.rand(count, generator=generator, dtype=torch.float64)
+        return self.low * (unit * math.log(self.high / self.low)).exp()
+
+
+class ProblemFamily(ABC):
+    """A distribution of problems, for meta-training and evaluation; all on one domain.
+
+    A user's own family says where its problems live and draws them:
+
+        >>> from fwnet import learned
+        >>> class Noisy(learned.ProblemFamily):
+        ...     domain = Simplex()
+        ...     def sample(self, batch, generator):
+        ...         return LeastSquares(torch.eye(5), torch.randn(batch, 5, generator=generator))
+        >>> Noisy().sample(3, torch.Generator()).shape
+        torch.Size([3, 5])
+    """
+
+    domain: Domain
+
+    @abstractmethod
+    def sample(self, batch: int, generator: torch.Generator) -> Problem:
+        """`batch` problems of one shape as one batched problem (`batch_dims` 1, also for one)."""
+
+    def best_values(self, problem: Problem) -> Tensor:  # (batch,)
+        """min f of each problem of a batch: exact for quadratics on simplex and l1 ball.
+
+        Elsewhere a lower bound, f(x) − gap after a long pairwise solve.
+        """
+        exact = _exact_values(problem, self.domain)
+        if exact is not None:
+            return exact
+        solver = PairwiseFrankWolfe(self.domain, max_steps=5000, tol=1e-9)
+        result = solver(problem)
+        return result.value - result.gap.clamp_min(0)
+
+
+@final
+class Mixture(ProblemFamily):
+    """One of several families on the same domain, drawn anew for every batch.
+
+    Arguments:
+        families: each with equal chance.
+    """
+
+    def __init__(self, families: Sequence[ProblemFamily]) -> None:
+        if not families:
+            raise ValueError("Mixture needs at least one family; got none.")
+        self.families, self.domain = tuple(families), families[0].domain
+        others = [family.domain for family in families if family.domain != self.domain]
+        if others:
+            raise ValueError(f"Mixture needs one domain; got {self.domain} and {others[0]}.")
+
+    def sample(self, batch: int, generator: torch.Generator) -> Problem:
+        place = int(torch.randint(len(self.families), (), generator=generator))
+        return self.families[place].sample(batch, generator)
+
+
+@final
+class Scaled(ProblemFamily):
+    """The quadratics of a family, each times a random factor: augmentation by scaling.
+
+        f <- factor · f
+
+    Arguments:
+        family: of `Quadratic` or `LeastSquares` problems.
+        factor: its distribution.
+    """
+
+    def __init__(self, family: ProblemFamily, factor: LogUniform) -> None:
+        self.family, self.factor, self.domain = family, factor, family.domain
+
+    def sample(self, batch: int, generator: torch.Generator) -> Problem:
+        problem = self.family.sample(batch, generator)
+        factor = self.factor.sample(batch, generator).unsqueeze(-1)
+        if isinstance(problem, Quadratic) and isinstance(problem.matrix, DenseMap):
+            K, c = problem.matrix.matrix, problem.c
+            factor = factor.to(K)
+            return Quadratic(factor.unsqueeze(-1) * K, None if c is None else factor * c)
+        if isinstance(problem, LeastSquares) and isinstance(problem.matrix, DenseMap):
+            root = factor.sqrt().to(problem.b)
+            return LeastSquares(root.unsqueeze(-1) * problem.matrix.matrix, root * problem.b)
+        raise TypeError(
+            f"Scaled takes families of dense Quadratic or LeastSquares problems; "
+            f"{type(self.family).__name__} gave {type(problem).__name__}."
+        )
+
+
+def sample_size(
+    limits: tuple[int, int] | int, generator: torch.Generator, most: float = math.inf
+) -> int:
+    """A whole number, log-uniform between the limits; never above `most`."""
+    low, high = (limits, limits) if isinstance(limits, int) else limits
+    high = int(min(high, most))
+    low = min(low, high)
+    drawn = LogUniform(low, high + 1).sample(1, generator)
+    return min(int(drawn), high)
+
+
+def check_limits(name: str, limits: tuple[int, int] | int, least: int) -> None:
+    """Raise unless `limits` is a whole number, or two in order."""
+    low, high = (limits, limits) if isinstance(limits, int) else limits
+    checks.at_least(name, low, least)
+    if checks.at_least(name, high, least) < low:
+        raise ValueError(f"{name} must be (low, high) with low <= high; got {limits!r}.")
+
+
+@torch.no_grad()
+def _exact_values(problem: Problem, domain: Domain) -> Tensor | None:
+    """The minimum by an exact quadratic programme over the vertices, where that is one."""
+    form = getattr(problem, "form", problem)  # an SVM dual is a quadratic inside
+    if not isinstance(form, Quadratic | LeastSquares) or not isinstance(form.matrix, DenseMap):
+        return None
+    if not isinstance(domain, Simplex | L1Ball):
+        return None
+    matrix = form.matrix.matrix.double()
+    if isinstance(form, Quadratic):
+        Q = matrix
+        c = torch.zeros_like(Q[..., 0]) if form.c is None else form.c.double()
+        constant = c.new_zeros(())
+    else:
+        b = form.b.double()
+        Q, constant = matrix.mT @ matrix, 0.5 * b.square().sum(-1)
+        if form.ridge is not None:
+            Q = Q + torch.diag_embed(form.ridge.double().expand(Q.shape[-1]))
+        c = -(matrix.mT @ b.unsqueeze(-1)).squeeze(-1)
+    if isinstance(domain, L1Ball):  # x = u − v with (u, v) on a simplex of twice the size
+        Q = torch.cat([torch.cat([Q, -Q], -1), torch.cat([-Q, Q], -1)], -2)
+        c = torch.cat([c, -c], -1)
+    Q, c = domain.radius**2 * Q, domain.radius * c
+    Q = Q.expand(*c.shape, c.shape[-1])
+    w = simplex_qp(Q, c)
+    bend = 0.5 * torch.linalg.vecdot(w, (Q @ w.unsqueeze(-1)).squeeze(-1))
+    value: Tensor = bend + torch.linalg.vecdot(c, w) + constant
+    return value.to(matrix.dtype if problem.dtype is None else problem.dtype)

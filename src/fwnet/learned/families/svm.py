@@ -1,0 +1,200 @@
+"""SVMFamily: duals of SVMs on parts of data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Simplex
+from fwnet.learned.families.base import LogUniform, ProblemFamily, check_limits, sample_size
+from fwnet.problems import Problem, Quadratic
+
+Kernel = Callable[[Tensor, torch.Generator], Tensor]  # X (n, d) -> k(X, X) (n, n)
+_C, _WIDTHS = LogUniform(0.3, 100.0), LogUniform(0.3, 3.0)
+
+
+@final
+@dataclass(frozen=True)
+class LinearKernel:
+    """k(x, z) = ⟨x, z⟩ / mean ‖x‖²: the scale of the data, and with it that of C, is free."""
+
+    def __call__(self, X: Tensor, generator: torch.Generator) -> Tensor:  # (n, n)
+        gram = X @ X.mT
+        return gram / gram.diagonal().mean().clamp_min(torch.finfo(X.dtype).tiny)
+
+
+@final
+@dataclass(frozen=True)
+class RBFKernel:
+    """k(x, z) = exp(−‖x − z‖² / (w² · mean ‖x − z‖²)), w log-uniform."""
+
+    width: LogUniform = _WIDTHS
+
+    def __call__(self, X: Tensor, generator: torch.Generator) -> Tensor:  # (n, n)
+        width = float(self.width.sample(1, generator))
+        squares = X.square().sum(-1)
+        apart = (squares.unsqueeze(-1) + squares - 2 * X @ X.mT).clamp_min(0)
+        apart = (apart + apart.mT) / 2
+        gram = (-apart / (width**2 * apart.mean().clamp_min(torch.finfo(X.dtype).tiny))).exp()
+        gram.diagonal().fill_(1.0)
+        return gram
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """One data set and the pairs of classes that problems are drawn from."""
+
+    X: Tensor  # (n, d)
+    y: Tensor  # (n,) class numbers
+    pairs: tuple[tuple[int, int], ...]
+
+    def rows(self, pair: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        return tuple((self.y == label).nonzero().squeeze(-1) for label in pair)  # type: ignore[return-value]
+
+
+@final
+class SVMFamily(ProblemFamily):
+    """Duals of two-class SVMs: random pair of classes, part of the rows, kernel and C.
+
+        f(α) = ½ αᵀ(yyᵀ ∘ (k(X, X) + 1) + I/C) α   over the unit simplex
+
+    Arguments:
+        datasets: `(X, y)` each, X `(n, d)` and y `(n,)` with at least two classes.
+        C: distribution of C, or one number.
+        n: rows of a problem, log-uniform between two limits, or one number; half of each class,
+            fewer where a pair has not enough.
+        kernels: drawn from with equal chance, `X, generator -> k(X, X)`.
+        dtype: of the problems.
+
+    Example:
+        >>> from fwnet import learned
+        >>> X = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
+        >>> family = learned.families.SVMFamily([(X, X[:, 0] > 0)], C=1.0, n=(16, 32))
+        >>> family.sample(4, torch.Generator().manual_seed(0)).batch_dims
+        1
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[tuple[Tensor, Tensor]],
+        C: LogUniform | float = _C,
+        n: tuple[int, int] | int = (64, 512),
+        *,
+        kernels: Sequence[Kernel] = (LinearKernel(), RBFKernel()),
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        check_limits("SVMFamily(n=...)", n, 4)
+        if not datasets or not kernels:
+            raise ValueError("SVMFamily needs at least one data set and one kernel; got none.")
+        self.C = C if isinstance(C, LogUniform) else LogUniform(C, C)
+        self.n, self.kernels, self.dtype = n, tuple(kernels), dtype
+        self.domain = Simplex()
+        self._sources = tuple(_source(k, X, y) for k, (X, y) in enumerate(datasets))
+
+    def sample(self, batch: int, generator: torch.Generator) -> Problem:
+        checks.at_least("batch", batch, 1)
+        drawn = [self._draw(generator) for _ in range(batch)]
+        most = min(2 * min(len(positive), len(negative)) for _, positive, negative in drawn)
+        half = sample_size(self.n, generator, most) // 2
+        matrices = [self._matrix(*draw, half, generator) for draw in drawn]
+        return Quadratic(torch.stack(matrices).to(self.dtype))
+
+    def split(self, seed: int = 0) -> tuple[SVMFamily, SVMFamily, SVMFamily]:
+        """Families for training, validation and test (60, 20, 20 %) that share nothing.
+
+        Of a data set with three classes or more, other pairs of classes; of one with two, other
+        rows. The test family is for one look, at the end.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        parts: list[list[_Source]] = [[], [], []]
+        for source in self._sources:
+            for part, piece in zip(parts, _split(source, generator), strict=True):
+                part.append(piece)
+        train, validation, test = (self._with(tuple(part)) for part in parts)
+        return train, validation, test
+
+    def _with(self, sources: tuple[_Source, ...]) -> SVMFamily:
+        family = SVMFamily.__new__(SVMFamily)
+        family.__dict__.update(self.__dict__, _sources=sources)
+        return family
+
+    def _draw(self, generator: torch.Generator) -> tuple[_Source, Tensor, Tensor]:
+        source = self._sources[_pick(len(self._sources), generator)]
+        positive, negative = source.rows(source.pairs[_pick(len(source.pairs), generator)])
+        return source, positive, negative
+
+    def _matrix(
+        self,
+        source: _Source,
+        positive: Tensor,
+        negative: Tensor,
+        half: int,
+        generator: torch.Generator,
+    ) -> Tensor:  # (2 half, 2 half)
+        rows = [
+            side[torch.randperm(len(side), generator=generator)[:half]]
+            for side in (positive, negative)
+        ]
+        X = source.X[torch.cat(rows)].double()
+        kernel = self.kernels[_pick(len(self.kernels), generator)]
+        y = torch.ones(2 * half, dtype=X.dtype)
+        y[half:] = -1.0
+        C = self.C.sample(1, generator)
+        gram = y.unsqueeze(-1) * (kernel(X, generator) + 1.0) * y
+        return gram + torch.eye(2 * half, dtype=X.dtype) / C
+
+
+def _source(place: int, X: Tensor, y: Tensor) -> _Source:
+    name = f"SVMFamily(datasets)[{place}]"
+    X = checks.real_tensor(f"{name} X", X)
+    if not isinstance(y, Tensor) or X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(f"{name} must be (X, y), tensors of shapes (n, d) and (n,).")
+    classes, numbers = y.unique(return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} must have at least two classes; all labels are {classes.tolist()}."
+        )
+    counts = numbers.bincount()
+    pairs = tuple(
+        pair for pair in combinations(range(len(classes)), 2) if min(counts[list(pair)]) >= 2
+    )
+    if not pairs:
+        raise ValueError(f"{name} needs two classes with two rows each; counts {counts.tolist()}.")
+    return _Source(X, numbers, pairs)
+
+
+def _split(source: _Source, generator: torch.Generator) -> list[_Source]:
+    if len(source.pairs) >= 3:
+        order = torch.randperm(len(source.pairs), generator=generator).tolist()
+        return [
+            replace(source, pairs=tuple(source.pairs[k] for k in sorted(order[a:b])))
+            for a, b in _thirds(len(order))
+        ]
+    pieces: list[list[Tensor]] = [[], [], []]
+    for label in range(int(source.y.max()) + 1):
+        rows = (source.y == label).nonzero().squeeze(-1)
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        if len(rows) < 10:
+            raise ValueError(f"SVMFamily.split: a class has {len(rows)} rows; ten are the least.")
+        for piece, (a, b) in zip(pieces, _thirds(len(rows)), strict=True):
+            piece.append(rows[a:b])
+    kept = [torch.cat(piece) for piece in pieces]
+    return [_Source(source.X[rows], source.y[rows], source.pairs) for rows in kept]
+
+
+def _thirds(count: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Limits of 60, 20 and 20 %, none of them empty."""
+    a, b = max(1, round(0.6 * count)), max(2, round(0.8 * count))
+    a, b = min(a, count - 2), min(b, count - 1)
+    return (0, a), (a, b), (b, count)
+
+
+def _pick(count: int, generator: torch.Generator) -> int:
+    return int(torch.randint(count, (), generator=generator))

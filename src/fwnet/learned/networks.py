@@ -1,0 +1,74 @@
+"""Learned updates of a network's weights: the paper's LSTMs for the kernel under an SVM."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from fwnet import checks
+from fwnet.learned.controllers.lstm import EntrywiseLSTM, Memory
+
+Parameters = dict[str, Tensor]
+
+
+@final
+class LSTMUpdates(nn.Module):
+    """θ <- θ + scale · LSTM(∇θ), coordinate by coordinate, one LSTM a kind of layer.
+
+        o_t, h_{t+1} = LSTM_kind(log|g_t| and sign g_t, h_t);   θ_{t+1} = θ_t + scale · o_t
+
+    Weights of convolutions (four dimensions) share one LSTM, all others another, as in the paper.
+    Gradients of θ are inputs: nothing flows back through them.
+
+    Arguments:
+        hidden: units of each of the two layers.
+        scale: of the output, so that an untrained LSTM moves little.
+
+    Example:
+        >>> import torch
+        >>> from fwnet.learned.networks import LSTMUpdates
+        >>> updates, theta = LSTMUpdates(), {"weight": torch.ones(2, 3)}
+        >>> theta, state = updates(theta, {"weight": torch.ones(2, 3)}, updates.init(theta))
+        >>> theta["weight"].shape
+        torch.Size([2, 3])
+
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016); Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018).
+    """
+
+    def __init__(self, hidden: int = 20, scale: float = 0.1) -> None:
+        super().__init__()
+        self.hidden = checks.at_least("LSTMUpdates(hidden=...)", hidden, 1)
+        self.scale = checks.positive("LSTMUpdates(scale=...)", scale)
+        self.dense = EntrywiseLSTM(hidden, layers=2, preprocess=True)
+        self.convolution = EntrywiseLSTM(hidden, layers=2, preprocess=True)
+
+    def init(self, parameters: Parameters) -> dict[str, Memory]:
+        """The memories before the first update, by the kind of layer."""
+        return dict.fromkeys(_kinds(parameters))
+
+    def forward(
+        self, parameters: Parameters, gradients: Parameters, state: dict[str, Memory]
+    ) -> tuple[Parameters, dict[str, Memory]]:
+        """The next weights and the next states."""
+        moved, following = dict(parameters), {}
+        for kind, names in _kinds(parameters).items():
+            seen = torch.cat([gradients[name].detach().flatten() for name in names])
+            out, following[kind] = self._lstms()[kind](seen, state[kind])
+            parts = out.split([parameters[name].numel() for name in names])
+            for name, part in zip(names, parts, strict=True):
+                moved[name] = parameters[name] + self.scale * part.view_as(parameters[name])
+        return moved, following
+
+    def _lstms(self) -> dict[str, EntrywiseLSTM]:
+        return {"dense": self.dense, "convolution": self.convolution}
+
+
+def _kinds(parameters: Parameters) -> dict[str, list[str]]:
+    """Names by the LSTM that moves them."""
+    kinds: dict[str, list[str]] = {}
+    for name, theta in parameters.items():
+        kinds.setdefault("convolution" if theta.ndim == 4 else "dense", []).append(name)
+    return kinds

@@ -1,0 +1,39 @@
+"""Adam for the parameters that no domain holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adamw import adamw
+
+
+def adam_step(
+    parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any], state: Any
+) -> None:
+    """One step of torch's own AdamW, on state that lives in our optimizer."""
+    for parameter in parameters:
+        own = state[parameter]
+        if not own:
+            own["step"] = torch.tensor(0.0)
+            own["exp_avg"] = torch.zeros_like(parameter)
+            own["exp_avg_sq"] = torch.zeros_like(parameter)
+    beta1, beta2 = group["betas"]
+    adamw(
+        parameters,
+        gradients,
+        [state[p]["exp_avg"] for p in parameters],
+        [state[p]["exp_avg_sq"] for p in parameters],
+        [],
+        [state[p]["step"] for p in parameters],
+        foreach=group["foreach"],
+        has_complex=any(p.is_complex() for p in parameters),
+        amsgrad=False,
+        beta1=beta1,
+        beta2=beta2,
+        lr=group["lr"],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        maximize=group["maximize"],
+    )

@@ -1,0 +1,239 @@
+"""What the optimizers share: groups with a domain, one step, a state_dict of plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Domain, SpectralBall, TraceNormBall
+from fwnet.optim.adam import adam_step
+from fwnet.optim.norms import OperatorNorm
+from fwnet.optim.points import as_point, check_fits, domain_of, margin, settle
+from fwnet.optim.records import from_record, to_record
+from fwnet.oracles import CostOracle, Exact, NewtonSchulz, PowerIteration
+from fwnet.vertices import Rank1, Vertex
+
+Closure = Callable[[], Any]
+Group = dict[str, Any]
+RESCALES = (None, "diameter", "gradient")
+
+
+class VertexOptimizer(torch.optim.Optimizer):
+    """An optimizer that moves parameters toward vertices of their domains, or by Adam.
+
+        m <- β m + (1 − β) g,   v = argmin over the domain of ⟨m, v⟩,   w <- (1 − γ) w + γ v
+
+    Attributes:
+        feasible: whether weights begin in their domains and must never leave them.
+    """
+
+    feasible: bool
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters with options of their own; a group that does not fit is not added."""
+        super().add_param_group(param_group)
+        try:
+            self.check_group(self.param_groups[-1])
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+
+    def check_group(self, group: Group) -> None:
+        """Raise an error in words if the options do not fit each other or the parameters."""
+        checks.non_negative("lr", float(group["lr"]))
+        if not 0 <= group["momentum"] < 1:
+            raise ValueError(f"momentum must lie in [0, 1); got {group['momentum']!r}.")
+        if group["rescale"] not in RESCALES:
+            raise ValueError(f"rescale must be one of {RESCALES}; got {group['rescale']!r}.")
+        domain, oracle = group["domain"], group["oracle"]
+        if domain is not None and not isinstance(domain, Domain | OperatorNorm):
+            raise TypeError(
+                "domain must be a fwnet domain, spectral(...), sign(...), row(...), or None for "
+                f"Adam; got {domain!r}."
+            )
+        if oracle is not None and not isinstance(oracle, CostOracle):
+            raise TypeError(
+                "oracle must be PowerIteration(), SoftTraceNorm(), NewtonSchulz() or Exact(); "
+                f"got {oracle!r}."
+            )
+        for name, parameter in named(group):
+            own = domain_of(parameter, domain)
+            if own is not None:
+                check_fits(name, parameter, own)
+                oracle_of(own, oracle).begin(own, as_point(parameter.detach(), own))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # Python numbers decide each step
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:
+        """One step of every parameter that has a gradient.
+
+        Arguments:
+            closure: computes the loss and its gradients again; its value is returned.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: Group) -> None:
+        free: list[Tensor] = []
+        held: list[tuple[Tensor, Domain]] = []
+        for name, parameter in named(group):
+            if parameter.grad is None:
+                continue
+            if parameter.grad.layout is not torch.strided:
+                raise RuntimeError(
+                    f"{name} has a sparse gradient, which this optimizer does not take. Use "
+                    "nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
+                )
+            domain = domain_of(parameter, group["domain"])
+            if domain is None:
+                free.append(parameter)
+            else:
+                held.append((parameter, domain))
+        if free:
+            adam_step(free, [_gradient(p) for p in free], group, self.state)
+        if held:
+            self._move_all(held, group)
+
+    def _move_all(self, held: list[tuple[Tensor, Domain]], group: Group) -> None:
+        known = _moving([parameter for parameter, _ in held], group)
+        # A gradient that was never anything but 0 has no direction: every vertex would be best.
+        moving = [
+            one
+            for one, moves in zip(held, known, strict=True)
+            if moves or "momentum" in self.state[one[0]]
+        ]
+        if not moving:
+            return
+        costs = [_gradient(parameter) for parameter, _ in moving]
+        if group["maximize"]:
+            costs = list(torch._foreach_neg(costs))
+        if group["momentum"] > 0:
+            costs = self._averaged([parameter for parameter, _ in moving], costs, group["momentum"])
+        for (parameter, domain), cost in zip(moving, costs, strict=True):
+            self._move(parameter, domain, cost, group)
+
+    def _averaged(self, parameters: list[Tensor], costs: list[Tensor], beta: float) -> list[Tensor]:
+        """m <- β m + (1 − β) g; the first m is g."""
+        for parameter, cost in zip(parameters, costs, strict=True):
+            if "momentum" not in self.state[parameter]:
+                self.state[parameter]["momentum"] = cost.clone()
+        averages = [self.state[parameter]["momentum"] for parameter in parameters]
+        torch._foreach_lerp_(averages, costs, 1 - beta)
+        return averages
+
+    def _move(self, parameter: Tensor, domain: Domain, cost: Tensor, group: Group) -> None:
+        own = self.state[parameter]
+        x, cost = as_point(parameter, domain), as_point(cost, domain)
+        oracle = oracle_of(domain, group["oracle"])
+        if "step" not in own:
+            own["step"], own["oracle"] = 0, oracle.begin(domain, x)
+        vertex, _, own["oracle"] = oracle.answer(domain, cost, own["oracle"])
+        step_size = _step_size(group, domain, x, vertex, parameter)
+        if step_size == 0:
+            return
+        if not self.feasible:
+            _mix(x, 1 - step_size if group["pull"] else 1.0, vertex, step_size)
+        else:
+            if own["step"] == 0:
+                settle(domain, x, 0)
+            _mix(x, 1 - step_size, vertex, step_size * (1 - margin(domain, x)))
+            settle(domain, x, own["step"] + 1)
+        own["step"] += 1
+        if x.data_ptr() != parameter.data_ptr():  # channels last: the point is a copy
+            parameter.copy_(x.view(parameter.shape))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as numbers, strings and tensors, domains included."""
+        state = super().state_dict()
+        return state | {"param_groups": [_packed(group) for group in state["param_groups"]]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a `state_dict()`; its domains and oracles replace those of the groups."""
+        saved = state_dict["param_groups"]
+        now = [*self.param_groups, *({} for _ in saved)]
+        groups = [_unpacked(group, mine) for group, mine in zip(saved, now, strict=False)]
+        super().load_state_dict(state_dict | {"param_groups": groups})
+
+
+def named(group: Group) -> list[tuple[str, Tensor]]:
+    """The parameters with their names, or with their places and shapes where they have none."""
+    names = group.get("param_names")
+    return [
+        (names[k] if names else f"parameter {k} of shape {tuple(parameter.shape)}", parameter)
+        for k, parameter in enumerate(group["params"])
+    ]
+
+
+def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
+    """Vectors are asked exactly; matrices as chosen, or by what is cheap for the domain."""
+    if domain.event_dim == 1:
+        return _EXACT
+    if chosen is not None:
+        return chosen
+    if isinstance(domain, TraceNormBall):
+        return _RANK1
+    return _SPECTRAL if isinstance(domain, SpectralBall) else _EXACT
+
+
+_EXACT, _RANK1, _SPECTRAL = Exact(), PowerIteration(steps=1), NewtonSchulz()
+
+
+def _step_size(group: Group, domain: Domain, x: Tensor, vertex: Vertex, parameter: Tensor) -> float:
+    lr = float(group["lr"])
+    if group["rescale"] == "diameter":
+        width = domain.diameter(tuple(x.shape))
+        lr = lr * math.sqrt(x.numel()) / width if width > 0 else 0.0
+    elif group["rescale"] == "gradient":
+        distance = float(torch.linalg.vector_norm(vertex.dense() - x))
+        slope = float(torch.linalg.vector_norm(_gradient(parameter)))
+        lr = lr * slope / distance if distance > 0 else 0.0
+    return min(lr, 1.0)
+
+
+def _mix(x: Tensor, keep: float, vertex: Vertex, gain: float) -> None:
+    """x <- keep · x + gain · vertex, in place."""
+    if isinstance(vertex, Rank1):
+        x.addr_(vertex.u, vertex.v, beta=keep, alpha=gain)  # one pass over x instead of two
+    else:
+        vertex.add_to(x.mul_(keep), gain)
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def _moving(parameters: list[Tensor], group: Group) -> list[bool]:
+    """Which gradients are not 0; an error in words if one is not finite."""
+    norms = torch._foreach_norm([_gradient(p) for p in parameters])
+    sizes: list[float] = torch.stack([norm.cpu() for norm in norms]).tolist()
+    for k, (parameter, size) in enumerate(zip(parameters, sizes, strict=True)):
+        if not math.isfinite(size):  # or its square is too large for a number
+            name = next(name for name, other in named(group) if other is parameter)
+            checks.finite(f"the gradient of {name}", _gradient(parameter))
+        elif size == 0:  # or its square too small
+            sizes[k] = float(_gradient(parameter).abs().max())
+    return [size != 0 for size in sizes]
+
+
+def _packed(group: Group) -> Group:
+    plain = {key: group[key] and to_record(group[key]) for key in ("domain", "oracle")}
+    return group | plain
+
+
+def _unpacked(saved: Group, mine: Group) -> Group:
+    objects = {}
+    for key in ("domain", "oracle"):
+        record = saved[key]
+        objects[key] = from_record(record, mine.get(key)) if record else None
+    return saved | objects

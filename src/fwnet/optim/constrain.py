@@ -1,0 +1,109 @@
+"""constrain: domains for the parameters of a network, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fwnet.domains import Domain, Unsized
+from fwnet.optim.norms import OperatorNorm
+from fwnet.optim.points import as_point, check_fits, domain_of, move_inside
+
+Choice = Domain | OperatorNorm | None
+
+
+def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, Any]]:
+    """Put parameters into their domains, by name; the groups are for `FrankWolfe`.
+
+        w <- w · min(1, radius / norm(w))     other domains than balls: the nearest point
+
+    Arguments:
+        net: its parameters are changed in place, where they lie outside.
+        domains: name or pattern -> domain. `"*"` and `"?"` are wildcards; the first pattern that
+            fits a name decides. A ball with radius `"init"` is as large as the weight is now, for
+            each weight on its own. None, and every parameter that no pattern fits, means AdamW.
+
+    Example:
+        >>> from fwnet.optim import FrankWolfe, constrain
+        >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> groups = constrain(net, {"0.weight": TraceNormBall("init"), "*.bias": LInfBall(1.0)})
+        >>> opt = FrankWolfe(groups, lr=1e-2)
+        >>> [group["param_names"] for group in groups]
+        [['0.weight'], ['0.bias', '2.bias'], ['2.weight']]
+    """
+    if not isinstance(net, nn.Module):
+        raise TypeError(f"constrain(net, ...) takes an nn.Module; got {type(net).__name__}.")
+    parameters = dict(net.named_parameters(remove_duplicate=False))
+    taken: set[Tensor] = set()
+    groups: list[dict[str, Any]] = []
+    for pattern, domain in domains.items():
+        names = [name for name in parameters if fnmatchcase(name, pattern)]
+        if not names:
+            raise ValueError(_unknown(pattern, list(parameters)))
+        fresh = _not_yet(names, parameters, taken)
+        if not fresh:
+            raise ValueError(
+                f"constrain: all parameters that {pattern!r} fits ({', '.join(names)}) are taken "
+                "by patterns before it; move it up."
+            )
+        groups += _groups(fresh, parameters, domain)
+    rest = [n for n in _not_yet(parameters, parameters, taken) if parameters[n].requires_grad]
+    if rest:
+        groups += _groups(rest, parameters, None)
+    return groups
+
+
+def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
+    """One group; with "init", one for each parameter, since each has its own radius."""
+    sized: dict[str, Choice] = {name: _sized(parameters[name], domain) for name in names}
+    for name, choice in sized.items():
+        own = domain_of(parameters[name], choice)
+        if own is not None:
+            check_fits(name, parameters[name], own)
+            move_inside(parameters[name], own)
+    shared = [names] if not isinstance(domain, Unsized) else [[name] for name in names]
+    return [
+        {
+            "params": [parameters[name] for name in some],
+            "param_names": some,
+            "domain": sized[some[0]],
+        }
+        for some in shared
+    ]
+
+
+def _sized(parameter: Tensor, domain: Choice) -> Choice:
+    """The domain with its radius; None for a bias in a ball of matrices."""
+    if not isinstance(domain, Unsized):
+        return domain
+    if domain_of(parameter, domain) is None:
+        return None
+    with torch.no_grad():
+        x = as_point(parameter, domain).double()
+        radius = float(domain.of_radius(1.0).norm(x))
+    if not radius > 0:
+        raise ValueError(
+            f"{domain}: the initial weights, shape {tuple(parameter.shape)}, have norm {radius}; "
+            "give a radius."
+        )
+    return domain.of_radius(radius)
+
+
+def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]) -> list[str]:
+    """The names whose parameters were not taken; they are now. Tied weights count once."""
+    fresh = []
+    for name in names:
+        if parameters[name] not in taken:
+            taken.add(parameters[name])
+            fresh.append(name)
+    return fresh
+
+
+def _unknown(pattern: str, names: list[str]) -> str:
+    close = get_close_matches(pattern, names, n=5, cutoff=0.3) or names[:5]
+    return f"constrain: {pattern!r} fits no parameter; did you mean {', '.join(close)}?"

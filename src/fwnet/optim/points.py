@@ -1,0 +1,107 @@
+"""A parameter as a point of a domain: how it is seen, whether it fits, how it stays inside."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fwnet.domains import Domain, NormBall, SpectralBall, TraceNormBall, Unsized
+from fwnet.optim.norms import OperatorNorm
+
+_PROJECT_EVERY = 32  # steps after which a domain that is no ball has its rounding removed
+
+
+def domain_of(parameter: Tensor, domain: Domain | OperatorNorm | None) -> Domain | None:
+    """The domain of a parameter, None for Adam: also for a bias in a group of matrices."""
+    if isinstance(domain, OperatorNorm):
+        return domain.ball(tuple(parameter.shape))
+    if domain is None or (domain.event_dim > 1 and parameter.ndim < 2):
+        return None
+    return domain
+
+
+def as_point(tensor: Tensor, domain: Domain) -> Tensor:
+    """A parameter as one point: a vector for vector domains, outputs × inputs for matrix ones."""
+    if tensor.ndim == domain.event_dim:
+        return tensor
+    return tensor.reshape(-1) if domain.event_dim == 1 else tensor.flatten(1)
+
+
+def check_fits(name: str, parameter: Tensor, domain: Domain) -> None:
+    """Raise an error in words if the parameter cannot be a point of the domain."""
+    if isinstance(domain, Unsized):
+        raise ValueError(
+            f"{name}: {domain} takes its radius from the initial weights: pass it to "
+            "fwnet.optim.constrain(net, {...}) and give its groups to the optimizer."
+        )
+    if parameter.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"{name} must be float32 or float64 to stay in {domain}; got {parameter.dtype}. Keep "
+            "the weights in float32 and use torch.autocast for the rest."
+        )
+    if parameter.numel() == 0:
+        raise ValueError(f"{name} must not be empty; got shape {tuple(parameter.shape)}.")
+    domain.check_shape(name, tuple(as_point(parameter, domain).shape))
+
+
+def check_inside(name: str, parameter: Tensor, domain: Domain) -> None:
+    """Raise a ValueError unless the parameter lies in the domain."""
+    x = as_point(parameter.detach(), domain).double()
+    scale = domain.radius if isinstance(domain, NormBall) else 1.0
+    if bool(domain.contains(x, tol=1e-6 * scale)):
+        return
+    size = f"has norm {float(domain.norm(x)):.6g}" if isinstance(domain, NormBall) else "is outside"
+    raise ValueError(
+        f"{name} must start inside {domain}; it {size}. Call fwnet.optim.constrain(net, {{...}}) "
+        "first, or choose a larger domain."
+    )
+
+
+@torch.no_grad()
+def move_inside(parameter: Tensor, domain: Domain) -> None:
+    """Map a parameter into its domain: balls by scaling, other domains by projection or start."""
+    x = as_point(parameter, domain).double()
+    if isinstance(domain, NormBall):
+        excess = float(domain.norm(x)) / domain.radius
+        inside = x if excess <= 1 else x * ((1 - 1e-7) / excess)
+    elif bool(domain.contains(x)):
+        return
+    else:
+        projected = domain.project(x)
+        inside = domain.start(x.shape, x.dtype, x.device) if projected is None else projected
+    parameter.copy_(inside.reshape(parameter.shape))
+
+
+def margin(domain: Domain, x: Tensor) -> float:
+    """Share of the radius that rounding may use up between two measurements.
+
+        period · eps · sqrt(min(d, m))
+
+    One update changes W by at most eps ‖W‖_F in rounding, a matrix of full rank, whose trace norm
+    is up to sqrt(min(d, m)) times that. Singular values cost too much to look at them every step,
+    so vertices and measured weights keep this distance from the sphere, and none can cross it.
+    """
+    if not isinstance(domain, TraceNormBall | SpectralBall):
+        return 0.0
+    return _period(x) * torch.finfo(x.dtype).eps * math.sqrt(min(x.shape))
+
+
+def settle(domain: Domain, x: Tensor, step: int) -> None:
+    """Remove what `step` updates have rounded outward, in place: scale balls, project the rest."""
+    if isinstance(domain, TraceNormBall | SpectralBall):
+        if step % _period(x) == 0:
+            limit = domain.radius * (1 - margin(domain, x))
+            x.mul_((limit / domain.norm(x.double())).clamp_max_(1.0))
+    elif isinstance(domain, NormBall):
+        x.div_((domain.norm(x) / domain.radius).clamp_min_(1.0))
+    elif step % _PROJECT_EVERY == 0:
+        projected = domain.project(x)
+        if projected is not None:
+            x.copy_(projected)
+
+
+def _period(x: Tensor) -> int:
+    """Steps between two decompositions: so many that they cost a tenth of the steps."""
+    return max(32, min(x.shape))

@@ -1,0 +1,56 @@
+"""Domains and oracles as plain data, so that a state_dict loads with `weights_only=True`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from fwnet import domains, oracles
+from fwnet.domains import Domain
+from fwnet.optim.norms import OperatorNorm
+from fwnet.oracles import CostOracle
+
+Choice = Domain | OperatorNorm | CostOracle
+_KNOWN = {
+    **{name: getattr(domains, name) for name in domains.__all__},
+    **{name: getattr(oracles, name) for name in oracles.__all__},
+    "OperatorNorm": OperatorNorm,
+}
+
+
+def to_record(choice: Choice) -> dict[str, Any]:
+    """The class's name and its arguments: `{"class": "TraceNormBall", "radius": 50.0}`."""
+    arguments = inspect.signature(type(choice)).parameters
+    values = {name: _plain(getattr(choice, name)) for name in arguments}
+    return {"class": type(choice).__name__} | values
+
+
+def from_record(record: dict[str, Any], current: Choice | None) -> Choice:
+    """The object of a record; a class that fwnet does not know must be that of `current`."""
+    values = {name: _object(value) for name, value in record.items() if name != "class"}
+    kind = _KNOWN.get(record["class"])
+    if kind is None and type(current).__name__ == record["class"]:
+        kind = type(current)
+    if kind is None:
+        raise ValueError(
+            f"the state_dict holds a {record['class']}, which is not a class of fwnet; build the "
+            "optimizer with a domain of that class, then load."
+        )
+    choice: Choice = kind(**values)
+    return choice
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Domain | OperatorNorm | CostOracle):
+        return to_record(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(item) for item in value)
+    return None if isinstance(value, torch.Generator) else value
+
+
+def _object(value: Any) -> Any:
+    if isinstance(value, dict) and "class" in value:
+        return from_record(value, None)
+    return type(value)(_object(item) for item in value) if isinstance(value, tuple) else value
