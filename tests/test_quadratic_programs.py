@@ -10,7 +10,17 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from fwnet import faces
 from fwnet.quadratic_programs import simplex_qp, solve_simplex_qp
+
+
+@pytest.fixture(params=["compiled", "batched"], autouse=True)
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every law with Numba, however few the problems are, and without it."""
+    if request.param == "compiled":
+        monkeypatch.setattr(faces, "_FEW", 1)
+    else:
+        monkeypatch.setattr(faces, "_numba_code", lambda: None)
 
 
 def kernels(batch: int, n: int, seed: int = 0) -> dict[str, tuple[Tensor, Tensor | None]]:

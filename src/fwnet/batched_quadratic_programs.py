@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.faces import FaceFactor, factor_face, spectral_face_solve
+from fwnet.faces import FaceFactor, as_doubles, compiled_for, factor_face, spectral_face_solve
 from fwnet.small_quadratic_programs import solve_small
 
 SMALL = 32  # one problem up to this size is scalar work: NumPy, less overhead
@@ -139,6 +140,20 @@ def solve_one(
         torch.full(batch, gap, dtype=Q.dtype),
         torch.full(batch, good),
     )
+
+
+def compiled_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution | None:
+    """`block_pivots` in compiled code, None where that is not for this batch."""
+    code = compiled_for(batch.Q)
+    if code is None:
+        return None
+    Q, c, start = as_doubles(batch.Q), as_doubles(batch.c), as_doubles(x)
+    found, g, gap = np.empty_like(c), np.empty_like(c), np.empty(len(c))
+    good = np.empty(len(c), np.bool_)
+    eps = torch.finfo(batch.Q.dtype).eps
+    code.pivot_all(Q, c, start, batch.tol, eps, found, g, gap, good)
+    x, gradient, value = (torch.from_numpy(array).to(x.dtype) for array in (found, g, gap))
+    return SimplexQPSolution(x, gradient, value, torch.from_numpy(good))
 
 
 def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:

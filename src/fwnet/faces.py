@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 _UNPACKED = 48  # up to this size packing costs more than it saves
+_COMPILED = 64  # up to this size call overhead decides, and compiled code saves it
+_FEW = 8  # problems that are not worth a first call of compiled code
+
+
+@cache
+def _numba_code() -> ModuleType | None:
+    try:
+        from fwnet import compiled_quadratic_programs
+    except ImportError:
+        return None
+    return compiled_quadratic_programs
+
+
+def compiled_for(data: Tensor) -> ModuleType | None:
+    """The compiled code for a batch of small problems on the CPU, if Numba is installed.
+
+    Arguments:
+        data: `(batch, n, n)` matrices or `(batch, n, d)` features.
+    """
+    few, n = data.shape[0] < _FEW, data.shape[1]
+    small = n <= _COMPILED and not few and data.device.type == "cpu"
+    return _numba_code() if small else None
+
+
+def as_doubles(value: Tensor) -> np.ndarray:
+    """A contiguous float64 array: no copy where it is one already."""
+    return np.ascontiguousarray(value.detach().numpy(), dtype=np.float64)
 
 
 @final

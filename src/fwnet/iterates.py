@@ -127,13 +127,11 @@ def _combination(parts: list[tuple[Tensor | float, Tensor | None]], dims: int) -
     total: Tensor | None = None
     for coefficient, tensor in parts:
         assert tensor is not None
-        if isinstance(coefficient, Tensor):
-            part = expand(coefficient, dims) * tensor
-            total = part if total is None else total + part
-        elif coefficient == -1 and total is not None:
+        if isinstance(coefficient, float) and coefficient == -1 and total is not None:
             total = total - tensor
-        elif coefficient != 0:
-            part = tensor if coefficient == 1 else coefficient * tensor
+        elif isinstance(coefficient, Tensor) or coefficient != 0:
+            same = isinstance(coefficient, float) and coefficient == 1
+            part = tensor if same else expand(coefficient, dims) * tensor
             total = part if total is None else total + part
     assert total is not None
     return total

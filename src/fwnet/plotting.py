@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fwnet.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _LABELS = {"t": "step", "seconds": "seconds"}
 
@@ -145,12 +146,65 @@ def plot_decision_boundary(
     return ax
 
 
-def _new_axes(size: tuple[float, float]) -> Axes:
+def plot_comparison(
+    grid: np.ndarray,  # (points,)
+    curves: Mapping[str, np.ndarray],  # (runs, points) each
+    profiles: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    bold: Collection[str],
+    tolerance: float,
+) -> Figure:
+    """Many methods on many problems: median suboptimality, and the share of problems solved.
+
+    Arguments:
+        grid: numbers of gradient evaluations.
+        curves: relative suboptimality of each run after so many evaluations, by method.
+        profiles: budgets and the share of runs solved within them, by method.
+        bold: methods to draw on top, with their quartiles.
+        tolerance: at which a problem counts as solved.
+    """
+    figure, (left, right) = _pyplot().subplots(1, 2, figsize=(12, 4.6), layout="constrained")
+    for k, (name, rows) in enumerate(curves.items()):
+        first = name in bold
+        style: dict[str, Any] = {
+            "color": f"C{k % 10}",
+            "lw": 2.6 if first else 1.1,
+            "zorder": 3 if first else 2,
+        }
+        style["ls"] = ("-", "--", ":")[k // 10 % 3]
+        middle = np.nanmedian(np.where(np.isnan(rows), np.inf, rows), axis=0)
+        seen = np.isfinite(middle)
+        left.plot(grid[seen], middle[seen], label=name, **style)
+        if first:
+            low, high = np.quantile(rows[:, seen], [0.25, 0.75], axis=0)
+            left.fill_between(grid[seen], low, high, color=style["color"], alpha=0.2, lw=0)
+        budgets, shares = profiles[name]
+        right.step(
+            np.concatenate([[1], budgets, [grid[-1]]]),
+            np.concatenate([[0], shares, [shares[-1] if len(shares) else 0]]),
+            where="post",
+            **style,
+        )
+    left.axhline(tolerance, color="k", lw=0.8, ls=":")
+    left.set(xscale="log", yscale="log", ylim=(tolerance / 3, None))
+    left.set(xlabel="gradient evaluations", ylabel="(f − f*) / f*, median")
+    right.set(xscale="log", xlabel="gradient evaluations", ylim=(-0.02, 1.02))
+    right.set_ylabel(f"share of problems within {tolerance:.0e}")
+    for ax in (left, right):
+        ax.grid(alpha=0.3)
+    figure.legend(loc="outside right center", fontsize="small")
+    return figure
+
+
+def _pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
         raise ImportError('plotting needs matplotlib: pip install "fwnet[plot]".') from None
-    _, ax = pyplot.subplots(figsize=size, layout="constrained")
+    return pyplot
+
+
+def _new_axes(size: tuple[float, float]) -> Axes:
+    _, ax = _pyplot().subplots(figsize=size, layout="constrained")
     return ax
 
 

@@ -12,6 +12,7 @@ from fwnet.batched_quadratic_programs import (
     SimplexQPSolution,
     active_set,
     block_pivots,
+    compiled_pivots,
     restart,
     solve_one,
 )
@@ -76,7 +77,12 @@ def solve_simplex_qp(
     x = x / x.sum(-1, keepdim=True)
     check_matrix(Q)
     whole = Batch.of(Q, c, tol)
-    found = block_pivots(whole, x)
+    found = compiled_pivots(whole, x)
+    if found is None:
+        found = block_pivots(whole, x)
+    elif not bool(found.converged.all()):
+        hard = (~found.converged).nonzero().squeeze(-1)
+        found.put(hard, block_pivots(whole.take(hard), x[hard]))
     rest = (~found.converged).nonzero().squeeze(-1)
     if rest.numel():
         part = whole.take(rest)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import fwnet.paper.experiments as experiments
 from fwnet.cli.app import app
 from fwnet.paper.experiment import Verdict
-from fwnet.paper.run import Job
+from fwnet.paper.jobs import Job
 from paper.toy import Toy
 
 RUNNER = CliRunner()
@@ -155,12 +155,12 @@ def test_fit_errors() -> None:
 
 
 def test_reproduce_resumes_and_report_rebuilds() -> None:
-    out, error = call("reproduce", "--seeds", 2)
+    out, error = call("reproduce", "--seeds", 2, "--workers", 1)
     assert "report/index.html" in out
     assert "does not hold" in out
     assert "seed 1" in error
     assert Path("report/index.html").is_file()
-    out, error = call("reproduce", "toy", "--seeds", 3, "--json")
+    out, error = call("reproduce", "toy", "--seeds", 3, "--workers", 1, "--json")
     assert error.count("kept from before") == 2
     claims = json.loads(out)["claims"]
     assert [claim["verdict"] for claim in claims] == [each.value for each in Verdict]
@@ -174,7 +174,7 @@ def test_reproduce_resumes_and_report_rebuilds() -> None:
 
 def test_reproduce_keeps_the_others_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "EXPERIMENTS", (Toy(broken_at=1),))
-    _, error = call("reproduce", code=1)
+    _, error = call("reproduce", "--workers", 1, code=1)
     assert "fwnet: toy, seed 1: RuntimeError: the toy broke" in error
     assert "1 of 1 experiments could not be run; the others are kept." in error
     assert Path("report/index.html").is_file()
@@ -256,7 +256,7 @@ class Slow(Toy):
             time.sleep(60)
         return super().run(config, seed, progress)
 experiments.EXPERIMENTS = (Slow(),)
-sys.argv[1:] = ["reproduce"]
+sys.argv[1:] = ["reproduce", "--workers", "1"]
 from fwnet.cli import main
 main()
 """

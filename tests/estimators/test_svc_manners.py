@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
+import fwnet
 from fwnet.estimators import FWSVC
 
 
@@ -165,10 +166,21 @@ def test_warm_start_needs_fewer_steps(kernel: str) -> None:
 def test_trace_and_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = make_moons(900, noise=0.3, random_state=0)
     model = FWSVC(verbose=2).fit(X, y)
-    gaps = [record.gap for record in model.trace_]
+    assert isinstance(model.trace_, fwnet.Trace)
+    gaps, values = model.trace_.column("gap"), model.trace_.column("value")
     assert gaps[-1] <= 1e-3 < gaps[0]
-    assert [r.value for r in model.trace_] == sorted(r.value for r in model.trace_)
+    assert (np.diff(values) < 0).all()
+    beta = np.abs(model.dual_coef_).sum()  # D = ½Σβ at the best multiple of β
+    assert values[-1] == pytest.approx(-0.5 * beta, rel=1e-4)
     assert capsys.readouterr().err.count("FWSVC problem 0:") == len(model.trace_)
+    assert list(model.trace_.to_pandas()) == ["t", "value", "gap", "step_size", "seconds"]
+    assert model.trace_.plot("seconds").get_yscale() == "log"
+
+
+def test_the_trace_is_that_of_the_problem_with_the_largest_gap() -> None:
+    model = FWSVC(kernel="linear").fit(*load_iris(return_X_y=True))
+    assert len(model.traces_) == 3
+    assert model.trace_[-1].gap == max(trace[-1].gap for trace in model.traces_)
 
 
 def test_two_fits_agree_to_the_last_bit() -> None:

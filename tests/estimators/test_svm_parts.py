@@ -17,7 +17,7 @@ from fwnet.estimators.corrective import corrective
 from fwnet.estimators.hull import exact_weights, line_search
 from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.pairwise import add_rows, gather, mirror, pairwise_steps, reflect, survey
-from fwnet.estimators.records import BinaryProblem, Budget, relative_gap
+from fwnet.estimators.records import BinaryProblem, Budget, TubeProblem, relative_gap
 
 RNG = np.random.default_rng(0)
 
@@ -58,7 +58,7 @@ def test_compiled_loop_takes_the_plain_loops_steps(n: int, dtype: type) -> None:
         state, gradient = np.array([Q[0, 0], 0.0, 0.0, 0.0]), Q[0].copy()
         taken, _ = pairwise_steps(
             kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
-            np.array([0.0, steps, 10**9]),
+            np.array([0.0, steps, 10**9, 1.0]),
         )  # fmt: skip
         start = np.zeros(n)
         start[0] = 1.0
@@ -76,8 +76,9 @@ def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
     value = state[0]
     for _ in range(40):
         pairwise_steps(
-            kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state, np.array([0.0, 5, 5])
-        )
+            kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
+            np.array([0.0, 5, 5, 1.0]),
+        )  # fmt: skip
         assert alpha.min() >= 0
         assert alpha.sum() == pytest.approx(1.0, abs=1e-12)
         assert state[0] <= value
@@ -168,32 +169,37 @@ def test_a_store_without_room_answers_the_same() -> None:
     assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
 
 
-def test_line_search_finds_the_minimum() -> None:
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        w, v, box = rng.normal(size=4), rng.normal(size=4), rng.uniform(0.5, 2.0, 30)
-        A = rng.normal(size=(30, 4))
-        slack, move = 1.0 - A @ w, A @ (v - w)
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("labels", [True, False])
+def test_line_search_finds_the_minimum(seed: int, labels: bool) -> None:
+    rng = np.random.default_rng(seed)
+    w, v, box = rng.normal(size=4), rng.normal(size=4), rng.uniform(0.5, 2.0, 30)
+    A, sign, real = rng.normal(size=(30, 4)), rng.choice([-1.0, 1.0], 30), rng.normal(size=30)
 
-        def value(t: float) -> float:
-            rest = np.maximum(0.0, slack - t * move)  # noqa: B023
-            u = w + t * (v - w)  # noqa: B023
-            return 0.5 * float(u @ u) + 0.5 * float(box @ rest**2)  # noqa: B023
+    def value(t: float) -> float:
+        u = w + t * (v - w)
+        outside = 1.0 - sign * (A @ u) if labels else np.abs(real - A @ u) - 0.3
+        return 0.5 * float(u @ u) + 0.5 * float(box @ np.maximum(0.0, outside) ** 2)
 
-        t = line_search((float(w @ w), float(w @ v), float(v @ v)), slack, move, box)
-        best = minimize_scalar(
-            value, bounds=(0.0, 10.0), method="bounded", options={"xatol": 1e-10}
-        )
-        if 0 < best.x < 10 - 1e-6:
-            assert value(t) <= value(best.x) + 1e-12
+    hinge, tube = BinaryProblem(sign, box, box), TubeProblem(real, box, box, 0.3)
+    norms = (float(w @ w), float(w @ v), float(v @ v))
+    t = line_search(norms, hinge if labels else tube, A @ w, A @ (v - w))
+    best = minimize_scalar(value, bounds=(0.0, 10.0), method="bounded", options={"xatol": 1e-10})
+    if 0 < best.x < 10 - 1e-6:
+        assert value(t) <= value(best.x) + 1e-12
 
 
 def test_exact_weights_meet_the_optimality_conditions() -> None:
     X, p = problem(250, C=50.0)
     K = rbf_kernel(X)
-    u = exact_weights(K, p.y, p.box, np.full(250, 0.1))
-    h = p.y * (K @ (u * p.y) + np.sum(u * p.y))
-    assert u == pytest.approx(p.box * np.maximum(0.0, 1.0 - h), abs=1e-8)
+    u = exact_weights(K, p, 1.0, 0.1 * p.y)
+    f = K @ u + u.sum()
+    assert u == pytest.approx(p.box * p.y * np.maximum(0.0, 1.0 - p.y * f), abs=1e-8)
+    tube = TubeProblem(X[:, 0] ** 2, p.box, p.order, 0.1)
+    u = exact_weights(K, tube, 0.0, np.zeros(250))
+    rest = tube.y - K @ u
+    wanted = p.box * np.sign(rest) * np.maximum(0.0, np.abs(rest) - 0.1)
+    assert u == pytest.approx(wanted, abs=1e-8)
 
 
 @pytest.mark.parametrize("n", [900, 2500])

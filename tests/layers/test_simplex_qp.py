@@ -7,10 +7,20 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+from fwnet import faces
 from fwnet.layers.simplex_qp import SimplexQP
 from fwnet.quadratic_programs import simplex_qp
 
 layer = SimplexQP()
+
+
+@pytest.fixture(params=["compiled", "batched"], autouse=True)
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every law with Numba, however few the problems are, and without it."""
+    if request.param == "compiled":
+        monkeypatch.setattr(faces, "_FEW", 1)
+    else:
+        monkeypatch.setattr(faces, "_numba_code", lambda: None)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:

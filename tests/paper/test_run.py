@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import pytest
 
 from fwnet.data import DataError
 from fwnet.paper.experiment import Profile, Progress
-from fwnet.paper.run import Job, plan, run
+from fwnet.paper.jobs import Job
+from fwnet.paper.run import plan, run
 from fwnet.paper.store import Store
 
 from .toy import Toy, ToyConfig
@@ -33,14 +36,17 @@ class Log:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def start(self, job: Job, jobs: int, left: float | None) -> None:
-        self.lines.append(f"start {job.seed} of {jobs}, {'unknown' if left is None else 'known'}")
+    def start(self, job: Job, left: float | None) -> None:
+        self.lines.append(f"start {job.seed}, {'unknown' if left is None else 'known'}")
 
-    def progress(self, share: float, text: str) -> None:
+    def progress(self, job: Job, share: float, text: str) -> None:
         assert 0 <= share <= 1
 
     def finish(self, job: Job, seconds: float, kept: bool) -> None:
         self.lines.append(f"{'kept' if kept else 'done'} {job.seed}")
+
+    def fail(self, job: Job) -> None:
+        self.lines.append(f"failed {job.seed}")
 
 
 def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) -> None:
@@ -49,7 +55,7 @@ def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) ->
     assert run(jobs, Profile.QUICK, store, watch=log) == []
     assert toy.ran == [0, 1]
     assert log.lines == [
-        "start 0 of 2, unknown", "done 0", "start 1 of 2, known", "done 1",
+        "start 0, unknown", "done 0", "start 1, known", "done 1",
     ]  # fmt: skip
     run(jobs, Profile.QUICK, store)
     assert toy.ran == [0, 1]
@@ -97,6 +103,36 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path) -> None:
     assert [each.seed for each in store.results()[0].seeds] == [0]
 
 
+class Killed(Toy):
+    name = "killed"
+
+    def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+
+class Odd(Toy):
+    name = "odd"
+
+    def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        return {"a set": {1}}
+
+
+def test_workers_give_the_same_numbers_and_outlive_a_killed_one(tmp_path: Path) -> None:
+    alone, together, log = Store(tmp_path / "alone"), Store(tmp_path / "together"), Log()
+    run(plan([Toy()], Profile.QUICK, 2), Profile.QUICK, alone)
+    jobs = [*plan([Killed(), Odd()], Profile.QUICK, 1), *plan([Toy()], Profile.QUICK, 2)]
+    failures = run(jobs, Profile.QUICK, together, workers=2, watch=log)
+    reasons = {each.experiment: each.reason for each in failures}
+    assert reasons["killed"] == "its process ended with code -9; was memory short?"
+    assert reasons["odd"].startswith("TypeError: results must be numbers, texts, arrays")
+    assert {"done 0", "done 1", "failed 0"} <= set(log.lines)
+    (expected,), (found,) = alone.results(), together.results()
+    assert [s.metrics for s in found.seeds] == [s.metrics for s in expected.seeds]
+
+
 def test_seeds_must_be_positive() -> None:
     with pytest.raises(ValueError, match=r"seeds must be a whole number of at least 1; got 0\."):
         plan([Toy()], Profile.QUICK, seeds=0)
+    with pytest.raises(ValueError, match="workers must be a whole number of at least 1; got 0"):
+        run([], Profile.QUICK, Store(Path("runs")), workers=0)

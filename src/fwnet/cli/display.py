@@ -1,37 +1,56 @@
-"""A progress bar with the time left, for runs of many seeds."""
+"""Progress bars with the time left, for runs of many seeds."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fwnet.paper.run import Job
+from fwnet.paper.jobs import Job
+
+
+@final
+@dataclass
+class _Running:
+    bar: TaskID
+    began: float
+    share: float = 0.0
+
+    def left(self) -> float | None:
+        """Seconds at the pace so far, None while nothing can be said."""
+        if self.share <= 0.02:
+            return None
+        return (time.perf_counter() - self.began) * (1 - self.share) / self.share
 
 
 @final
 class Display:
-    """Shows seeds as they are run; a context manager. Writes to the standard error stream."""
+    """Shows seeds as they are run; a context manager. Writes to the standard error stream.
 
-    def __init__(self) -> None:
+    Arguments:
+        total: seeds in all.
+        workers: that run side by side.
+    """
+
+    def __init__(self, total: int, workers: int) -> None:
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bars.add_task("", total=1.0, left="")
-        self._total = 1
+        self._workers = workers
+        self._whole = self._bars.add_task("all seeds", total=float(total), note="")
         self._done = 0
-        self._began = 0.0
-        self._others: float | None = None
-        self._name = ""
+        self._running: dict[Job, _Running] = {}
+        self._after: float | None = None
 
     def __enter__(self) -> Display:
         self._bars.start()
@@ -45,38 +64,45 @@ class Display:
     ) -> None:
         self._bars.stop()
 
-    def start(self, job: Job, jobs: int, left: float | None) -> None:
-        """A seed starts; `left` are the seconds for the seeds after it, once known."""
-        self._total, self._others, self._began = jobs, left, time.perf_counter()
-        self._name = f"{job.experiment.name}, seed {job.seed}"
-        self.progress(0.0, "")
+    def start(self, job: Job, left: float | None) -> None:
+        """A seed starts; `left` are the seconds of work in the seeds after it, once known."""
+        bar = self._bars.add_task(f"{job.name}, seed {job.seed}", total=1.0, note="")
+        self._running[job] = _Running(bar, time.perf_counter())
+        self._after = left
 
-    def progress(self, share: float, text: str) -> None:
-        """The running seed got so far."""
-        self._bars.update(
-            self._task,
-            total=float(self._total),
-            completed=self._done + min(max(share, 0.0), 1.0),
-            description=f"{self._name}: {text}" if text else self._name,
-            left=self._left(share),
-        )
+    def progress(self, job: Job, share: float, text: str) -> None:
+        """A running seed got so far."""
+        running = self._running[job]
+        running.share = min(max(share, 0.0), 1.0)
+        self._bars.update(running.bar, completed=running.share, note=text)
+        self._update()
 
     def finish(self, job: Job, seconds: float, kept: bool) -> None:
         """A seed is done."""
-        self._done += 1
         how = "kept from before" if kept else f"{seconds:.1f} s"
-        self._bars.console.print(f"{job.experiment.name:<12} seed {job.seed:<3} {how}")
+        self._end(job, how)
 
-    def _left(self, share: float) -> str:
-        """This seed at its pace so far, and the others as their like took."""
-        if share <= 0.02:
+    def fail(self, job: Job) -> None:
+        """A seed failed."""
+        self._end(job, "failed")
+
+    def _end(self, job: Job, how: str) -> None:
+        running = self._running.pop(job, None)
+        if running is not None:
+            self._bars.remove_task(running.bar)
+        self._done += 1
+        self._bars.console.print(f"{job.name:<12} seed {job.seed:<3} {how}")
+        self._update()
+
+    def _update(self) -> None:
+        share = self._done + sum(each.share for each in self._running.values())
+        self._bars.update(self._whole, completed=share, note=self._left())
+
+    def _left(self) -> str:
+        """The running seeds at their pace so far, the others as their like took."""
+        mine = [left for each in self._running.values() if (left := each.left()) is not None]
+        if not mine or self._after is None:
             return ""
-        mine = (time.perf_counter() - self._began) * (1 - share) / share
-        if self._others is None:
-            return f"{_clock(mine)} left of this seed"
-        return f"{_clock(mine + self._others)} left"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
+        seconds = max(max(mine), (sum(mine) + self._after) / self._workers)
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes}:{rest:02d} left"

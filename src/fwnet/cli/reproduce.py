@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,9 @@ def reproduce(
     profile: Annotated[Profile, typer.Option(help="How much is run.")] = Profile.QUICK,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each experiment.")] = None,
     resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Seeds side by side; the cores, at most 4, if none.")
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
@@ -45,10 +49,11 @@ def reproduce(
     chosen = _chosen(names or [], EXPERIMENTS)
     store = Store(runs, warn=say)
     jobs = plan(chosen, profile, seeds)
+    count = min(os.cpu_count() or 1, 4) if workers is None else workers
     torch.set_num_threads(1)  # the same numbers on any number of cores
     try:
-        with Display() as display:
-            failures = run(jobs, profile, store, resume=resume, watch=display)
+        with Display(len(jobs), count) as display:
+            failures = run(jobs, profile, store, resume=resume, workers=count, watch=display)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"Stopped. Finished seeds are kept in {runs}; the same command goes on from there."

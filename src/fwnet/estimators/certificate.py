@@ -32,7 +32,7 @@ def certified_gap(
         near = np.flatnonzero((margins < 1.0 + guard) | (found.alpha > 0))
         many = len(near) * len(support) > _ENTRIES
         rows = near[:: 1 + len(near) // _SAMPLE] if many else near
-        scores = cross_kernel(X[rows], X[support], spec) @ weights + weights.sum()
+        scores = cross_kernel(X[rows], X[support], spec) @ weights + problem.bias * weights.sum()
         error = float(np.abs(scores - found.scores[rows]).max())
         if many:
             return found.rho, _gap_bound(problem, found, 4.0 * error)

@@ -1,6 +1,6 @@
 """Corrective Frank-Wolfe for the SVM dual: many vertices a round, exact weights on their hull.
 
-    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + 1) + diag(1/C)
+    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + bias) + diag(1/C)
 
 A round asks the oracle for the top vertices instead of one (the points that violate the margin
 most), and lets the compiled pairwise loop minimise over the hull of all vertices so far. Only the
@@ -93,7 +93,7 @@ class _Run:
             self._move_scores(first, self.alpha[first])
         else:  # the others follow when the first weights are known
             row = self.kernel[int(np.flatnonzero(self.working == first[0])[0])]
-            self.scores[self.working] = problem.y[first] * (row[: len(self.working)] + 1.0)
+            self.scores[self.working] = problem.y[first] * (row[: len(self.working)] + problem.bias)
         self._survey()
 
     def correct(self) -> None:
@@ -111,7 +111,7 @@ class _Run:
         gradient = y * self.scores[w] + alpha / box
         left = self.budget.max_steps - self.steps
         limit = min(left, 5 * len(w) + 1000)
-        limits = np.array([self.goal, limit, max(8, len(w) // 20)])
+        limits = np.array([self.goal, limit, max(8, len(w) // 20), p.bias])
         before = alpha.copy()
         steps, status = pairwise_steps(
             self.kernel, y, box, alpha, gradient, self.curvature, state, limits
@@ -144,9 +144,11 @@ class _Run:
         p, w, before, scores = self.problem, self.working, self.alpha.copy(), self.scores.copy()
         rho, gap = relative_gap(p, self.alpha, self.scores)
         try:
-            u = np.maximum(exact_weights(self.kernel, p.y[w], p.box[w], self.alpha[w] / rho), 0.0)
+            start = p.y[w] * self.alpha[w] / rho
+            u = p.y[w] * exact_weights(self.kernel, p.part(w), p.bias, start)
         except np.linalg.LinAlgError:
             return
+        u = np.maximum(u, 0.0)
         self.alpha[w] = u / u.sum()
         changed = np.flatnonzero(self.alpha != before)
         self._move_scores(changed, self.alpha[changed] - before[changed])
@@ -220,7 +222,9 @@ class _Run:
         self.curvature = self._diagonal(self.working)
 
     def _diagonal(self, index: Array) -> Array:
-        return self.columns.kernel.diagonal(index) + 1.0 + 1.0 / self.problem.box[index]
+        return (
+            self.columns.kernel.diagonal(index) + self.problem.bias + 1.0 / self.problem.box[index]
+        )
 
     def _admit(self, new: Array) -> None:
         old, m = len(self.working), len(self.working) + len(new)
@@ -242,4 +246,4 @@ class _Run:
     def _move_scores(self, index: Array, change: Array) -> None:
         self.columns.fetch(index, self.working)
         weights = change * self.problem.y[index]
-        self.scores += self.columns.combine(index, weights) + weights.sum()
+        self.scores += self.columns.combine(index, weights) + self.problem.bias * weights.sum()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -17,7 +17,7 @@ from fwnet.estimators.kernels import Array, KernelSpec
 from fwnet.estimators.linear import solve_linear, with_vector
 from fwnet.estimators.multiclass import Split
 from fwnet.estimators.neural import is_network, solve_network
-from fwnet.estimators.records import BinaryProblem, Budget, Machine, Round
+from fwnet.estimators.records import BinaryProblem, Budget, Machine
 
 
 @final
@@ -40,12 +40,14 @@ class Task:
     box: Array  # (n,)
     problems: list[Split]
     starts: list[Array | None]  # yᵢβᵢ of an earlier fit
+    bias: float = 1.0  # added to the kernel
 
 
 def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
     """Solve the binary problems, all with one store of kernel rows."""
     network = is_network(options.solver)
-    if task.spec.name == "linear" and options.solver != "pairwise" and not network:
+    linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
+    if linear and options.solver != "pairwise" and not network:
         points, whole = None, True
     else:
         points = Points.prepare(task.X, task.spec, budget)
@@ -57,10 +59,7 @@ def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
                 f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
                 f"cache_size={budget.megabytes:g} MB. Raise cache_size or use solver='auto'."
             )
-    if options.random_state is None:  # a fixed order, so that two fits agree
-        order = np.random.default_rng(0).permutation(task.X.shape[0])
-    else:
-        order = check_random_state(options.random_state).permutation(task.X.shape[0])
+    order = trial_order(options.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     if points is not None and whole and len(jobs) > 2:
         points.columns.square()  # together the problems ask for most rows: half the work at once
@@ -71,6 +70,13 @@ def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
     return list(
         run(delayed(_solve)(task, points, order, options.solver, budget, *job) for job in jobs)
     )
+
+
+def trial_order(random_state: Any, n: int) -> Array:
+    """Return a permutation (n,), a fixed one for None, so that two fits agree."""
+    if random_state is None:
+        return np.random.default_rng(0).permutation(n)
+    return np.asarray(check_random_state(random_state).permutation(n))
 
 
 def _solve(
@@ -87,7 +93,7 @@ def _solve(
         place = np.full(len(box), -1)
         place[index] = np.arange(len(index))
         order, box = place[order][place[order] >= 0], box[index]
-    problem = BinaryProblem(split.y, box, order)
+    problem = BinaryProblem(split.y, box, order, task.bias)
     if points is not None:
         some = points if index is None else points.part(index, budget)
         if is_network(solver):
@@ -134,8 +140,3 @@ def tell(name: str, machines: list[Machine], tol: float, verbose: int) -> None:
             ConvergenceWarning,
             stacklevel=4,
         )
-
-
-def joined_trace(machines: list[Machine]) -> list[Round]:
-    """Return the rounds of all binary problems, numbered by problem."""
-    return [replace(r, problem=k) for k, solved in enumerate(machines) for r in solved.trace]

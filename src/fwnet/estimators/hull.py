@@ -1,13 +1,13 @@
 """The exact weights on a hull of vertices: finite Newton in the coordinates of the kernel.
 
-    P(u) = ½ uᵀGu + ½ Σ Cᵢ max(0, 1 − hᵢ)²,   h = Gu,   G = yyᵀ∘(k + 1)
+    P(u) = ½ uᵀGu + ½ Σ Cᵢeᵢ²,   f = Gu,   G = k + bias,   e = 0 or t − f
 
-u are the coefficients of w = Σ uᵢyᵢφᵢ, of any sign on the way. Where the set S of points inside the
-margin stays the same, the minimum is one solve on S, and a line search makes P fall until it does:
+u are the coefficients of w = Σ uᵢφᵢ. Where the set S of points with a loss stays the same, the
+minimum is one solve on S, and a line search makes P fall until it does:
 
-    (G_SS + diag(1/C)) u_S = 1,   u = 0 elsewhere
+    (G_SS + diag(1/C)) u_S = t_S,   u = 0 elsewhere
 
-At the end u = Cξ >= 0 is the dual optimum. One solve costs |S|³/3, whatever the conditioning, where
+At the end u = Ce is the dual optimum. One solve costs |S|³/3, whatever the conditioning, where
 pairwise steps may need very many.
 
 Reference: Chapelle (2007), "Training a support vector machine in the primal".
@@ -19,47 +19,52 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from fwnet.estimators.kernels import Array
+from fwnet.estimators.records import Problem
 
 
-def exact_weights(kernel: Array, y: Array, box: Array, u: Array, max_steps: int = 40) -> Array:
+def exact_weights(
+    kernel: Array, problem: Problem, bias: float, u: Array, max_steps: int = 40
+) -> Array:
     """Return the optimal u (m,) for a kernel matrix whose first m rows and columns count.
 
     Raises numpy.linalg.LinAlgError where a system is not positive definite in double precision.
     """
-    m = len(y)
-    inside = np.flatnonzero(u)
-    h = _margins(kernel, y, inside, u[inside])
+    m = len(problem.y)
+    f = _scores(kernel, bias, np.flatnonzero(u), u)
     for _ in range(max_steps):
-        inside = np.flatnonzero(h < 1.0)
+        excess = problem.excess(f)
+        inside = np.flatnonzero(excess)
         block = kernel[inside[:, None], inside].astype(np.float64)
-        block += 1.0
-        block *= y[inside][:, None] * y[inside]
-        block.flat[:: len(inside) + 1] += 1.0 / box[inside]
+        block += bias
+        block.flat[:: len(inside) + 1] += 1.0 / problem.box[inside]
         factor = cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
         target = np.zeros(m)
-        target[inside] = cho_solve(factor, np.ones(len(inside)), check_finite=False)
-        ahead = _margins(kernel, y, inside, target[inside])
-        if np.array_equal(np.flatnonzero(ahead < 1.0), inside):
+        target[inside] = cho_solve(factor, (f + excess)[inside], check_finite=False)
+        ahead = _scores(kernel, bias, inside, target)
+        if np.array_equal(np.sign(problem.excess(ahead)), np.sign(excess)):
             return target  # the same quadratic at both ends: its minimum is the minimum
-        norms = (float(u @ h), float(u @ ahead), float(target @ ahead))
-        t = line_search(norms, 1.0 - h, ahead - h, box)
-        u, h = u + t * (target - u), h + t * (ahead - h)
+        norms = (float(u @ f), float(u @ ahead), float(target @ ahead))
+        t = line_search(norms, problem, f, ahead - f)
+        u, f = u + t * (target - u), f + t * (ahead - f)
     return u
 
 
-def line_search(norms: tuple[float, float, float], slack: Array, move: Array, box: Array) -> float:
-    """Minimise ½|w + t(v − w)|² + ½ Σ Cᵢ max(0, slackᵢ − t moveᵢ)² over t > 0.
+def line_search(
+    norms: tuple[float, float, float], problem: Problem, scores: Array, move: Array
+) -> float:
+    """Minimise ½|w + t(v − w)|² + ½ Σ Cᵢeᵢ(f + t move)² over t > 0.
 
     `norms` are |w|², ⟨w, v⟩, |v|². The slope is increasing and piecewise linear, so Newton's
     method on it, kept in a bracket, ends after a few pieces.
     """
     linear, square = norms[1] - norms[0], norms[0] - 2.0 * norms[1] + norms[2]
     low, high, t = 0.0, np.inf, 1.0
+    weighted = problem.box * move
+    bends = weighted * move
     for _ in range(50):
-        rest = slack - t * move
-        weighted = box * move * (rest > 0)
-        slope = linear + t * square - float(weighted @ rest)
-        curve = square + float(weighted @ move)
+        excess = problem.excess(scores + t * move)
+        slope = linear + t * square - float(weighted @ excess)
+        curve = square + float(bends @ (excess != 0))
         if curve <= 0 or abs(slope) <= 1e-13 * (abs(linear) + curve):
             break
         low, high = (t, high) if slope < 0 else (low, t)
@@ -72,6 +77,6 @@ def line_search(norms: tuple[float, float, float], slack: Array, move: Array, bo
     return t
 
 
-def _margins(kernel: Array, y: Array, index: Array, u: Array) -> Array:
-    weights = u * y[index]
-    return np.asarray(y * (kernel[: len(y), : len(y)][:, index] @ weights + weights.sum()))
+def _scores(kernel: Array, bias: float, index: Array, u: Array) -> Array:
+    weights = u[index]
+    return np.asarray(kernel[: len(u), : len(u)][:, index] @ weights + bias * weights.sum())

@@ -85,7 +85,9 @@ def sample_weights(sample_weight: Any, n: int) -> Array:
             f"got a smallest value of {weight.min()}. Drop such points or give them weight 0."
         )
     if weight.max() == 0:
-        raise ValueError("Every sample_weight is zero; points of two classes need more than that.")
+        raise ValueError(
+            "Every sample_weight is zero; give the points that should count a weight above 0."
+        )
     return weight
 
 
@@ -108,8 +110,8 @@ def check_square(K: Array, name: str = "X") -> None:
             )
 
 
-def check_kernel(X: Any, spec: KernelSpec, box: Array) -> None:
-    """Check that k + 1 has no negative eigenvalue on the points, where it might have one.
+def check_kernel(X: Any, spec: KernelSpec, box: Array, bias: float = 1.0) -> None:
+    """Check that k + bias has no negative eigenvalue on the points, where it might have one.
 
     Without that there is no |w|², and a gap proves nothing. All points are tested if they are
     few, an even sample of them else.
@@ -122,16 +124,16 @@ def check_kernel(X: Any, spec: KernelSpec, box: Array) -> None:
     K = X[np.ix_(some, some)] if precomputed else cross_kernel(X[some], X[some], spec)
     if callable(spec.name):
         check_square(K, "kernel(X, X)")
-    ratio = _most_negative(K + 1.0)
+    ratio = _most_negative(K + bias)
     if ratio == 0.0:
         return
     name = spec.name if isinstance(spec.name, str) else "callable"
     text = (
         f"kernel={name!r} is not positive semi-definite on these points: the smallest eigenvalue "
-        f"of k + 1 is {ratio:.1e} of the largest"
+        f"of {'k + 1' if bias else 'k'} is {ratio:.1e} of the largest"
     )
     try:
-        np.linalg.cholesky(K + 1.0 + np.diag(1.0 / box[some]))
+        np.linalg.cholesky(K + bias + np.diag(1.0 / box[some]))
         convex = name in ("sigmoid", "poly")
     except np.linalg.LinAlgError:
         convex = False

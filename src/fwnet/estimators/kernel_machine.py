@@ -68,12 +68,13 @@ def solve_kernel(
 def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float) -> Weights:
     """Replace the weights by the exact optimum, if that is what the active sets found."""
     try:
-        u = exact_weights(kernel, problem.y, problem.box, found.alpha / found.rho)
+        start = problem.y * found.alpha / found.rho
+        u = problem.y * exact_weights(kernel, problem, problem.bias, start)
     except np.linalg.LinAlgError:
         return found
     alpha = np.maximum(u, 0.0) / np.maximum(u, 0.0).sum()
     weighted = alpha * problem.y
-    scores = kernel @ weighted + weighted.sum()
+    scores = kernel @ weighted + problem.bias * weighted.sum()
     rho, gap = relative_gap(problem, alpha, scores)
     if not gap < found.gap:
         return found
@@ -84,6 +85,7 @@ def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float)
 def machine(problem: BinaryProblem, found: Weights) -> Machine:
     """Return the classifier of the weights: yᵢβᵢ = yᵢαᵢ/ρ."""
     coef = problem.y * found.alpha / found.rho
+    intercept = problem.bias * float(coef.sum())
     return Machine(
-        coef, float(coef.sum()), found.gap, found.steps, found.stopped, found.solver, found.trace
+        coef, intercept, found.gap, found.steps, found.stopped, found.solver, found.trace
     )

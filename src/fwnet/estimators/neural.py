@@ -43,13 +43,13 @@ def solve_network(points: Points, problem: BinaryProblem, budget: Budget, solver
     if isinstance(solver, str):
         network = default_network(min(budget.max_steps, _DEPTH))
     kernel, y = np.asarray(points.columns.square(), dtype=np.float64), problem.y
-    Q = y[:, None] * (kernel + 1.0) * y + np.diag(1.0 / problem.box)
+    Q = y[:, None] * (kernel + problem.bias) * y + np.diag(1.0 / problem.box)
     with torch.no_grad():
         result = network(Quadratic(torch.from_numpy((Q + Q.T) / 2)))
     alpha = np.maximum(result.x.numpy(), 0.0)
     alpha /= alpha.sum()
     weighted = alpha * y
-    scores = kernel @ weighted + weighted.sum()
+    scores = kernel @ weighted + problem.bias * weighted.sum()
     rho, gap = relative_gap(problem, alpha, scores)
     steps = int(result.steps)
     seconds = time.perf_counter() - started

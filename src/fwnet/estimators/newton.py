@@ -1,15 +1,15 @@
-"""Finite Newton for linear SVMs with few features.
+"""Finite Newton for linear machines with few features.
 
-    P(w) = ½|w|² + ½ Σ Cᵢ max(0, 1 − yᵢ⟨w, xᵢ⟩)²,   the bias being one more feature 1
+    P(w) = ½|w|² + ½ Σ Cᵢeᵢ²,   e = 0 or t − ⟨w, x⟩,   the bias being one more feature 1
 
-P is quadratic where the set of points inside the margin stays the same, so a Newton step is exact
-there and the sequence ends in a few solves of d × d systems. Points far outside the margin do not
-enter: each round gathers the points near the margin, minimises over them, and only then passes
-over all points again. The first rounds see a sample, with C raised by what is missing.
+P is quadratic where the set of points with a loss stays the same, so a Newton step is exact
+there and the sequence ends in a few solves of d × d systems. For labels, points far outside the
+margin do not enter: each round gathers the points near the margin, minimises over them, and only
+then passes over all points again. The first rounds see a sample, with C raised by what is missing.
 
-    w⁺ = (I + Σ_S Cᵢ xᵢxᵢᵀ)⁻¹ Σ_S Cᵢyᵢxᵢ       S = {i: yᵢ⟨w, xᵢ⟩ < 1}
+    w⁺ = (I + Σ_S Cᵢ xᵢxᵢᵀ)⁻¹ Σ_S Cᵢtᵢxᵢ       S = {i: eᵢ ≠ 0}
 
-The dual point βᵢ = Cᵢ max(0, 1 − yᵢ⟨w, xᵢ⟩), scaled by the best factor, gives the duality gap.
+The dual point Cᵢeᵢ, scaled by the best factor, gives the duality gap.
 
 Reference: Keerthi and DeCoste (2005), "A modified finite Newton method".
 """
@@ -17,6 +17,7 @@ Reference: Keerthi and DeCoste (2005), "A modified finite Newton method".
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -25,16 +26,14 @@ from scipy.linalg import cho_factor, cho_solve
 
 from fwnet.estimators.hull import line_search
 from fwnet.estimators.kernels import Array
-from fwnet.estimators.records import BinaryProblem, Budget, Machine, Round
+from fwnet.estimators.records import BinaryProblem, Budget, Machine, Problem, Round
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
 _CHUNK = 1 << 20  # entries that are gathered at a time
 _BAND, _FEW = 1.0, 0.2  # how far outside the margin is near; the share of points worth a gather
 
 
-def solve_newton(
-    X: Any, problem: BinaryProblem, budget: Budget, start: Array | None = None
-) -> Machine:
+def solve_newton(X: Any, problem: Problem, budget: Budget, start: Array | None = None) -> Machine:
     """Solve one linear problem with points X (n, d), dense or CSR, from w = start (d + 1,)."""
     n, d = X.shape
     began, steps, trace, stopped = time.perf_counter(), 0, list[Round](), ""
@@ -42,15 +41,16 @@ def solve_newton(
     size = max(_SAMPLE, 3 * d)
     while start is None and 3 * size < n:
         near = problem.order[:size]
-        part = _Part(X[near], problem.y[near], problem.box[near] * (n / size))
+        some = problem.part(near)
+        part = _Part(X[near], replace(some, box=some.box * (n / size)))
         w, used = part.minimise(w, 1e-2, budget.max_steps - steps, budget.deadline)
         steps, size = steps + used, 5 * size
-    part = _Part(X, problem.y, problem.box)
+    part = _Part(X, problem)
     while True:
         scores = part.scores(w)
-        slack = np.maximum(0.0, 1.0 - problem.y * scores)
-        value, gap, factor = part.gap(w, slack)
-        support = int(np.count_nonzero(slack))
+        excess = problem.excess(scores)
+        value, gap, factor = part.gap(w, scores, excess)
+        support = int(np.count_nonzero(excess))
         trace.append(Round(steps, value, gap, support, time.perf_counter() - began))
         if gap <= budget.tol:
             stopped = "tolerance"
@@ -62,16 +62,16 @@ def solve_newton(
             stopped = "precision"
         if stopped:
             break
-        near = np.flatnonzero(problem.y * scores < 1.0 + _BAND)
+        near = part.near(scores)
         # The goal is a share of the gap, so that the points that were left out decide.
         goal, left = max(0.3 * budget.tol, min(1e-2, 0.01 * gap)), budget.max_steps - steps
         if len(near) > _FEW * n:
             w, used = part.minimise(w, 0.3 * budget.tol, left, budget.deadline, scores)
         else:
-            closer = _Part(X[near], problem.y[near], problem.box[near])
+            closer = _Part(X[near], problem.part(near))
             w, used = closer.minimise(w, goal, left, budget.deadline, scores[near])
         steps += used
-    coef = factor * problem.y * problem.box * slack
+    coef = factor * problem.box * excess
     return Machine(coef, float(w[-1]), gap, steps, stopped, "newton", trace, w[:-1])
 
 
@@ -79,29 +79,41 @@ def solve_newton(
 class _Part:
     """Some of the points; minimises P over them and takes the duality gap."""
 
-    def __init__(self, X: Any, y: Array, box: Array) -> None:
-        self.X, self.y, self.box = X, y, box
+    def __init__(self, X: Any, problem: Problem) -> None:
+        self.X, self.problem, self.box = X, problem, problem.box
 
     def scores(self, w: Array) -> Array:
         return np.asarray(self.X @ w[:-1] + w[-1])
 
+    def near(self, scores: Array) -> Array:
+        """Which points have a loss or may get one."""
+        if isinstance(self.problem, BinaryProblem):
+            return np.flatnonzero(self.problem.y * scores < 1.0 + _BAND)
+        return np.arange(len(scores))
+
     def back(self, rows: Array, values: Array) -> Array:
         """Return Σ valuesᵢ(xᵢ, 1) over the rows."""
-        if 5 * len(rows) < len(self.y):
+        if 5 * len(rows) < len(self.box):
             return np.append(values @ self.X[rows], values.sum())
-        spread = np.zeros(len(self.y))  # a pass over all rows costs less than to copy these
+        spread = np.zeros(len(self.box))  # a pass over all rows costs less than to copy these
         spread[rows] = values
         return np.append(spread @ self.X, values.sum())
 
-    def gap(self, w: Array, slack: Array) -> tuple[float, float, float]:
-        """Return the dual value at β = factor·Cξ, (P − D)/P, and the best factor."""
-        inside = np.flatnonzero(slack)
+    def gap(self, w: Array, scores: Array, excess: Array) -> tuple[float, float, float]:
+        """Return the dual value at factor·Ce, (P − D)/P, and the best factor."""
+        inside = np.flatnonzero(excess)
         if not len(inside):
             return 0.0, 1.0 if w.any() else 0.0, 1.0
-        box, slack = self.box[inside], slack[inside]
-        loss, beta = float(np.dot(box, slack * slack)), box * slack
-        v = self.back(inside, beta * self.y[inside])
-        primal, curve, total = 0.5 * (float(w @ w) + loss), float(v @ v) + loss, float(beta.sum())
+        excess, target = excess[inside], excess[inside] + scores[inside]
+        coef = self.box[inside] * excess
+        loss, v = float(coef @ excess), self.back(inside, coef)
+        primal, curve, total = (
+            0.5 * (float(w @ w) + loss),
+            float(v @ v) + loss,
+            float(coef @ target),
+        )
+        if total <= 0:  # no multiple of Ce is better than 0
+            return 0.0, 1.0, 0.0
         dual = 0.5 * total**2 / curve
         return dual, (primal - dual) / primal, total / curve
 
@@ -111,33 +123,38 @@ class _Part:
         """Newton steps with exact line search until the relative gap on this part is `goal`."""
         scores = self.scores(w) if scores is None else scores
         hessian, right = np.eye(len(w)), np.zeros(len(w))
-        inside = np.zeros(len(self.y), bool)
+        inside = aims = np.zeros(len(self.box))
         for used in range(min(max_steps, 60)):
-            slack = 1.0 - self.y * scores
-            now = slack > 0
-            if used and (time.perf_counter() >= deadline or self.gap(w, slack * now)[1] <= goal):
+            excess = self.problem.excess(scores)
+            now = np.sign(excess)
+            if used and (time.perf_counter() >= deadline or self.gap(w, scores, excess)[1] <= goal):
                 return w, used
-            self._update(hessian, right, inside, now)
-            inside = now
+            self._update(hessian, right, (inside, aims), (now, scores + excess))
+            inside, aims = now, scores + excess
             target = cho_solve(cho_factor(hessian, lower=True), right)
             ahead = self.scores(target)
             norms = (float(w @ w), float(w @ target), float(target @ target))
-            t = line_search(norms, slack, self.y * (ahead - scores), self.box)
+            t = line_search(norms, self.problem, scores, ahead - scores)
             w, scores = w + t * (target - w), scores + t * (ahead - scores)
         return w, min(max_steps, 60)
 
-    def _update(self, hessian: Array, right: Array, before: Array, now: Array) -> None:
-        """Bring I + Σ Cᵢxᵢxᵢᵀ and Σ Cᵢyᵢxᵢ from the set `before` to the set `now`."""
-        joined, left = np.flatnonzero(now & ~before), np.flatnonzero(before & ~now)
-        if len(joined) + len(left) > np.count_nonzero(now):
+    def _update(
+        self, hessian: Array, right: Array, before: tuple[Array, Array], now: tuple[Array, Array]
+    ) -> None:
+        """Bring I + Σ Cᵢxᵢxᵢᵀ and Σ Cᵢtᵢxᵢ from the signs and targets `before` to those `now`."""
+        changed = before[0] != now[0]
+        joined = np.flatnonzero(changed & (now[0] != 0))
+        left = np.flatnonzero(changed & (before[0] != 0))
+        if len(joined) + len(left) > np.count_nonzero(now[0]):
             hessian[:], right[:] = np.eye(len(right)), 0.0
-            joined, left = np.flatnonzero(now), left[:0]
-        for rows, sign in ((joined, 1.0), (left, -1.0)):
+            joined, left = np.flatnonzero(now[0]), left[:0]
+        for rows, sign, aims in ((joined, 1.0, now[1]), (left, -1.0, before[1])):
             step = max(1, _CHUNK // len(right))
             for lo in range(0, len(rows), step):
-                self._add(hessian, right, rows[lo : lo + step], sign)
+                some = rows[lo : lo + step]
+                self._add(hessian, right, some, sign, aims[some])
 
-    def _add(self, hessian: Array, right: Array, rows: Array, sign: float) -> None:
+    def _add(self, hessian: Array, right: Array, rows: Array, sign: float, aims: Array) -> None:
         points, box = self.X[rows], self.box[rows]
         dense = points.toarray() if sparse.issparse(points) else points
         even = bool((box == box[0]).all())
@@ -149,13 +166,9 @@ class _Part:
         hessian[-1, :-1] += total
         hessian[:-1, -1] += total
         hessian[-1, -1] += scale * float(root @ root)
-        right += scale * np.append(
-            (root * self.y[rows]) @ dense, float(root @ (root * self.y[rows]))
-        )
+        right += scale * np.append((root * aims) @ dense, float(root @ (root * aims)))
 
 
-def linear_gap(
-    X: Any, problem: BinaryProblem, w: Array, slack: Array
-) -> tuple[float, float, float]:
-    """Return the dual value, (P − D)/P and the dual's factor of w (d + 1,) with its slacks."""
-    return _Part(X, problem.y, problem.box).gap(w, slack)
+def linear_gap(X: Any, problem: Problem, w: Array, scores: Array) -> tuple[float, float, float]:
+    """Return the dual value, (P − D)/P and the dual's factor of w (d + 1,) with its scores."""
+    return _Part(X, problem).gap(w, scores, problem.excess(scores))

@@ -1,6 +1,6 @@
 """The compiled loop: second-order pairwise Frank-Wolfe on a simplex QP, in Numba.
 
-    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + 1) + diag(1/C)
+    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + bias) + diag(1/C)
 
 One step moves weight from a support vector j to the Frank-Wolfe vertex i = argmin ∇f, and j is the
 partner that promises the largest decrease with its weight as the step's limit:
@@ -45,9 +45,9 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  
     alpha      (m,) weights, changed in place;  gradient (m,) Qα, changed in place
     curvature  (m,) diagonal of Q
     state      ρ = αᵀQα, Σα²/C and the loss of the points outside, and the last relative gap
-    limits     relative gap to reach, number of steps, steps between two gap tests
+    limits     relative gap to reach, number of steps, steps between two gap tests; the bias
     """
-    goal, max_steps, every = limits[0], int(limits[1]), int(limits[2])
+    goal, max_steps, every, bias = limits[0], int(limits[1]), int(limits[2]), limits[3]
     rho, outside_square, outside_loss = state[0], state[1], state[2]
     best, place = np.empty(LANES), np.empty(LANES, np.int64)
     steps, since = 0, every
@@ -63,9 +63,9 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  
         if steps >= max_steps:
             break
         row = kernel[i]
-        j = _partner(i, row, y, alpha, gradient, curvature, best, place)
+        j = _partner(i, row, bias, y, alpha, gradient, curvature, best, place)
         slope = gradient[j] - gradient[i]
-        a = max(curvature[i] + curvature[j] - 2.0 * y[i] * y[j] * (row[j] + 1.0), TINY)
+        a = max(curvature[i] + curvature[j] - 2.0 * y[i] * y[j] * (row[j] + bias), TINY)
         step = slope / a
         if slope <= FLAT * rho or alpha[j] <= 0.0:  # nothing left that double precision can see
             status = STUCK
@@ -79,7 +79,7 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  
         rho += step * (a * step - 2.0 * slope)
         gradient[i] += step / box[i]
         gradient[j] -= step / box[j]
-        i = _advance(y, gradient, row, kernel[j], step * y[i], step * y[j], best, place)
+        i = _advance(y, gradient, row, kernel[j], bias, step * y[i], step * y[j], best, place)
         steps += 1
         since += 1
     state[0] = rho
@@ -87,7 +87,7 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  
 
 
 @compiled
-def _partner(i, row, y, alpha, gradient, curvature, best, place):  # type: ignore[no-untyped-def]
+def _partner(i, row, bias, y, alpha, gradient, curvature, best, place):  # type: ignore[no-untyped-def]
     """The j with the largest gain of a step from j to i."""
     m, chunks = y.shape[0], y.shape[0] // LANES
     g_i, curvature_i, sign = gradient[i], curvature[i], 2.0 * y[i]
@@ -98,7 +98,7 @@ def _partner(i, row, y, alpha, gradient, curvature, best, place):  # type: ignor
         for lane in range(LANES):
             t = lo + lane
             slope = gradient[t] - g_i
-            a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + 1.0), TINY)
+            a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + bias), TINY)
             step = min(slope, a * alpha[t])
             gain = step * (2.0 * slope - step) / a
             better = gain > best[lane]
@@ -110,7 +110,7 @@ def _partner(i, row, y, alpha, gradient, curvature, best, place):  # type: ignor
             top, j = best[lane], place[lane] * LANES + lane
     for t in range(chunks * LANES, m):
         slope = gradient[t] - g_i
-        a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + 1.0), TINY)
+        a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + bias), TINY)
         step = min(slope, a * alpha[t])
         gain = step * (2.0 * slope - step) / a
         if gain > top:
@@ -119,9 +119,9 @@ def _partner(i, row, y, alpha, gradient, curvature, best, place):  # type: ignor
 
 
 @compiled
-def _advance(y, gradient, row, other, to, off, best, place):  # type: ignore[no-untyped-def]
-    """Move the gradient by y∘(to·(k_i + 1) − off·(k_j + 1)); return the place of its minimum."""
-    m, chunks, shift = y.shape[0], y.shape[0] // LANES, to - off
+def _advance(y, gradient, row, other, bias, to, off, best, place):  # type: ignore[no-untyped-def]
+    """Move the gradient by y∘(to·(k_i + bias) − off·(k_j + bias)); return where it is smallest."""
+    m, chunks, shift = y.shape[0], y.shape[0] // LANES, bias * (to - off)
     best[:] = HUGE
     place[:] = 0
     for chunk in range(chunks):

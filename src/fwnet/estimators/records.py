@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 import numpy as np
 
@@ -11,14 +12,50 @@ from fwnet.estimators.kernels import Array
 from fwnet.estimators.pairwise import survey
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class BinaryProblem:
-    """One squared-hinge SVM: labels ±1 and the C of every point, and the order of first trial."""
+class Problem(ABC):
+    """A machine with a squared loss beyond a margin: min ½|w|² + ½b² + ½ Σ Cᵢeᵢ².
+
+    The excess eᵢ is 0 or tᵢ − f(xᵢ) with a target tᵢ, so that a piece of the objective is a least
+    squares problem. At the optimum Cᵢeᵢ is the coefficient of the point i.
+    """
 
     y: Array  # (n,) float64
-    box: Array  # (n,) float64
-    order: Array  # (n,) a random permutation
+    box: Array  # (n,) float64, the C of every point
+    order: Array  # (n,) a random permutation: the order of first trial
+
+    @abstractmethod
+    def excess(self, scores: Array) -> Array:
+        """Return e (n,) for the scores f(xᵢ) (n,)."""
+
+    def part(self, index: Array) -> Self:
+        """Return the problem of some of the points."""
+        return replace(self, y=self.y[index], box=self.box[index])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BinaryProblem(Problem):
+    """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b."""
+
+    bias: float = 1.0  # what is added to the kernel: 1, or 0 for no bias
+
+    def excess(self, scores: Array) -> Array:
+        """Return y max(0, 1 − y f)."""
+        return np.asarray(self.y * np.maximum(0.0, 1.0 - self.y * scores))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TubeProblem(Problem):
+    """Squared ε-insensitive loss: targets y, e = y − f, less ε, where |y − f| > ε."""
+
+    epsilon: float = 0.0
+
+    def excess(self, scores: Array) -> Array:
+        """Return sign(y − f) max(0, |y − f| − ε)."""
+        rest = self.y - scores
+        return np.asarray(rest - np.clip(rest, -self.epsilon, self.epsilon))
 
 
 @final
@@ -42,13 +79,12 @@ class Round:
     gap: float
     support: int
     seconds: float
-    problem: int = 0  # which of the binary problems
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights on the simplex with their image: scores = Σ αⱼyⱼ(k(·, xⱼ) + 1), ρ = αᵀQα."""
+    """Weights on the simplex with their image: scores = Σ αⱼyⱼ(k(·, xⱼ) + bias), ρ = αᵀQα."""
 
     alpha: Array  # (n,)
     scores: Array  # (n,)
@@ -72,9 +108,9 @@ def relative_gap(
 @final
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A solved binary problem: f(x) = Σ coefᵢ k(xᵢ, x) + intercept, with its certificate."""
+    """A solved problem: f(x) = Σ coefᵢ k(xᵢ, x) + intercept, with its certificate."""
 
-    coef: Array  # (n,) yᵢβᵢ
+    coef: Array  # (n,) Cᵢeᵢ; for labels, yᵢβᵢ
     intercept: float
     gap: float  # (P − D)/P
     steps: int

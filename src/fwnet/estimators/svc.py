@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -15,18 +14,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.calibration import fit_sigmoid, probabilities
-from fwnet.estimators.fitting import Options, Task, joined_trace, solve_all, tell
-from fwnet.estimators.kernels import Array, cross_kernel
+from fwnet.estimators.fitting import Options, Task, solve_all, tell
+from fwnet.estimators.kernel_estimator import KernelEstimator
+from fwnet.estimators.kernels import Array
 from fwnet.estimators.multiclass import Split, splits, votes
 from fwnet.estimators.neural import is_network
-from fwnet.estimators.records import Budget, Machine
+from fwnet.estimators.records import Machine
 
 _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
 _LINEAR_ONLY = ("newton", "liblinear")
-_SLICE = 1 << 22  # kernel values that a prediction makes at a time
 
 
-class FWSVC(ClassifierMixin, BaseEstimator):
+class FWSVC(ClassifierMixin, KernelEstimator):
     """Support vector classification with the squared hinge, solved by Frank-Wolfe methods.
 
         min ½|w|² + ½b² + ½ Σ Cᵢ max(0, 1 − yᵢf(xᵢ))²,   f(x) = ⟨w, φ(x)⟩ + b
@@ -60,7 +59,8 @@ class FWSVC(ClassifierMixin, BaseEstimator):
     Attributes: classes_, n_features_in_, support_, support_vectors_, n_support_, dual_coef_
     (problems, support) with entries yᵢβᵢ, intercept_ (problems,), coef_ (problems, d) for a linear
     kernel, duality_gap_ (the largest of the problems), duality_gaps_, n_iter_ (the largest),
-    solver_, trace_ (records with t, value, gap, support, seconds, problem).
+    solver_, trace_ (the `fwnet.Trace` of the problem with the largest gap: t, value −D, gap
+    (P − D)/P, seconds), traces_ (one a problem).
 
     >>> from sklearn.datasets import make_circles
     >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
@@ -108,27 +108,16 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         self.probability = probability
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.input_tags.sparse = bool(self._sparse())
-        return tags
-
-    def _sparse(self) -> Any:
-        return "csr" if self.kernel != "precomputed" and not callable(self.kernel) else False
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:
         """Fit to points X (n, d), dense or CSR, with labels y (n,)."""
+        self._check_choices()
         budget = self._budget()
         X, y = self._points(X, y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        weight = inputs.sample_weights(sample_weight, len(y))
-        kept = np.flatnonzero(weight)  # a point without weight is a point that is not there
-        self._require_classes(labels[kept])
-        if len(kept) < len(y):
-            X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
-            labels, weight = labels[kept], weight[kept]
-        spec = inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
+        X, weight, kept = self._weighted(X, sample_weight)
+        labels = labels[kept]
+        self._require_classes(labels)
+        spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight * self._class_weights(y)[labels]
         inputs.check_kernel(X, spec, box)
         problems = splits(labels, len(self.classes_), self.multi_class)
@@ -167,7 +156,7 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return probabilities(self.decision_function(X), self.sigmoids_)
 
-    def _budget(self) -> Budget:
+    def _check_choices(self) -> None:
         if not is_network(self.solver):
             inputs.one_of("solver", self.solver, _SOLVERS)
         inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
@@ -176,17 +165,6 @@ class FWSVC(ClassifierMixin, BaseEstimator):
                 f"solver={self.solver!r} needs kernel='linear'; got kernel={self.kernel!r}. "
                 "Use solver='auto'."
             )
-        if isinstance(self.max_iter, bool) or self.max_iter != int(self.max_iter):
-            raise ValueError(f"max_iter must be a whole number, or -1; got {self.max_iter!r}.")
-        if self.max_iter < 1 and self.max_iter != -1:
-            raise ValueError(f"max_iter must be at least 1, or -1; got {self.max_iter!r}.")
-        limit = np.inf if self.max_time is None else inputs.positive("max_time", self.max_time)
-        return Budget(
-            inputs.positive("tol", self.tol),
-            2**62 if self.max_iter == -1 else int(self.max_iter),
-            time.perf_counter() + limit,
-            inputs.positive("cache_size", self.cache_size),
-        )
 
     def _points(self, X: Any, y: Any) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse=self._sparse(), dtype=np.float64, order="C")
@@ -233,21 +211,11 @@ class FWSVC(ClassifierMixin, BaseEstimator):
         coefs = np.zeros((len(machines), len(labels)))
         for row, split, solved in zip(coefs, task.problems, machines, strict=True):
             row[slice(None) if split.points is None else split.points] = solved.coef
-        support = np.flatnonzero(coefs.any(axis=0))
-        self.support_ = kept[support]
-        self.dual_coef_ = coefs[:, support]
+        support = self._keep(task.X, coefs, kept)
         self.intercept_ = np.array([solved.intercept for solved in machines])
         self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
-        self.duality_gaps_ = np.array([max(solved.gap, 0.0) for solved in machines])
-        self.duality_gap_ = float(self.duality_gaps_.max())
-        self.n_iter_ = max(1, *(solved.steps for solved in machines))
-        self.solver_ = "+".join(sorted({solved.solver for solved in machines}))
-        self.trace_ = joined_trace(machines)
+        self._certify(machines)
         self._spec = task.spec
-        if self.kernel == "precomputed":
-            self.support_vectors_ = np.empty((0, 0))
-        else:
-            self.support_vectors_ = task.X[support]
         if self.kernel == "linear":
             self.coef_ = np.array([solved.w for solved in machines])
         if self.warm_start:
@@ -255,19 +223,10 @@ class FWSVC(ClassifierMixin, BaseEstimator):
 
     def _decisions(self, X: Any) -> Array:
         """Return the decision value of every binary problem (n, problems)."""
-        check_is_fitted(self)
-        intercept: Array = self.intercept_
-        X = validate_data(self, X, accept_sparse=self._sparse(), dtype=np.float64, reset=False)
+        X = self._seen(X)
         if self.kernel == "linear":
-            return np.asarray(X @ self.coef_.T) + intercept
-        if self.kernel == "precomputed":
-            return np.asarray(X[:, self.support_] @ self.dual_coef_.T) + intercept
-        out = np.empty((X.shape[0], len(intercept)))
-        height = max(1, _SLICE // max(1, len(self.support_)))
-        for lo in range(0, X.shape[0], height):
-            kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, self._spec)
-            out[lo : lo + height] = kernel @ self.dual_coef_.T + intercept
-        return out
+            return np.asarray(X @ self.coef_.T) + self.intercept_
+        return self._expansion(X, self._spec) + self.intercept_
 
     def _calibrate(self, X: Any, labels: Array, weight: Array) -> None:
         """Fit one sigmoid a column of `decision_function` to held-out values."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.faces import factor_face, spectral_face_solve
+from fwnet.faces import as_doubles, compiled_for, factor_face, spectral_face_solve
 
 
 class FaceSystem(ABC):
@@ -69,22 +70,41 @@ class DenseFaceSystem(FaceSystem):
 
     def __init__(self, Q: Tensor, free: Tensor) -> None:
         self._Q, self._free = Q.detach(), free
-        self._size = self._Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
-        self._factor = factor_face(self._Q, free)
-        shaky = self._factor.pivot <= 1e4 * torch.finfo(Q.dtype).eps * self._size
-        self._singular = shaky.nonzero().squeeze(-1)
+        self._code = compiled_for(Q)
+        if self._code is None:
+            size = self._Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
+            self._factor = factor_face(self._Q, free)
+            shaky = self._factor.pivot <= 1e4 * torch.finfo(Q.dtype).eps * size
+            self._singular = shaky.nonzero().squeeze(-1)
 
     @torch.no_grad()
     def solve(self, v: Tensor) -> Tensor:
+        w, rows = self._batched(v) if self._code is None else self._compiled(self._code, v)
+        if rows.numel():
+            w[rows] = spectral_face_solve(self._Q[rows], self._free[rows], v[rows])[0]
+        return w
+
+    def _compiled(self, code: Any, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Solutions, and the rows with a singular face."""
+        w, weak = np.empty(v.shape), np.empty(len(v), np.bool_)
+        eps = torch.finfo(v.dtype).eps
+        code.face_solve_all(
+            as_doubles(self._Q),
+            np.ascontiguousarray(self._free.numpy()),
+            as_doubles(v),
+            eps,
+            w,
+            weak,
+        )
+        return torch.from_numpy(w).to(v.dtype), torch.from_numpy(weak.nonzero()[0])
+
+    def _batched(self, v: Tensor) -> tuple[Tensor, Tensor]:
         eps = torch.finfo(v.dtype).eps
         w, level = self._factor.solve(v)
         error = torch.where(self._free, v + level.unsqueeze(-1) - self._times(w), 0.0)
         if bool(error.abs().amax() > eps**0.7 * v.abs().amax()):
             w = w + self._factor.solve(error)[0]
-        if self._singular.numel():
-            rows = self._singular
-            w[rows] = spectral_face_solve(self._Q[rows], self._free[rows], v[rows])[0]
-        return w
+        return w, self._singular
 
     def _times(self, w: Tensor) -> Tensor:
         return (self._Q @ w.unsqueeze(-1)).squeeze(-1)
@@ -105,11 +125,15 @@ class FeatureFaceSystem(FaceSystem):
         rows: (Z, −1), `(batch, n, d + 1)`.
         D: `(batch, n)` positive.
         free: `(batch, n)` booleans.
+        cholesky: the factor that `factor_features` would return, if it is known.
     """
 
-    def __init__(self, rows: Tensor, D: Tensor, free: Tensor) -> None:
+    def __init__(
+        self, rows: Tensor, D: Tensor, free: Tensor, cholesky: Tensor | None = None
+    ) -> None:
         self.rows, self.D, self.free = rows, D, free
-        self.weighted, self.cholesky = factor_features(rows, D, free)
+        self.weighted = rows * (free / D).unsqueeze(-1)
+        self.cholesky = factor_features(rows, self.weighted) if cholesky is None else cholesky
 
     @classmethod
     def of(cls, Z: Tensor, D: Tensor, free: Tensor) -> FeatureFaceSystem:
@@ -147,16 +171,15 @@ def augmented(Z: Tensor) -> Tensor:
     return torch.cat((Z, torch.full_like(Z[..., :1], -1.0)), -1)
 
 
-def factor_features(rows: Tensor, D: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows over D on the face, and the Cholesky factor of diag(1, ..., 1, 0) + rowsᵀ rows/D.
+def factor_features(rows: Tensor, weighted: Tensor) -> Tensor:
+    """The Cholesky factor of diag(1, ..., 1, 0) + Σ rows rowsᵀ/D over the face.
 
     Arguments:
         rows: `(batch, n, d + 1)`, from `augmented`.
-        D: `(batch, n)` positive.
-        free: `(batch, n)` booleans.
+        weighted: the same over D on the face, 0 elsewhere.
     """
-    weighted = rows * (free / D).unsqueeze(-1)
     gram = torch.bmm(rows.mT, weighted)
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
     diagonal[:, :-1] += 1.0
-    return weighted, torch.linalg.cholesky_ex(gram)[0]
+    factor: Tensor = torch.linalg.cholesky_ex(gram)[0]
+    return factor

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.faces import as_doubles, compiled_for
 from fwnet.layers.face_gradients import FeatureFaceSystem, augmented
 from fwnet.quadratic_programs import SimplexQPSolution
 
@@ -35,6 +37,9 @@ def solve_feature_qp(
     """
     batch, _, d = Z.shape
     rows = augmented(Z)
+    settled = _compiled_newton(rows, D, c)
+    if settled is not None:
+        return _refine(Z, D, c, settled[0], tol), settled[1]
     unit = Z.new_zeros(batch, d + 1, 1)
     unit[:, -1] = 1.0
     column, tilted = c.unsqueeze(-1), bool(c.any())
@@ -57,6 +62,23 @@ def solve_feature_qp(
     x = excess.clamp_min(0) / D
     x = x / x.sum(-1, keepdim=True)
     return _refine(Z, D, c, x, tol), face
+
+
+def _compiled_newton(rows: Tensor, D: Tensor, c: Tensor) -> tuple[Tensor, FeatureFaceSystem] | None:
+    """The same by compiled code, where that is for this batch and full steps are enough."""
+    code = compiled_for(rows)
+    if code is None:
+        return None
+    gram = as_doubles(torch.bmm(rows.mT, rows / D.unsqueeze(-1)))
+    x, solved = np.empty(c.shape), np.empty(len(c), np.bool_)
+    code.newton_all(as_doubles(rows), as_doubles(D), as_doubles(c), gram, x, solved)
+    if not solved.all():
+        return None
+    face = FeatureFaceSystem(
+        rows, D, torch.from_numpy(x > 0), torch.from_numpy(gram).mT.to(c.dtype)
+    )
+    x /= x.sum(-1, keepdims=True)
+    return torch.from_numpy(x).to(c.dtype), face
 
 
 def _dual_value(theta: Tensor, excess: Tensor, D: Tensor) -> Tensor:

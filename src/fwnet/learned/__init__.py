@@ -1,9 +1,10 @@
 """Learned conditional gradients: slots with weights, their training, their files."""
 
-from fwnet.learned import families
+from fwnet.learned import baselines, families
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
+    LearnedAtoms,
     LearnedDirection,
     LearnedRelaxation,
     LearnedStep,
@@ -11,6 +12,8 @@ from fwnet.learned.controllers import (
     LSTMPowerIteration,
     LSTMStep,
 )
+from fwnet.learned.evaluate import evaluate
+from fwnet.learned.evaluation import Cost, Evaluation
 from fwnet.learned.families import LogUniform, ProblemFamily
 from fwnet.learned.meta_gradients import Backpropagation, EvolutionStrategies, PersistentES
 from fwnet.learned.meta_losses import LogSuboptimality, SumOfValues
@@ -20,10 +23,13 @@ from fwnet.learned.meta_train import MetaConfig, meta_train
 __all__ = [
     "Backpropagation",
     "Controller",
+    "Cost",
+    "Evaluation",
     "EvolutionStrategies",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
+    "LearnedAtoms",
     "LearnedDirection",
     "LearnedRelaxation",
     "LearnedStep",
@@ -36,6 +42,8 @@ __all__ = [
     "ProblemFamily",
     "SumOfValues",
     "available",
+    "baselines",
+    "evaluate",
     "families",
     "load",
     "meta_train",

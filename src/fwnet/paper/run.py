@@ -1,27 +1,17 @@
-"""Run experiments seed by seed; each finished seed is kept before the next one starts."""
+"""Run experiments seed by seed; each finished seed is kept at once."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any, Protocol, final
 
-from fwnet.data import DataError
 from fwnet.paper.environment import environment
 from fwnet.paper.experiment import Experiment, Profile, SeedResult
-from fwnet.paper.store import Store, StoreError
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One seed of one experiment."""
-
-    experiment: Experiment[Any]
-    config: Any
-    seed: int
+from fwnet.paper.jobs import Job, Outcome, compute
+from fwnet.paper.store import Store
+from fwnet.paper.workers import work
 
 
 @final
@@ -37,34 +27,40 @@ class Failure:
 class Watch(Protocol):
     """Who is told how a run goes: a progress bar, a log, nobody."""
 
-    def start(self, job: Job, jobs: int, left: float | None) -> None:
-        """A seed starts; `left` are the seconds for the seeds after it, once known."""
+    def start(self, job: Job, left: float | None) -> None:
+        """A seed starts; `left` are the seconds of work in the seeds after it, once known."""
 
-    def progress(self, share: float, text: str) -> None:
-        """The running seed got so far."""
+    def progress(self, job: Job, share: float, text: str) -> None:
+        """A running seed got so far."""
 
     def finish(self, job: Job, seconds: float, kept: bool) -> None:
         """A seed is done; `kept` if it had been done before."""
+
+    def fail(self, job: Job) -> None:
+        """A seed failed."""
 
 
 @final
 class Silent:
     """Tells nobody."""
 
-    def start(self, job: Job, jobs: int, left: float | None) -> None:
+    def start(self, job: Job, left: float | None) -> None:
         """Nothing."""
 
-    def progress(self, share: float, text: str) -> None:
+    def progress(self, job: Job, share: float, text: str) -> None:
         """Nothing."""
 
     def finish(self, job: Job, seconds: float, kept: bool) -> None:
+        """Nothing."""
+
+    def fail(self, job: Job) -> None:
         """Nothing."""
 
 
 def plan(
     experiments: Iterable[Experiment[Any]], profile: Profile, seeds: int | None = None
 ) -> list[Job]:
-    """All seeds of all experiments; `seeds` of each, or as many as the profile says."""
+    """All seeds of all experiments; `seeds` of each, or as many as the experiment says."""
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be a whole number of at least 1; got {seeds!r}.")
     return [
@@ -80,55 +76,76 @@ def run(
     store: Store,
     *,
     resume: bool = True,
+    workers: int = 1,
     watch: Watch | None = None,
 ) -> list[Failure]:
-    """Run the jobs in order and keep each result; return what failed.
+    """Run the jobs and keep each result; return what failed.
 
-    A seed that fails does not stop the others. Ctrl-C does, and everything finished stays.
+    An experiment that fails does not stop the others. Ctrl-C does, and everything finished stays.
 
     Arguments:
         jobs: from `plan`.
         profile: the results are kept under its name.
         store: where they are kept.
         resume: take seeds that are done as they are.
+        workers: processes that compute side by side, one thread each; with 1, this process does.
         watch: is told of every seed.
     """
+    if workers < 1:
+        raise ValueError(f"workers must be a whole number of at least 1; got {workers!r}.")
     watch = Silent() if watch is None else watch
-    failures: list[Failure] = []
     known: dict[str, float] = {}  # seconds of a seed, by experiment
     waiting: list[Job] = []
     for job in jobs:
-        done = _done(job, profile, store) if resume else None
+        done = store.done(job.name, profile, job.config, job.seed) if resume else None
         if done is None:
             waiting.append(job)
         else:
-            known[job.experiment.name] = done.seconds
+            known[job.name] = done.seconds
             watch.finish(job, done.seconds, kept=True)
-    for i, job in enumerate(waiting):
-        name = job.experiment.name
-        if any(failure.experiment == name for failure in failures):
-            continue  # the other seeds would fail alike
-        watch.start(job, len(jobs), _time_for(waiting[i + 1 :], known))
-        start = time.perf_counter()
-        try:
-            metrics = job.experiment.run(job.config, job.seed, watch.progress)
-            seconds = time.perf_counter() - start
-            result = SeedResult(job.seed, metrics, seconds, environment())
-            store.write(name, profile, job.config, result)
-        except StoreError:
-            raise  # the next seed could not be kept either
-        except DataError as error:
-            failures.append(Failure(name, job.seed, str(error)))
-        except Exception as error:
-            failures.append(Failure(name, job.seed, f"{type(error).__name__}: {error}"))
-        else:
-            known[name] = seconds
-            watch.finish(job, seconds, kept=False)
+    failures: list[Failure] = []
+    count = min(workers, len(waiting))
+    for job, outcome in _outcomes(waiting, count, known, failures, watch):
+        if outcome.metrics is None:
+            failures.append(Failure(job.name, job.seed, outcome.reason))
+            watch.fail(job)
+            continue
+        result = SeedResult(job.seed, outcome.metrics, outcome.seconds, environment())
+        store.write(job.name, profile, job.config, result)
+        known[job.name] = outcome.seconds
+        watch.finish(job, outcome.seconds, kept=False)
     return failures
 
 
-def _done(job: Job, profile: Profile, store: Store) -> SeedResult | None:
-    return store.done(job.experiment.name, profile, job.config, job.seed)
+def _outcomes(
+    waiting: Sequence[Job],
+    workers: int,
+    known: dict[str, float],
+    failures: Sequence[Failure],
+    watch: Watch,
+) -> Iterator[tuple[Job, Outcome]]:
+    """Outcomes as they come; an experiment that failed is not tried with its other seeds."""
+    left = list(waiting)
+
+    def todo() -> Iterator[Job]:
+        while left:
+            job = left.pop(0)
+            if all(failure.experiment != job.name for failure in failures):
+                yield job
+
+    def started(job: Job) -> None:
+        watch.start(job, _time_for(left, known))
+
+    if workers > 1:
+        yield from work(todo(), workers, started, watch.progress)
+        return
+    for job in todo():
+        started(job)
+
+        def progress(share: float, text: str, job: Job = job) -> None:
+            watch.progress(job, share, text)
+
+        yield job, compute(job, progress)
 
 
 def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
@@ -136,4 +153,4 @@ def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
     if jobs and not known:
         return None
     typical = mean(known.values()) if known else 0.0
-    return sum(known.get(job.experiment.name, typical) for job in jobs)
+    return sum(known.get(job.name, typical) for job in jobs)

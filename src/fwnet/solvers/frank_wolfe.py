@@ -33,6 +33,15 @@ class SlotStates(NamedTuple):
     rule: Any
 
 
+class Ending(NamedTuple):
+    """Where and why a solve ended, with the true linearisation there if it is known."""
+
+    it: Iterate
+    status: str
+    t: int
+    true: Linearization | None = None
+
+
 class FrankWolfe(nn.Module):
     """Conditional gradients: linearise, ask for a vertex, step, never project.
 
@@ -121,10 +130,10 @@ class FrankWolfe(nn.Module):
             patience = self.oracle.patience(self.domain)
             watch = Watch(problem, self.domain, self.tol, self.max_seconds, watching, patience)
             try:
-                it, status, t = self._run(problem, it, state, watch)
+                end = self._run(problem, it, state, watch)
             except KeyboardInterrupt:
-                it, status, t = watch.best or it, "interrupted", watch.taken
-        return self._result(watch, it, status, t)
+                end = Ending(watch.best or it, "interrupted", watch.taken)
+        return self._result(watch, end)
 
     def begin(self, problem: Problem, x0: Tensor | Result | None) -> tuple[Iterate, SlotStates]:
         """The first iterate and the slots' first states."""
@@ -160,22 +169,24 @@ class FrankWolfe(nn.Module):
         step_size, rule = self.rule(problem, it, move, state.rule)
         return move, bounded(step_size, move), SlotStates(state.oracle, direction, rule)
 
-    def _run(
-        self, problem: Problem, it: Iterate, state: SlotStates, watch: Watch
-    ) -> tuple[Iterate, str, int]:
+    def _run(self, problem: Problem, it: Iterate, state: SlotStates, watch: Watch) -> Ending:
         sampled = not self.oracle.reads_image
         for t in range(self.max_steps + 1):
-            lin, state = self.look(problem, it, state)
-            value = watch.plain(lin.value)
-            gap = watch.plain(lin.decrease) if lin.exact else None
-            due = t % self.check_every == 0 and not self.oracle.certifies
-            if gap is None and (due or t == self.max_steps):
+            last, true = t == self.max_steps, None
+            if not last:
+                lin, state = self.look(problem, it, state)
+                value = watch.plain(lin.value)
+                gap = watch.plain(lin.decrease) if lin.exact else None
+                due = t % self.check_every == 0 and not self.oracle.certifies
+            if last or (gap is None and due):
                 fresh, true = watch.certify(it)
                 value, gap = watch.plain(true.value), watch.plain(true.decrease)
                 it = it if sampled else fresh
             status = watch.verdict(value, gap)
-            if status == "converged" and lin.exact:
-                it, lin = watch.certify(it)  # without the rounding of the steps so far
+            if status == "converged" and true is None:
+                it, lin = fresh, true = watch.certify(
+                    it
+                )  # without the rounding of the steps so far
                 value, gap = watch.plain(lin.value), watch.plain(lin.decrease)
                 status = watch.verdict(value, gap)
                 watch.done = None  # frozen on a gap with rounding: judge them all anew
@@ -183,15 +194,17 @@ class FrankWolfe(nn.Module):
                 value = value * math.nan  # only a minibatch was seen
             elif status != "non_finite":
                 watch.keep_best(it, value)
-            if status is None and t == self.max_steps:
+            if status is None and last:
                 status = "max_steps"
             if status is not None:
                 watch.record(t, value, gap, None)
-                return (watch.best or it if status == "non_finite" else it), status, t
+                if status == "non_finite":
+                    return Ending(watch.best or it, status, t)
+                return Ending(it if true is None else fresh, status, t, true)
             move, step_size, state = self.choose(problem, it, lin, state)
             step_size = watch.freeze(gap, step_size)
             if watch.record(t, value, gap, step_size):
-                return it, "stopped", t
+                return Ending(it, "stopped", t)
             it = move.arrive(step_size)
             if (t + 1) % self.refresh_every == 0 and not sampled:
                 it = watch.refreshed(it)
@@ -252,18 +265,24 @@ class FrankWolfe(nn.Module):
                 "batch dimension."
             )
 
-    def _result(self, watch: Watch, it: Iterate, status: str, t: int) -> Result:
-        it, true = watch.certify(it)
-        message = SENTENCES[status]
-        if status == "non_finite":
-            message += f" (step {t}{watch.broken()})"
-        statuses: str | tuple[str, ...] = status
-        steps: int | tuple[int, ...] = t
+    def _result(self, watch: Watch, end: Ending) -> Result:
+        it, true = end.it, end.true
+        sound = watch.sound(it)
+        if true is None or sound is not it:
+            it, true = watch.certify(sound)
+        message = SENTENCES[end.status]
+        statuses: str | tuple[str, ...] = end.status
+        steps: int | tuple[int, ...] = end.t
+        lost = watch.lost()
         if true.value.ndim:
-            done = true.decrease <= self.tol
-            statuses = tuple("converged" if bool(d) else status for d in done)
-            counts = watch.steps
-            steps = (0,) * len(done) if counts is None else tuple(int(c) for c in counts)
+            each = ["converged" if bool(d) else end.status for d in true.decrease <= self.tol]
+            statuses = tuple("non_finite" if k in lost else name for k, name in enumerate(each))
+            counts = [0] * len(each) if watch.steps is None else watch.steps.int().tolist()
+            steps = tuple(counts)
+        if end.status == "non_finite":
+            message += f" (step {end.t})"
+        elif lost:
+            message += f"; of problems {lost} {SENTENCES['non_finite']}"
         return Result(
             it.x, true.value, true.decrease, statuses, steps, watch.trace, message, it.active
         )

@@ -34,7 +34,8 @@ SENTENCES = {
 class Watch:
     """Decides at each step whether to go on, for every problem of a batch.
 
-    A problem whose gap reached `tol` is frozen: its steps have size 0 from then on.
+    A problem whose gap reached `tol`, or whose numbers are no longer finite, is frozen: its steps
+    have size 0 from then on, and the others go on.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Watch:
         self.best: Iterate | None = None
         self.best_value: Number = math.inf
         self.done: Tensor | None = None  # a batch: which problems are finished
+        self.broken: Tensor | None = None  # a batch: which problems became NaN or infinite
         self.taken = 0  # steps
         self.steps: Tensor | None = None  # a batch: steps of each problem
         self.idle = 0  # steps of size 0 in a row
@@ -76,9 +78,10 @@ class Watch:
     def verdict(self, value: Number, gap: Number | None) -> str | None:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
         if isinstance(value, Tensor):
-            known = torch.isfinite(value) if gap is None else torch.isfinite(value + gap)
-            broken = not bool(known.all())
-            solved = isinstance(gap, Tensor) and bool((gap <= self.tol).all())
+            bad = ~torch.isfinite(value if gap is None else value + gap)
+            self.broken = bad if self.broken is None else self.broken | bad
+            broken = bool(self.broken.all())
+            solved = isinstance(gap, Tensor) and bool(((gap <= self.tol) | self.broken).all())
         else:
             broken = not (math.isfinite(value) and (gap is None or math.isfinite(gap)))
             solved = gap is not None and bool(gap <= self.tol)
@@ -93,6 +96,8 @@ class Watch:
         if isinstance(gap, Tensor):
             done = gap <= self.tol
             self.done = done if self.done is None else self.done | done
+        if self.broken is not None:
+            self.done = self.broken if self.done is None else self.done | self.broken
         return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
 
     def keep_best(self, it: Iterate, value: Number) -> None:
@@ -131,13 +136,17 @@ class Watch:
                 self.steps = moved if self.steps is None else self.steps + moved
         return stop
 
-    def broken(self) -> str:
-        """Which problems of a batch the last record shows to be NaN or infinite, in words."""
-        value, gap = self.trace[-1].value, self.trace[-1].gap
-        if not isinstance(value, Tensor):
-            return ""
-        bad = (~torch.isfinite(value + gap)).nonzero().flatten().tolist()
-        return f", problem {', '.join(map(str, bad))} of the batch; the others stopped with it"
+    def lost(self) -> list[int]:
+        """Which problems of a batch became NaN or infinite."""
+        return [] if self.broken is None else self.broken.nonzero().flatten().tolist()
+
+    def sound(self, it: Iterate) -> Iterate:
+        """The iterate, with the best before it where numbers became NaN or infinite."""
+        best, broken = self.best, self.broken
+        if broken is None or not bool(broken.any()) or best is None:
+            return it
+        mask = broken.reshape(-1, *(1,) * (it.x.ndim - 1))
+        return Iterate(torch.where(mask, best.x, it.x))
 
     def seconds(self) -> float:
         """Since the solve began."""

@@ -65,9 +65,18 @@ def bounded(step_size: Tensor | float, move: Move) -> Tensor:
     """The step size as a tensor `(*batch,)`, clamped to [0, max_step]."""
     slope = move.slope
     if not isinstance(step_size, Tensor):
+        if not isinstance(move.max_step, Tensor):
+            return torch.full_like(slope, min(max(step_size, 0.0), move.max_step))
         step_size = torch.full_like(slope, step_size)
     elif step_size.shape != slope.shape:
         step_size = step_size.expand(slope.shape)
     if isinstance(move.max_step, Tensor):
         return torch.minimum(step_size.clamp_min(0.0), move.max_step)
     return step_size.clamp(0.0, move.max_step)
+
+
+def is_plain(number: Tensor) -> bool:
+    """Whether one problem's number may leave its tensor: Python's arithmetic costs less there."""
+    if number.ndim or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return number.device.type == "cpu"

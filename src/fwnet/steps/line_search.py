@@ -10,7 +10,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.problems import Problem
-from fwnet.steps.base import StepRule, bounded
+from fwnet.steps.base import StepRule, bounded, is_plain
 
 
 @final
@@ -43,6 +43,8 @@ class LineSearch(StepRule):
             assert curvature is not None
             # No curvature: f is linear along d, the minimum is at the far end.
             tiny = torch.finfo(curvature.dtype).tiny
+            if is_plain(curvature):
+                return -move.slope.item() / max(curvature.item(), tiny), state
             return -move.slope / curvature.clamp_min(tiny), state
         return self._search(problem, it, move), state
 

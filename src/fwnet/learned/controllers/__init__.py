@@ -1,5 +1,6 @@
 """Slots with weights: learned step rules, directions and oracles."""
 
+from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
@@ -11,6 +12,7 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LSTMDirection,
         LSTMPowerIteration,
         LSTMStep,
+        LearnedAtoms,
         LearnedDirection,
         LearnedRelaxation,
         LearnedStep,
@@ -23,6 +25,7 @@ __all__ = [
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
+    "LearnedAtoms",
     "LearnedDirection",
     "LearnedPoint",
     "LearnedRelaxation",

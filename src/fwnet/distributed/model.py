@@ -1,0 +1,102 @@
+"""LowRankModel: W = U diag(s) Vᵀ, what a fit writes and what predicts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+_FILE, _NOTES = "model.pt", "model.json"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LowRankModel:
+    """A linear classifier with a low-rank weight matrix.
+
+        scores = X U diag(s) Vᵀ,   prediction = argmax over the classes
+
+    Arguments:
+        U, s, V: singular vectors and values of W, `(d, r)`, `(r,)`, `(m, r)`; Σ s <= radius.
+        radius: of the trace-norm ball.
+        value: mean loss on the training rows.
+        gap: certified duality gap; the loss is at most this far above the minimum.
+        steps: how many were taken.
+        config: of the fit, plain values.
+    """
+
+    U: Tensor
+    s: Tensor
+    V: Tensor
+    radius: float
+    value: float
+    gap: float
+    steps: int
+    config: Mapping[str, Any]
+
+    @property
+    def classes(self) -> int:
+        """m."""
+        return len(self.V)
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return len(self.s)
+
+    def scores(self, X: Tensor) -> Tensor:
+        """Logits `(n, m)` of rows `(n, d)`."""
+        if X.ndim != 2 or X.shape[1] != len(self.U):
+            raise ValueError(f"X must be (n, {len(self.U)}) for this model; got {tuple(X.shape)}.")
+        return ((X.to(self.U.dtype) @ self.U) * self.s.to(self.U.dtype)) @ self.V.mT
+
+    def predict(self, X: Tensor) -> Tensor:
+        """The most probable class of each row."""
+        return self.scores(X).argmax(-1)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write model.pt (tensors) and model.json (what a person reads)."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {"radius": self.radius, "value": self.value, "gap": self.gap, "steps": self.steps}
+        tensors = {"U": self.U.cpu(), "s": self.s.cpu(), "V": self.V.cpu()}
+        contents = io.BytesIO()
+        classes = torch.arange(self.classes)
+        torch.save({**tensors, "classes": classes, **facts, "config": dict(self.config)}, contents)
+        write_whole(folder / _FILE, contents.getvalue())
+        notes = {**facts, "rank": self.rank, "classes": self.classes, "config": dict(self.config)}
+        write_whole(folder / _NOTES, (json.dumps(notes, indent=2) + "\n").encode())
+
+
+def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
+    """Read what `LowRankModel.save` wrote; no code of the file is run."""
+    path = Path(folder) / _FILE
+    try:
+        contents = torch.load(path, map_location="cpu", weights_only=True)
+        del contents["classes"]  # 0, …, m − 1
+        return LowRankModel(**contents)
+    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} cannot be read as a model: {str(error).splitlines()[0][:120]} Fit it again."
+        ) from None
+
+
+def write_whole(path: Path, contents: bytes) -> None:
+    """Write to a file beside it first, so that a killed run leaves the old one or the new one."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        with open(beside, "wb") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error}. Choose a folder with room.") from None

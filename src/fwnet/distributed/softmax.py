@@ -1,0 +1,174 @@
+"""ShardedSoftmax: softmax regression on rows that many workers hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from fwnet.active_set import ActiveSet
+from fwnet.distributed.exact_sums import FixedPoint
+from fwnet.distributed.rows import Rows
+from fwnet.distributed.team import Team
+from fwnet.iterates import Iterate
+from fwnet.matrices import ImplicitMatrix
+from fwnet.problems import Problem
+from fwnet.problems.base import FirstOrder, Gradient, image_of
+from fwnet.vertices import Rank1
+
+
+class Bend(NamedTuple):
+    """f on a segment x + γ d, at one γ."""
+
+    slope: Tensor  # (), d/dγ f
+    curvature: Tensor  # (), d²/dγ² f
+
+
+@final
+class ShardedSoftmax(Problem):
+    """Mean multiclass logistic loss over a trace-norm ball, each worker with its own rows.
+
+        f(W) = 1/n Σ (log Σⱼ exp zᵢⱼ − z_{i,yᵢ}),   Z = XW,   ∇f(W) = Xᵀ(P − Y)/n
+
+    The gradient is known by its products, each one exact sum over the blocks of all workers:
+
+        G v = Σ_b X_bᵀ(E_b v)      d numbers,        Gᵀu = Σ_b E_bᵀ(X_b u)      m numbers
+
+    W itself is never formed: an iterate carries it as rank-1 atoms and weights (`active`), its
+    `x` is a tensor without data, its image the logits of this worker's rows. A block is computed
+    in the dtype of the data, by the same calls whoever computes it; see `exact_sums` for why the
+    sums do not depend on the number of workers.
+
+    Arguments:
+        rows: of this worker.
+        classes: m.
+        radius: of the ball; bounds the logits, and with them every sum.
+        team: the workers.
+    """
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    def __init__(self, rows: Rows, classes: int, radius: float, team: Team) -> None:
+        self.rows, self.classes, self.radius, self.team = rows, classes, radius, team
+        self.shape = torch.Size((rows.shards.features, classes))
+        self.dtype, self.device = rows.shards.dtype, team.device
+        self.largest_logit = radius * rows.reach
+
+    def at_atoms(self, active: ActiveSet) -> Iterate:
+        """An iterate at Σ_k weights_k u_k v_kᵀ, its logits computed anew, block by block."""
+        assert isinstance(active.atoms, Rank1)
+        scaled = (active.weights.unsqueeze(-1) * active.atoms.u).to(self.dtype).mT.contiguous()
+        v = active.atoms.v.to(self.dtype)
+        logits = self.new_rows(self.classes)
+        for k, out in enumerate(self._views(logits)):
+            torch.mm(self.rows.matrix(k, self.device) @ scaled, v, out=out)
+        x = torch.empty(self.shape, dtype=self.dtype, device="meta")
+        return Iterate(x, logits, active)
+
+    def value(self, it: Iterate) -> Tensor:
+        return self.first_order(it).value
+
+    def gradient(self, it: Iterate) -> Gradient:
+        return self.first_order(it).gradient
+
+    def first_order(self, it: Iterate) -> FirstOrder:
+        logits = self._views(image_of(it))
+        sums = FixedPoint(self.rows.count * (math.log(self.classes) + 2 * self.largest_logit))
+        total, norms = self._zeros(2), []
+        for z, y in zip(logits, self.rows.labels, strict=True):
+            norm = torch.logsumexp(z, -1, keepdim=True)
+            own = z.gather(-1, y.unsqueeze(-1))
+            mean = ((z - norm).exp_() * z).sum(-1, keepdim=True)
+            pair = torch.cat([norm - own, mean - own], -1)
+            total += sums.encode(pair.sum(0, dtype=torch.float64))
+            norms.append(norm)
+        value, along = sums.decode(self.team.sum(total)).div(self.rows.count)
+        return FirstOrder(value, self._product(logits, norms), along)
+
+    def scores(self, u: Tensor) -> Tensor:
+        """X u of this worker's rows."""
+        scores = self.new_rows()
+        for k, out in enumerate(self._views(scores)):
+            torch.mv(self.rows.matrix(k, self.device), u.to(self.dtype), out=out)
+        return scores
+
+    def bend(self, it: Iterate, scores: Tensor, v: Tensor, step_size: float, stride: int) -> Bend:
+        """Slope and curvature of f at x + γ(u vᵀ − x), from every `stride`-th row of a block.
+
+        Logits are measured in units of the largest possible one, so that one bound does for both.
+        """
+        unit = max(self.largest_logit, torch.finfo(torch.float64).tiny)
+        rows = sum(-(-b.rows // stride) for b in self.rows.shards.blocks(self.rows.block))
+        sums = FixedPoint(4.0 * rows)
+        total = self._zeros(2)
+        parts = zip(self._views(image_of(it)), self._views(scores), self.rows.labels, strict=True)
+        for z, s, y in parts:
+            z, s, y = z[::stride], s[::stride], y[::stride]
+            way = torch.addr(z, s, v.to(self.dtype), beta=-1.0)  # A d = s vᵀ − z
+            chance = torch.softmax(torch.add(z, way, alpha=step_size), -1)
+            way.div_(unit)
+            weighted = chance.mul_(way)
+            mean = weighted.sum(-1)
+            slope = mean - way.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+            curvature = weighted.mul_(way).sum(-1) - mean.square()
+            total += sums.encode(torch.stack([slope, curvature]).sum(-1, dtype=torch.float64))
+        slope, curvature = sums.decode(self.team.sum(total)).div(rows)
+        return Bend(slope * unit, curvature * unit * unit)
+
+    def new_rows(self, *columns: int) -> Tensor:
+        """Zeros for each of this worker's rows, `(blocks, rows of a block, *columns)`.
+
+        Every block starts at the same alignment, whichever worker holds it: with a block of 16
+        rows or a multiple, no vectorised kernel can tell the workers apart.
+        """
+        shape = (len(self.rows.blocks), self.rows.block, *columns)
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def _views(self, whole: Tensor) -> list[Tensor]:
+        return [part[: b.rows] for part, b in zip(whole, self.rows.blocks, strict=True)]
+
+    def _zeros(self, size: int) -> Tensor:
+        return torch.zeros(size + 1, dtype=torch.int64, device=self.device)
+
+    def _product(self, logits: list[Tensor], norms: list[Tensor]) -> ImplicitMatrix:
+        """Xᵀ(P − Y)/n by its products; the errors of a block live while it is computed."""
+        device = self.device
+
+        def blocks() -> Iterator[tuple[Tensor, Tensor]]:
+            for k, (z, norm, y) in enumerate(zip(logits, norms, self.rows.labels, strict=True)):
+                errors = (z - norm).exp_()
+                errors[torch.arange(len(y), device=device), y] -= 1.0
+                yield self.rows.matrix(k, device), errors
+
+        def matmul(thin: Tensor) -> Tensor:
+            return self._sum(thin, ((E, X) for X, E in blocks()), self.rows.shards.features)
+
+        def rmatmul(thin: Tensor) -> Tensor:
+            return self._sum(thin, blocks(), self.classes)
+
+        return ImplicitMatrix(
+            shape=self.shape,
+            matmul=matmul,
+            rmatmul=rmatmul,
+            materialize=lambda: matmul(torch.eye(self.classes, dtype=self.dtype, device=device)),
+            dtype=self.dtype,
+            device=device,
+        )
+
+    def _sum(self, thin: Tensor, pairs: Iterator[tuple[Tensor, Tensor]], size: int) -> Tensor:
+        """Σ_b R_bᵀ(L_b thin)/n over the blocks (L_b, R_b) of all workers: `(size, *k)`."""
+        columns = thin.reshape(len(thin), -1)
+        longest = float(columns.to(torch.float64).square().sum(0).max().sqrt())
+        sums = FixedPoint(2.0 * self.rows.count * self.rows.reach * longest)
+        total = self._zeros(columns.shape[1] * size)
+        for left, right in pairs:
+            # Rows times R: one pass over it, where Rᵀ times a few columns takes many.
+            part = (left @ columns).mT.contiguous() @ right
+            total += sums.encode(part.flatten())
+        whole = sums.decode(self.team.sum(total)).div(self.rows.count).to(thin.dtype)
+        return whole.reshape(-1, size).mT.reshape(size, *thin.shape[1:])

@@ -1,0 +1,124 @@
+"""Team: the workers of one fit, and what they tell each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_T = TypeVar("_T")
+_CPU = torch.device("cpu")
+
+
+@final
+@dataclass
+class Traffic:
+    """What went through all-reduce so far."""
+
+    calls: int = 0
+    numbers: int = 0  # of 8 bytes each
+
+
+@final
+@dataclass(frozen=True)
+class Team:
+    """One worker's view of its team; a team of one sends nothing.
+
+    Every method is a collective: all workers call it, in the same order.
+
+    Arguments:
+        rank, size: which worker this is, of how many.
+        device: where it computes.
+        traffic: counts what it hands to all-reduce.
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = _CPU
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """Σ over the workers of int64 tensors: exact, so the same in any order."""
+        return self._reduce(numbers, dist.ReduceOp.SUM)
+
+    def max(self, numbers: Tensor) -> Tensor:
+        """The largest, entry by entry."""
+        return self._reduce(numbers, dist.ReduceOp.MAX)
+
+    def share(self, value: _T) -> _T:
+        """The value of worker 0."""
+        if self.size == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]
+
+    def together(self, work: Callable[[], _T]) -> _T:
+        """work() on every worker; if it fails on one, the same sentence is raised on all.
+
+        Without this the others would wait for a worker that is gone.
+        """
+        answer: _T | None = None
+        failure: str | None = None
+        try:
+            answer = work()
+        except (ValueError, TypeError, OSError) as error:
+            failure = str(error)
+        failures: list[Any] = [failure]
+        if self.size > 1:
+            failures = [None] * self.size
+            dist.all_gather_object(failures, failure)
+        for rank, text in enumerate(failures):
+            if text is not None:
+                raise ValueError(text if self.size == 1 else f"worker {rank}: {text}")
+        return answer  # type: ignore[return-value]  # nothing failed, so work() answered
+
+    def agree(self, digest: int) -> bool:
+        """Whether all workers hold the same number, of at most 62 bits."""
+        pair = torch.tensor([digest, -digest], device=self.device)
+        high, low = self.max(pair).tolist()
+        return bool(high == -low)
+
+    def _reduce(self, numbers: Tensor, how: Any) -> Tensor:
+        if self.size > 1:
+            self.traffic.calls += 1
+            self.traffic.numbers += numbers.numel()
+            try:
+                dist.all_reduce(numbers, op=how)
+            except RuntimeError as error:  # a worker died, or did not answer in time
+                raise ConnectionError(
+                    f"worker {self.rank} lost the others: {str(error).splitlines()[0][:120]} "
+                    "Start the fit again; it goes on from its last checkpoint."
+                ) from None
+        return numbers
+
+
+def join(device: str = "cpu", patience: float = 600.0) -> Team:
+    """Join the team that torchrun started, or be a team of one.
+
+    Arguments:
+        device: "cpu" (gloo) or "cuda" (NCCL, one device a worker).
+        patience: seconds after which a worker that does not answer counts as lost.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    place = torch.device(device)
+    if place.type == "cuda":
+        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(place)
+    if size == 1:
+        return Team(device=place)
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=patience))
+    return Team(dist.get_rank(), size, place)
+
+
+def leave() -> None:
+    """Close the connections that `join` opened."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,111 @@
+"""What the kernel estimators share: budgets, support vectors, certificates, sums over kernels."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fwnet.estimators import inputs
+from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
+from fwnet.estimators.records import Budget, Machine
+from fwnet.trace import StepRecord, Trace
+
+_SLICE = 1 << 22  # kernel values that a prediction makes at a time
+
+
+class KernelEstimator(BaseEstimator):
+    """A sum Σ cᵢ k(xᵢ, x) over support vectors, fitted to a duality gap.
+
+    Subclasses have the parameters kernel, gamma, degree, coef0, tol, max_iter, max_time,
+    cache_size and verbose.
+    """
+
+    kernel: Any
+    gamma: Any
+    degree: float
+    coef0: float
+    tol: float
+    max_iter: int
+    max_time: float | None
+    cache_size: float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.sparse = bool(self._sparse())
+        return tags
+
+    def _sparse(self) -> Any:
+        return "csr" if self.kernel != "precomputed" and not callable(self.kernel) else False
+
+    def _budget(self) -> Budget:
+        if isinstance(self.max_iter, bool) or self.max_iter != int(self.max_iter):
+            raise ValueError(f"max_iter must be a whole number, or -1; got {self.max_iter!r}.")
+        if self.max_iter < 1 and self.max_iter != -1:
+            raise ValueError(f"max_iter must be at least 1, or -1; got {self.max_iter!r}.")
+        limit = np.inf if self.max_time is None else inputs.positive("max_time", self.max_time)
+        return Budget(
+            inputs.positive("tol", self.tol),
+            2**62 if self.max_iter == -1 else int(self.max_iter),
+            time.perf_counter() + limit,
+            inputs.positive("cache_size", self.cache_size),
+        )
+
+    def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array, Array]:
+        """Drop the points without weight; return the others, their weights and their indices."""
+        weight = inputs.sample_weights(sample_weight, X.shape[0])
+        kept = np.flatnonzero(weight)
+        if len(kept) < len(weight):
+            X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
+        return X, weight[kept], kept
+
+    def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
+        return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
+
+    def _keep(self, X: Any, coefs: Array, kept: Array) -> Array:
+        """Store the points with a coefficient in one of the problems; return their places in X."""
+        support = np.flatnonzero(coefs.any(axis=0))
+        self.support_ = kept[support]
+        self.dual_coef_ = coefs[:, support]
+        given = self.kernel == "precomputed"
+        self.support_vectors_ = np.empty((0, 0)) if given else X[support]
+        return support
+
+    def _certify(self, machines: list[Machine]) -> None:
+        """Store what proves the result; a trace's value is minus the dual objective, so it falls.
+
+        A round takes many steps, so a step size would tell nothing.
+        """
+        self.duality_gaps_ = np.array([max(solved.gap, 0.0) for solved in machines])
+        worst = int(self.duality_gaps_.argmax())
+        self.duality_gap_ = float(self.duality_gaps_[worst])
+        self.n_iter_ = max(1, *(solved.steps for solved in machines))
+        self.solver_ = "+".join(sorted({solved.solver for solved in machines}))
+        self.traces_ = []
+        for solved in machines:
+            trace = Trace()
+            for r in solved.trace:
+                trace.append(StepRecord(r.t, -r.value, r.gap, math.nan, r.seconds))
+            self.traces_.append(trace)
+        self.trace_ = self.traces_[worst]
+
+    def _expansion(self, X: Any, spec: KernelSpec) -> Array:
+        """Return Σ cᵢ k(xᵢ, x) for each row x of X and each problem (n, problems)."""
+        if self.kernel == "precomputed":
+            return np.asarray(X[:, self.support_] @ self.dual_coef_.T)
+        out = np.empty((X.shape[0], len(self.dual_coef_)))
+        height = max(1, _SLICE // max(1, len(self.support_)))
+        for lo in range(0, X.shape[0], height):
+            kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, spec)
+            out[lo : lo + height] = kernel @ self.dual_coef_.T
+        return out
+
+    def _seen(self, X: Any) -> Any:
+        """Check points that are to be predicted."""
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse=self._sparse(), dtype=np.float64, reset=False)

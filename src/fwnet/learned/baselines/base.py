@@ -1,0 +1,150 @@
+"""Baseline: a method to compare with, as a stream of values; Trajectory: what it did."""
+
+from __future__ import annotations
+
+import copy
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate
+from fwnet.problems import Gradient, Problem
+from fwnet.problems.base import FirstOrder
+from fwnet.vertices import OneHot, Vertex
+
+Report = Callable[[Tensor | float], bool]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """One run: f at each iterate, and what it had cost until then.
+
+    A gradient evaluation is a gradient and the image of one dense point: FISTA pays one a step,
+    and so does a pairwise step, whose image is one column. A method that asks for the images of
+    two dense points a step pays two.
+
+    Arguments:
+        values: f(x_t) of feasible iterates, `(steps + 1, *batch)`.
+        gradients: gradient evaluations before that value was known, `(steps + 1,)`.
+        seconds: processor time before that value was known, `(steps + 1,)`.
+    """
+
+    values: Tensor
+    gradients: Tensor
+    seconds: Tensor
+
+    def first(self, target: Tensor) -> Tensor:
+        """The first t with f(x_t) <= target, of each problem `(*batch,)`; −1 if there is none."""
+        below = self.values <= target
+        return torch.where(below.any(0), below.to(torch.int8).argmax(0), -1)
+
+
+class Baseline(ABC):
+    """A method that minimises a problem over a domain.
+
+    Attributes:
+        name: as it stands in tables.
+    """
+
+    name: str
+
+    @abstractmethod
+    def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        """Call `report` with f(x_0), f(x_1), … of feasible points, until it answers True."""
+
+    def fits(self, problem: Problem, domain: Domain) -> bool:
+        """Whether the method can run on this problem and domain."""
+        return True
+
+    @torch.no_grad()
+    def run(
+        self, problem: Problem, domain: Domain, max_steps: int, target: Tensor | None = None
+    ) -> Trajectory:
+        """Run for `max_steps` steps, or until every problem of the batch is at its target."""
+        if not self.fits(problem, domain):
+            raise TypeError(f"{self.name} does not fit {type(problem).__name__} over {domain}.")
+        counter = _Counter(problem)
+        recorder = _Recorder(counter, max_steps, target)
+        self.follow(counter.problem, domain, max_steps, recorder)
+        return recorder.trajectory()
+
+
+class _Counter:
+    """A copy of the problem that counts: its gradients, and the images of dense points."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._gradients = self._images = 0
+        self.problem = copy.copy(problem)
+        # Set on the copy, so that it keeps its type and all else that it can do.
+        vars(self.problem).update(
+            gradient=self._gradient(problem.gradient),
+            first_order=self._first_order(problem.first_order),
+            image=self._image(problem.image),
+            vertex_image=self._vertex_image(problem.vertex_image),
+        )
+
+    @property
+    def evaluations(self) -> int:
+        return max(self._gradients, self._images)
+
+    def _gradient(self, call: Any) -> Any:
+        def gradient(it: Iterate) -> Gradient:
+            self._gradients += 1
+            return call(it)
+
+        return gradient
+
+    def _first_order(self, call: Any) -> Any:
+        def first_order(it: Iterate) -> FirstOrder:
+            self._gradients += 1
+            return call(it)
+
+        return first_order
+
+    def _image(self, call: Any) -> Any:
+        def image(x: Tensor) -> Tensor | None:
+            self._images += 1
+            return call(x)
+
+        return image
+
+    def _vertex_image(self, call: Any) -> Any:
+        def vertex_image(vertex: Vertex) -> Tensor | None:
+            self._images += not isinstance(vertex, OneHot)
+            return call(vertex)
+
+        return vertex_image
+
+
+class _Recorder:
+    """Takes down each value with what it had cost; asks to stop at the target or the budget."""
+
+    def __init__(self, counter: _Counter, max_steps: int, target: Tensor | None) -> None:
+        self.counter, self.max_steps, self.target = counter, max_steps, target
+        self.values: list[Tensor] = []
+        self.gradients: list[int] = []
+        self.seconds: list[float] = []
+        self.spent, self.since = 0.0, time.process_time()
+
+    def __call__(self, value: Tensor | float) -> bool:
+        self.spent += time.process_time() - self.since  # taking down is not the method's work
+        value = torch.as_tensor(value, dtype=torch.float64)
+        self.values.append(value)
+        self.gradients.append(self.counter.evaluations)
+        self.seconds.append(self.spent)
+        done = self.target is not None and bool((value <= self.target).all())
+        broken = not bool(torch.isfinite(value).all())
+        self.since = time.process_time()
+        return len(self.values) > self.max_steps or done or broken
+
+    def trajectory(self) -> Trajectory:
+        return Trajectory(
+            torch.stack(self.values), torch.tensor(self.gradients), torch.tensor(self.seconds)
+        )

@@ -1,0 +1,147 @@
+"""Peers for the simplex that do not project: mirror descent, and Adam in two disguises."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.domains import Domain, Simplex
+from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.problems import Problem
+from fwnet.problems.base import dense_gradient
+
+
+class OnSimplex(Baseline):
+    """A method for the simplex alone."""
+
+    def fits(self, problem: Problem, domain: Domain) -> bool:
+        return isinstance(domain, Simplex)
+
+
+@final
+class MirrorDescent(OnSimplex):
+    """Exponentiated gradients, the step as long as the entropy's upper bound allows.
+
+        x⁺ = radius · softmax(log x − η ∇f(x)),   f(x⁺) <= f(x) + ⟨∇f(x), x⁺ − x⟩ + KL(x⁺, x)/η
+
+    η grows at each step, and is halved until the bound holds. (A constant η is far slower.)
+
+    Arguments:
+        growth: of η, to be tuned.
+
+    Reference: Beck and Teboulle (2003); Bauschke, Bolte and Teboulle (2017) for the bound.
+    """
+
+    def __init__(self, growth: float = 1.5) -> None:
+        self.growth = checks.positive("MirrorDescent(growth=...)", growth)
+        self.name = "mirror descent"
+
+    def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        x = _centre(problem, domain)
+        radius = x.sum(-1, keepdim=True)
+        logits = x.log().log_softmax(-1)
+        it = problem.at(x)
+        gradient, value = dense_gradient(problem.gradient(it)), problem.value(it)
+        length = 1 / _spread(gradient)
+        while not report(value):
+            for _ in range(60):
+                trial = (logits - length * gradient).log_softmax(-1)
+                there = problem.at(radius * trial.exp())
+                bound = value + (gradient * (there.x - it.x)).sum(-1)
+                # KL without a shift: both arguments sum to 1.
+                entropy = (trial.exp() * (trial - logits)).sum(-1)
+                bound = bound + (radius * entropy.unsqueeze(-1) / length).squeeze(-1)
+                poor = problem.value(there) > bound + 1e-6 * value.abs()
+                if not bool(poor.any()):
+                    break
+                length = torch.where(poor.unsqueeze(-1), length / 2, length)
+            it, logits, length = there, trial, self.growth * length
+            gradient, value = dense_gradient(problem.gradient(it)), problem.value(it)
+
+
+@final
+class AdamSoftmax(OnSimplex):
+    """Adam on logits: the paper's reparameterised objective.
+
+        x = radius · softmax(u),   u <- Adam(u, ∇_u f),   ∇_u f = x ∘ (∇f(x) − ⟨∇f(x), x⟩/radius)
+
+    Arguments:
+        rate: learning rate, to be tuned.
+
+    Reference: Kingma and Ba (2015).
+    """
+
+    def __init__(self, rate: float = 0.1) -> None:
+        self.rate = checks.positive("AdamSoftmax(rate=...)", rate)
+        self.name = "Adam softmax"
+
+    def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        x = _centre(problem, domain)
+        radius, logits, adam = x.sum(-1, keepdim=True), torch.zeros_like(x), _Adam(self.rate)
+        it = problem.at(x)
+        while not report(problem.value(it)):
+            gradient = dense_gradient(problem.gradient(it))
+            along = (gradient * it.x).sum(-1, keepdim=True) / radius
+            logits = logits - adam.step(it.x * (gradient - along))
+            it = problem.at(radius * logits.softmax(-1))
+
+
+@final
+class AdamLagrangian(OnSimplex):
+    """Adam on the Lagrangian of Σ x = radius, kept at x >= 0 by clipping.
+
+        L(x, λ) = f(x) − λ (Σ x − radius),   λ = ⟨∇f(x), x⟩ / Σ x
+
+    with the multiplier that the optimality conditions ask for. What is judged is the feasible
+    point radius · x / Σ x. Step sizes are relative to radius / n.
+
+    Arguments:
+        rate: learning rate, to be tuned.
+    """
+
+    def __init__(self, rate: float = 0.1) -> None:
+        self.rate = checks.positive("AdamLagrangian(rate=...)", rate)
+        self.name = "Adam Lagrangian"
+
+    def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        x = _centre(problem, domain)
+        radius, adam = x.sum(-1, keepdim=True), _Adam(self.rate / x.shape[-1])
+        it = problem.at(x)
+        while not report(problem.value(it)):
+            gradient = dense_gradient(problem.gradient(it))
+            level = (gradient * it.x).sum(-1, keepdim=True) / radius
+            x = (it.x - radius * adam.step(gradient - level)).clamp_min(0)
+            total = x.sum(-1, keepdim=True)
+            x = torch.where(total > 0, radius * x / total.clamp_min(1e-30), it.x)
+            it = problem.at(x)
+
+
+class _Adam:
+    """Adam's step: rate · m̂ / √v̂."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.t = rate, 0
+        self.mean: Tensor | float = 0.0
+        self.square: Tensor | float = 0.0
+
+    def step(self, gradient: Tensor) -> Tensor:
+        self.t += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient.square()
+        scale = (self.square / (1 - 0.999**self.t)).sqrt()
+        # Relative to the largest entry: these gradients are far below Adam's usual 1e-8.
+        floor = 1e-8 * scale.amax(-1, keepdim=True) + torch.finfo(scale.dtype).tiny
+        return self.rate * (self.mean / (1 - 0.9**self.t)) / (scale + floor)
+
+
+def _centre(problem: Problem, domain: Domain) -> Tensor:
+    assert problem.shape is not None
+    return domain.start(tuple(problem.shape), problem.dtype, problem.device)
+
+
+def _spread(gradient: Tensor) -> Tensor:
+    spread = gradient.amax(-1, keepdim=True) - gradient.amin(-1, keepdim=True)
+    return spread.clamp_min(torch.finfo(gradient.dtype).tiny)

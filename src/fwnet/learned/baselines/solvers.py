@@ -1,0 +1,57 @@
+"""Baselines that are configurations of the core's one loop, and controllers in its slots."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import final
+
+from fwnet.directions import Direction
+from fwnet.domains import Domain
+from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.oracles import Oracle
+from fwnet.problems import Problem
+from fwnet.solvers import FrankWolfe
+from fwnet.steps import LineSearch, StepRule
+
+Slot = StepRule | Direction | Oracle | FrankWolfe
+
+
+@final
+class Solver(Baseline):
+    """A `FrankWolfe` with given slots.
+
+    Arguments:
+        name: as it stands in tables.
+        make: the solver for a domain; its budgets are overruled.
+        quadratic: whether the slots need a quadratic problem.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[Domain], FrankWolfe], *, quadratic: bool = False
+    ) -> None:
+        self.name, self.make, self.quadratic = name, make, quadratic
+
+    def fits(self, problem: Problem, domain: Domain) -> bool:
+        return problem.quadratic or not self.quadratic
+
+    def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        solver = copy.copy(self.make(domain))  # a caller's own solver keeps its budgets
+        solver.max_steps, solver.tol = max_steps, 0.0
+        solver(problem, on_step=lambda record: report(record.value))
+
+
+def as_solver(slot: Slot, domain: Domain) -> FrankWolfe:
+    """A controller in its slot: directions and oracles take an exact line search."""
+    if isinstance(slot, FrankWolfe):
+        return slot
+    if isinstance(slot, StepRule):
+        return FrankWolfe(domain, slot)
+    if isinstance(slot, Direction):
+        return FrankWolfe(domain, LineSearch(), direction=slot)
+    if isinstance(slot, Oracle):
+        return FrankWolfe(domain, LineSearch(), oracle=slot)
+    raise TypeError(
+        "a controller must be a StepRule, a Direction, an Oracle or a FrankWolfe with such slots; "
+        f"got {type(slot).__name__}."
+    )

@@ -1,0 +1,193 @@
+"""evaluate: learned methods against tuned hand-designed ones on held-out problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwnet import checks
+from fwnet.learned.baselines import (
+    Baseline,
+    Choice,
+    Solver,
+    Trajectory,
+    Tuned,
+    as_solver,
+    default_baselines,
+    tune,
+)
+from fwnet.learned.baselines.solvers import Slot
+from fwnet.learned.evaluation import Cost, Evaluation
+from fwnet.learned.families import ProblemFamily
+from fwnet.problems import Problem
+
+if TYPE_CHECKING:
+    Controllers = Slot | Sequence[Slot] | Mapping[str, Slot | Sequence[Slot]]
+
+POINTS = 80  # of a curve
+TUNING_BATCHES, TUNING_BATCH = 2, 5  # validation problems, two sizes of five each
+
+
+def evaluate(
+    controllers: Controllers,
+    family: ProblemFamily,
+    baselines: str | Sequence[Baseline | Tuned] = "default",
+    *,
+    validation: ProblemFamily | None = None,
+    problems: int = 20,
+    tolerances: Sequence[float] = (1e-2, 1e-3, 1e-4),
+    max_steps: int = 2000,
+    generator: torch.Generator | None = None,
+) -> Evaluation:
+    """Run learned and hand-designed methods on the same problems, one by one.
+
+        cost to ε = the first t, and what it had cost, with  f(x_t) − f* <= ε |f*|
+
+    f* is the family's `best_values`: an exact quadratic programme for SVM duals. Baselines with a
+    constant choose it on the validation problems, each from its own grid, before a held-out
+    problem is seen. Seconds are those of the processor: run on one thread.
+
+    Arguments:
+        controllers: a step rule, direction, oracle or `FrankWolfe` with such slots; several of
+            them for several training seeds; or a mapping from names to these.
+        family: held-out problems.
+        baselines: "default" for `default_baselines()`, or a list of them.
+        validation: where constants are tuned; other draws of `family` if left out, which favours
+            the baselines.
+        problems: how many held-out problems.
+        tolerances: relative suboptimalities ε.
+        max_steps: budget of a run.
+        generator: source of the problems.
+
+    Example:
+        >>> from fwnet import learned
+        >>> family = learned.families.QuadraticFamily(n=20)
+        >>> found = learned.evaluate(
+        ...     fwnet.OverRelaxed(1.5), family, [learned.baselines.corrective(6)], problems=3
+        ... )
+        >>> found.methods
+        ['learned', 'corrective, 6 atoms']
+
+    Reference: Moré and Wild (2009) for the data profiles.
+    """
+    named = _named(controllers)
+    chosen = _chosen(baselines)
+    checks.at_least("problems", problems, 1)
+    checks.at_least("max_steps", max_steps, 1)
+    epsilons = sorted((checks.positive("tolerances", tol) for tol in tolerances), reverse=True)
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    fits = _Fits(family, epsilons, max_steps)
+    held_out = fits.draw(family, problems, generator)
+    tuning = fits.draw(validation or family, TUNING_BATCHES, generator, TUNING_BATCH)
+    ready, choices = _tuned(chosen, fits, tuning)
+    methods: list[tuple[str, int, Baseline]] = [
+        (name, seed, Solver(name, partial(as_solver, slot)))
+        for name, slots in named.items()
+        for seed, slot in enumerate(slots)
+    ]
+    methods += [(baseline.name, 0, baseline) for baseline in ready]
+    grid = np.unique(np.round(np.geomspace(1, max_steps, POINTS)))
+    costs: list[Cost] = []
+    curves: dict[str, list[np.ndarray]] = {}
+    for place, (problem, best) in enumerate(held_out):
+        for name, seed, method in methods:  # side by side, so that all see the same machine
+            if not method.fits(problem, family.domain):
+                continue
+            run = method.run(problem, family.domain, max_steps, fits.targets(best)[-1])
+            costs += fits.costs(name, seed, place, run, best)
+            curves.setdefault(name, []).append(_curve(run, best, grid))
+    facts: dict[str, object] = {
+        "family": type(family).__name__,
+        "problems": problems,
+        "sizes": [int(problem.shape[-1]) for problem, _ in held_out if problem.shape is not None],
+        "max_steps": max_steps,
+        "threads": torch.get_num_threads(),
+        "validation": "other draws of the family" if validation is None else "its own family",
+    }
+    stacked = {name: np.stack(rows) for name, rows in curves.items()}
+    return Evaluation(tuple(named), tuple(costs), choices, grid, stacked, facts)
+
+
+class _Fits:
+    """Problems with their optimum, the values to reach, and what reaching them cost."""
+
+    def __init__(self, family: ProblemFamily, tolerances: list[float], max_steps: int) -> None:
+        self.domain, self.tolerances, self.max_steps = family.domain, tolerances, max_steps
+
+    def draw(
+        self, family: ProblemFamily, count: int, generator: torch.Generator, batch: int = 1
+    ) -> list[tuple[Problem, Tensor]]:
+        drawn = [family.sample(batch, generator) for _ in range(count)]
+        return [(problem, family.best_values(problem).double()) for problem in drawn]
+
+    def targets(self, best: Tensor) -> Tensor:  # (tolerances, batch)
+        return torch.stack([best + tol * best.abs() for tol in self.tolerances])
+
+    def costs(self, name: str, seed: int, place: int, run: Trajectory, best: Tensor) -> list[Cost]:
+        found = []
+        for tolerance, target in zip(self.tolerances, self.targets(best), strict=True):
+            t = int(run.first(target))
+            there = (t, int(run.gradients[t]), float(run.seconds[t])) if t >= 0 else (np.inf,) * 3
+            found.append(Cost(name, seed, place, tolerance, *there))
+        return found
+
+
+def _tuned(
+    chosen: Sequence[Baseline | Tuned], fits: _Fits, tuning: Sequence[tuple[Problem, Tensor]]
+) -> tuple[list[Baseline], dict[str, Choice]]:
+    ready: list[Baseline] = []
+    choices = {}
+    for entry in chosen:
+        if isinstance(entry, Baseline):
+            ready.append(entry)
+            continue
+        if not all(entry.make(entry.grid[0]).fits(p, fits.domain) for p, _ in tuning):
+            continue
+        targets = [fits.targets(best) for _, best in tuning]
+        problems = [problem for problem, _ in tuning]
+        baseline, choice = tune(entry, problems, targets, fits.domain, fits.max_steps)
+        ready.append(baseline)
+        choices[baseline.name] = choice
+    return ready, choices
+
+
+def _curve(run: Trajectory, best: Tensor, grid: np.ndarray) -> np.ndarray:
+    """The best relative suboptimality within each number of gradient evaluations."""
+    excess = ((run.values - best) / best.abs()).flatten().cummin(0).values.clamp_min(0).numpy()
+    place = np.searchsorted(run.gradients.numpy(), grid, side="right") - 1
+    return np.where(place < 0, np.nan, excess[np.maximum(place, 0)])
+
+
+def _named(controllers: Controllers) -> dict[str, list[Slot]]:
+    if not isinstance(controllers, Mapping):
+        controllers = {"learned": controllers}
+    if not controllers:
+        raise ValueError("controllers must not be empty.")
+    named = {
+        name: list(slots) if isinstance(slots, Sequence) else [slots]
+        for name, slots in controllers.items()
+    }
+    for slots in named.values():
+        for slot in slots:
+            if not isinstance(slot, Slot):
+                raise TypeError(
+                    "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
+                    f"got {type(slot).__name__}."
+                )
+    return named
+
+
+def _chosen(baselines: str | Sequence[Baseline | Tuned]) -> Sequence[Baseline | Tuned]:
+    if isinstance(baselines, str):
+        if baselines != "default":
+            raise ValueError(f'baselines must be "default" or a list; got {baselines!r}.')
+        return default_baselines()
+    names = [baseline.name for baseline in baselines]
+    if len(set(names)) < len(names):
+        raise ValueError(f"baselines must have names of their own; got {names}.")
+    return baselines

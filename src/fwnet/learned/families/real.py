@@ -1,0 +1,92 @@
+"""SVM duals of real data in three parts that share neither classes nor points."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwnet.learned.families.base import LogUniform
+from fwnet.learned.families.svm import RBFKernel, SVMFamily
+
+Part = Literal["train", "validation", "test"]
+# Pairs of classes: six to train on, three to tune by, three that are opened once.
+CLASSES: dict[str, tuple[int, ...]] = {
+    "train": (0, 1, 2, 3),
+    "validation": (4, 5, 6),
+    "test": (7, 8, 9),
+}
+_C = LogUniform(0.3, 100.0)
+
+
+def digits_pairs(
+    part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 360)
+) -> SVMFamily:
+    """Pairs of scikit-learn's 8×8 digits, linear and rbf kernels."""
+    return SVMFamily([_of_part(*_digits(), part)], C, n)
+
+
+def mnist_pairs(
+    part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 512)
+) -> SVMFamily:
+    """Pairs of MNIST's digits, read from the folder `FWNET_DATA`; else of scikit-learn's."""
+    return SVMFamily([_of_part(*(_mnist() or _digits()), part)], C, n)
+
+
+def circles(
+    part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 512)
+) -> SVMFamily:
+    """The paper's concentric circles, noisy, an rbf kernel; each part has draws of its own."""
+    _check(part)
+    X, y = _sklearn().make_circles(
+        2000, factor=0.2, noise=0.1, random_state=list(CLASSES).index(part)
+    )
+    X = torch.as_tensor(X / np.abs(X).max())
+    return SVMFamily([(X, torch.as_tensor(y))], C, n, kernels=[RBFKernel()])
+
+
+REAL = {"digits": digits_pairs, "circles": circles, "mnist-pairs": mnist_pairs}
+
+
+def _of_part(X: np.ndarray, y: np.ndarray, part: Part) -> tuple[Tensor, Tensor]:
+    _check(part)
+    kept = np.isin(y, CLASSES[part])
+    return torch.as_tensor(X[kept]), torch.as_tensor(y[kept])
+
+
+def _check(part: str) -> None:
+    if part not in CLASSES:
+        raise ValueError(f"part must be one of {', '.join(CLASSES)}; got {part!r}.")
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    X, y = _sklearn().load_digits(return_X_y=True)
+    return X / 16.0, y
+
+
+def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
+    """The first 600 images of each digit, (6000, 784) in [0, 1], or None without the files."""
+    root = os.environ.get("FWNET_DATA")
+    if not root or not (folder := Path(root) / "mnist").is_dir():
+        return None
+    with gzip.open(folder / "train-images-idx3-ubyte.gz") as file:
+        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+    with gzip.open(folder / "train-labels-idx1-ubyte.gz") as file:
+        digits = np.frombuffer(file.read(), np.uint8, offset=8)
+    rows = np.concatenate([np.flatnonzero(digits == digit)[:600] for digit in range(10)])
+    return images[rows] / 255.0, digits[rows].astype(np.int64)
+
+
+def _sklearn() -> Any:
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise ImportError(
+            'digits and circles come from scikit-learn: pip install "fwnet[svm]".'
+        ) from None
+    return datasets

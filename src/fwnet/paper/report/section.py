@@ -1,0 +1,53 @@
+"""One experiment as the page needs it: its figures, claims and findings, read from results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from fwnet.paper.experiment import Claim, Experiment, Results
+from fwnet.paper.figures import Curves, Figure
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Section:
+    """An experiment and what its results show."""
+
+    experiment: Experiment[Any]
+    results: Results
+    figures: Sequence[Figure]
+    claims: Sequence[Claim]
+    findings: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """Of the experiment; files and links carry it."""
+        return self.experiment.name
+
+
+def sections(experiments: Iterable[Experiment[Any]], results: Sequence[Results]) -> list[Section]:
+    """The experiments that have results, in their order."""
+    found = {each.experiment: each for each in results}
+    return [
+        Section(
+            experiment,
+            mine,
+            list(experiment.figures(mine)),
+            list(experiment.claims(mine)),
+            list(experiment.findings(mine)),
+        )
+        for experiment in experiments
+        if (mine := found.get(experiment.name)) is not None
+    ]
+
+
+def colours(section: Section) -> dict[str, int]:
+    """A number for every name in the legends of an experiment, in the order of appearance."""
+    numbers: dict[str, int] = {}
+    for figure in section.figures:
+        if isinstance(figure, Curves):
+            for series in figure.series:
+                numbers.setdefault(series.name, len(numbers))
+    return numbers

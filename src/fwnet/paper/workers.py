@@ -1,0 +1,106 @@
+"""Processes that compute jobs side by side, one thread each."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+
+from fwnet.paper.jobs import Job, Outcome, compute
+from fwnet.paper.store import plain
+
+
+def work(
+    jobs: Iterator[Job],
+    count: int,
+    started: Callable[[Job], object],
+    progress: Callable[[Job, float, str], object],
+) -> Iterator[tuple[Job, Outcome]]:
+    """Compute the jobs with `count` processes, and give each outcome as it comes.
+
+    A job is taken from the iterator when a process is free for it. A process that dies takes its
+    job with it, as a failure, and no other. Whatever ends this ends the processes.
+    """
+    running: dict[Connection, tuple[BaseProcess, Job]] = {}
+    try:
+        for _ in range(count):
+            _next_job(jobs, None, running, started)
+        while running:
+            for connection in wait(list(running)):
+                assert isinstance(connection, Connection)
+                process, job = running[connection]
+                try:
+                    message = connection.recv()
+                except EOFError:
+                    del running[connection]
+                    process.join()
+                    _next_job(jobs, None, running, started)
+                    reason = f"its process ended with code {process.exitcode}; was memory short?"
+                    yield job, Outcome(None, 0.0, reason)
+                    continue
+                if isinstance(message, Outcome):
+                    del running[connection]
+                    _next_job(jobs, (process, connection), running, started)
+                    yield job, message
+                else:
+                    progress(job, *message)
+    finally:
+        for connection, (process, _) in running.items():
+            process.terminate()
+            process.join()
+            connection.close()
+
+
+def _start() -> tuple[BaseProcess, Connection]:
+    context = get_context("spawn")  # a forked torch can hang
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _next_job(
+    jobs: Iterator[Job],
+    worker: tuple[BaseProcess, Connection] | None,
+    running: dict[Connection, tuple[BaseProcess, Job]],
+    started: Callable[[Job], object],
+) -> None:
+    """Give the next job to a free worker, or to a new one; without a job, send it home."""
+    job = next(jobs, None)
+    if job is not None:
+        process, connection = worker or _start()
+        connection.send(job)
+        running[connection] = (process, job)
+        started(job)
+    elif worker is not None:
+        process, connection = worker
+        connection.close()  # the worker reads the end of the file and ends
+        process.join()
+
+
+def _serve(connection: Connection) -> None:
+    """A worker: jobs in, progress and outcomes out, until the other end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
+    torch.set_num_threads(1)
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        outcome = compute(job, lambda share, text: connection.send((share, text)))
+        connection.send(_light(outcome))
+
+
+def _light(outcome: Outcome) -> Outcome:
+    """Plain metrics: tensors would be sent through shared memory."""
+    try:
+        metrics: Any = plain(outcome.metrics)
+    except TypeError as error:
+        return Outcome(None, outcome.seconds, f"TypeError: {error}")
+    return Outcome(metrics, outcome.seconds, outcome.reason)

@@ -1,0 +1,87 @@
+"""Checkpoints: what is damaged or foreign is refused, and what is left is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.distributed.cases import folder
+
+from fwnet.distributed import FitConfig, fit
+
+CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return folder(tmp_path, 200, 8, 5)
+
+
+def files(out: Path) -> list[Path]:
+    return sorted((out / "checkpoints").iterdir())
+
+
+def test_the_last_two_are_kept(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "m", CONFIG)
+    names = [path.name for path in files(tmp_path / "m")]
+    assert names == ["step-000000020.ckpt", "step-000000030.ckpt"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+def test_a_damaged_one_is_refused_and_the_one_before_is_used(
+    damage: str, data: Path, tmp_path: Path
+) -> None:
+    whole = fit(data, tmp_path / "m", CONFIG)
+    model = (tmp_path / "m" / "model.pt").read_bytes()
+    newest = files(tmp_path / "m")[-1]
+    contents = bytearray(newest.read_bytes())
+    if damage == "flipped":
+        contents[len(contents) // 2] ^= 1
+    newest.write_bytes({"truncated": contents[:-100], "flipped": contents, "empty": b""}[damage])
+    said: list[str] = []
+    again = fit(data, tmp_path / "m", CONFIG, say=said.append)
+    assert len(said) == 2
+    assert f"checkpoint {newest} is " in said[0]
+    assert "refused, using the one before it" in said[0]
+    assert said[1] == "going on from the checkpoint of step 20."
+    assert (tmp_path / "m" / "model.pt").read_bytes() == model
+    assert again.value == whole.value
+
+
+def test_all_damaged_starts_anew(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "m", CONFIG)
+    model = (tmp_path / "m" / "model.pt").read_bytes()
+    for path in files(tmp_path / "m"):
+        path.write_bytes(b"noise")
+    said: list[str] = []
+    fit(data, tmp_path / "m", CONFIG, say=said.append)
+    assert len(said) == 2
+    assert (tmp_path / "m" / "model.pt").read_bytes() == model
+
+
+def test_one_of_another_fit_is_refused(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "m", CONFIG)
+    other = FitConfig(classes=5, radius=7.0, max_steps=30, checkpoint_every=10, block=64)
+    with pytest.raises(
+        ValueError, match=r"another fit: radius was 6\.0 there and is 7\.0 here\. Delete it"
+    ):
+        fit(data, tmp_path / "m", other)
+
+
+def test_one_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "m", CONFIG)
+    label = data / "part-00001.y.npy"
+    contents = bytearray(label.read_bytes())
+    contents[-8] ^= 1  # another label
+    label.write_bytes(contents)
+    with pytest.raises(ValueError, match="another fit: checksum of the data was"):
+        fit(data, tmp_path / "m", CONFIG)
+
+
+def test_more_steps_may_be_asked_later(data: Path, tmp_path: Path) -> None:
+    more = FitConfig(classes=5, radius=6.0, max_steps=50, checkpoint_every=10, tol=0.0, block=64)
+    fit(data, tmp_path / "m", CONFIG)
+    fit(data, tmp_path / "m", more)
+    fit(data, tmp_path / "whole", more)
+    two = [(tmp_path / name / "model.pt").read_bytes() for name in ("m", "whole")]
+    assert two[0] == two[1]
