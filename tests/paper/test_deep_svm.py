@@ -45,7 +45,7 @@ def test_the_loss_is_that_of_the_classifier(rings: DeepSVM) -> None:
 def test_deep_svms_train(rings: DeepSVM, mover: str) -> None:
     moves = {
         "frank-wolfe": cell(LineSearch()),
-        "adam": Descent(Reparameterised(), Adam(0.1)),
+        "adam": Descent(Reparameterised(), Adam(0.02)),
     }
     run = DeepRun(rings, moves[mover], Adam(0.05))
     with torch.no_grad():
