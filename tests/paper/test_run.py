@@ -121,7 +121,7 @@ class Odd(Toy):
 def test_workers_give_the_same_numbers_and_outlive_a_killed_one(tmp_path: Path) -> None:
     alone, together, log = Store(tmp_path / "alone"), Store(tmp_path / "together"), Log()
     run(plan([Toy()], Profile.QUICK, 2), Profile.QUICK, alone)
-    jobs = plan([Killed(), Odd(), Toy()], Profile.QUICK, 2)
+    jobs = [*plan([Killed(), Odd()], Profile.QUICK, 1), *plan([Toy()], Profile.QUICK, 2)]
     failures = run(jobs, Profile.QUICK, together, workers=2, watch=log)
     reasons = {each.experiment: each.reason for each in failures}
     assert reasons["killed"] == "its process ended with code -9; was memory short?"

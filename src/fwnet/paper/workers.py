@@ -29,7 +29,7 @@ def work(
     running: dict[Connection, tuple[BaseProcess, Job]] = {}
     try:
         for _ in range(count):
-            _next_job(jobs, _start(), running, started)
+            _next_job(jobs, None, running, started)
         while running:
             for connection in wait(list(running)):
                 assert isinstance(connection, Connection)
@@ -39,7 +39,7 @@ def work(
                 except EOFError:
                     del running[connection]
                     process.join()
-                    _next_job(jobs, _start(), running, started)
+                    _next_job(jobs, None, running, started)
                     reason = f"its process ended with code {process.exitcode}; was memory short?"
                     yield job, Outcome(None, 0.0, reason)
                     continue
@@ -67,20 +67,21 @@ def _start() -> tuple[BaseProcess, Connection]:
 
 def _next_job(
     jobs: Iterator[Job],
-    worker: tuple[BaseProcess, Connection],
+    worker: tuple[BaseProcess, Connection] | None,
     running: dict[Connection, tuple[BaseProcess, Job]],
     started: Callable[[Job], object],
 ) -> None:
-    """Give a free worker its next job, or send it home."""
-    process, connection = worker
+    """Give the next job to a free worker, or to a new one; without a job, send it home."""
     job = next(jobs, None)
-    if job is None:
+    if job is not None:
+        process, connection = worker or _start()
+        connection.send(job)
+        running[connection] = (process, job)
+        started(job)
+    elif worker is not None:
+        process, connection = worker
         connection.close()  # the worker reads the end of the file and ends
         process.join()
-        return
-    connection.send(job)
-    running[connection] = (process, job)
-    started(job)
 
 
 def _serve(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Figures as the page holds them: curves as JSON for the browser, maps as images, tables as HTML."""
+"""Figures as the page holds them: curves as JSON, maps as images, tables as HTML."""
 
 from __future__ import annotations
 
@@ -147,4 +147,3 @@ def _cell(value: str | float | int | None) -> str:
 
 def _encoded(content: bytes) -> str:
     return base64.b64encode(content).decode()
-

@@ -18,7 +18,8 @@ _COLUMNS = ("", "The paper says", "Paper", "Ours", "Spread", "Baselines tuned ov
 
 _THEME = """{  // before anything is painted; follows the system until the reader chooses
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
+  const root = document.documentElement;
+  const follow = () => { root.dataset.theme = dark.matches ? "dark" : "light"; };
   dark.addEventListener("change", follow);
   follow();
 }"""
@@ -47,7 +48,7 @@ hold.</p></div>
 <nav aria-label="experiments">{links}</nav>
 {"".join(_section(section) for section in sections)}
 {_made(sections, missing, command)}
-<noscript><p>The curves need JavaScript; the folder figures holds them as PNG and SVG.</p></noscript>
+<noscript><p>The curves need JavaScript; figures/ holds them as PNG and SVG.</p></noscript>
 <script type="application/json" id="figures">{_json(figures_data(sections))}</script>
 <script>{script}</script>
 </body>
