@@ -58,6 +58,12 @@ class ShardedSoftmax(Problem):
         self.shape = torch.Size((rows.shards.features, classes))
         self.dtype, self.device = rows.shards.dtype, team.device
         self.largest_logit = radius * rows.reach
+        limit = torch.finfo(self.dtype).max / 1e6  # sums over a block stay finite too
+        if max(self.largest_logit, rows.reach) > limit:
+            raise ValueError(
+                f"radius · (largest norm of a row) must be at most {limit:.0e} in {self.dtype}; "
+                f"got {self.largest_logit:.1e}. Scale the features down, or write float64 shards."
+            )
 
     def at_atoms(self, active: ActiveSet) -> Iterate:
         """An iterate at Σ_k weights_k u_k v_kᵀ, its logits computed anew, block by block."""
