@@ -95,8 +95,13 @@ def worker(data: Path, steps: int, out: Path) -> None:
     found = {"step": measured(team, step, 1)}  # the first one warms up
     found["step"] = measured(team, step, steps)
     found["certificate"] = measured(team, lambda: linearize(problem, solver.domain, it), 1)
+    lin, _ = solver.look(problem, it, slots)
+    move, _ = solver.direction(problem, it, lin, None)
+    tiny = torch.tensor(1e-6, dtype=torch.float64)
+    found["oracle"] = measured(team, lambda: solver.look(problem, it, slots), 5)
+    found["line search"] = measured(team, lambda: solver.rule(problem, it, move, None), 3)
+    found["new logits"] = measured(team, lambda: move.arrive(tiny), 5)
     found["pass over X"] = measured(team, lambda: problem.scores(torch.ones(FEATURES)), 10)
-    found["loss of all rows"] = measured(team, lambda: problem.value(it), 5)
     dense = torch.zeros(FEATURES * CLASSES, dtype=torch.float64)
     found["dense gradient"] = measured(team, lambda: team.sum(dense), 5)
     thin = torch.zeros(FEATURES + CLASSES, dtype=torch.float64)
@@ -156,12 +161,9 @@ def show(found: dict[int, dict[str, list[float]]], rows: int) -> None:
             )
     one = found[1]
     x_pass = 1e9 * one["pass over X"][3] / (rows * FEATURES)
-    loss = 1e9 * one["loss of all rows"][3] / (rows * CLASSES)
-    step = 1e9 * one["step"][3] / (rows * (FEATURES + CLASSES))
-    print(
-        f"\none worker: {x_pass:.2f} ns a feature of a row and pass over X ({4 / x_pass:.1f} GB/s), "
-        f"{loss:.2f} ns a logit for the loss, {step:.2f} ns a feature or logit for a step"
-    )
+    print(f"\none worker, one thread: {x_pass:.2f} ns a feature of a row and pass over X")
+    for kind in ("oracle", "line search", "new logits"):
+        print(f"  {kind}: {1e9 * one[kind][3] / (rows * CLASSES):.2f} ns a logit")
 
 
 if __name__ == "__main__":
