@@ -42,6 +42,7 @@ LAYERS = [
     "progress",
     "solvers",
     "layers",
+    "low_rank",
     "estimators",
 ]
 # Where a module reaches down, inside a function: a trace that is asked for its picture.
@@ -51,7 +52,17 @@ MODULES = sorted(["fwnet", *(m.name for m in pkgutil.walk_packages([str(ROOT)], 
 EXPORTED = {  # classes whose methods are public too
     label for name in MODULES for label in getattr(importlib.import_module(name), "__all__", [])
 }
-OPTIONAL = ("scipy", "sklearn", "matplotlib", "pandas", "rich", "cvxpy", "numba", "safetensors", "typer")
+OPTIONAL = (
+    "scipy",
+    "sklearn",
+    "matplotlib",
+    "pandas",
+    "rich",
+    "cvxpy",
+    "numba",
+    "safetensors",
+    "typer",
+)
 
 
 def top_level(path: Path) -> str:
