@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fwnet.paper.report import write_report
 
 from fwnet.paper.experiment import Profile
 from fwnet.paper.figures import Curves, Panel, Series, band
 from fwnet.paper.plots import draw_curves, panel_png, picture
+from fwnet.paper.report import write_report
 from fwnet.paper.run import plan, run
 from fwnet.paper.store import Store, StoreError
 
