@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned import LSTMUpdates
 
 
 def test_kinds_have_lstms_of_their_own() -> None:

@@ -8,8 +8,7 @@ from torch import nn
 
 from fwnet import Constant, FrankWolfe, LineSearch, Simplex, Softmin
 from fwnet.data import load
-from fwnet.learned import LSTMStep
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned import LSTMStep, LSTMUpdates
 from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, decide
 from fwnet.paper.kernel_nets import image_kernel, rings_net
 from fwnet.paper.meta import seeded

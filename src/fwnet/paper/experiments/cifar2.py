@@ -12,8 +12,7 @@ import torch
 from fwnet.data import load, splits
 from fwnet.directions import Direction
 from fwnet.domains import Simplex
-from fwnet.learned import LSTMDirection, LSTMStep
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
 from fwnet.linear_maps import DenseMap
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import CIFAR2, Cifar2Config

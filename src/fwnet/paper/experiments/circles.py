@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fwnet.data import load
 from fwnet.domains import Simplex
-from fwnet.learned import LSTMDirection, LSTMStep
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import CIRCLES, CirclesConfig
 from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Iteration, decide
