@@ -92,10 +92,10 @@ class Circles(Experiment[CirclesConfig]):
     def figures(self, results: Results) -> Sequence[Figure]:
         names = list(results.first("loss"))
         steps = list(range(len(results.first("loss", FWNET))))
-        curves = [
-            band(name, steps, results.over_seeds("loss", name), baseline=name == TUNED)
-            for name in names
-        ]
+        best = {
+            name: np.minimum.accumulate(results.over_seeds("loss", name), axis=1) for name in names
+        }
+        curves = [band(name, steps, best[name], baseline=name == TUNED) for name in names]
         panels = [
             Panel(
                 f"{name}, {_count(results.first('at', name, 't'))} iterations",
@@ -121,11 +121,11 @@ class Circles(Experiment[CirclesConfig]):
         return [
             Curves(
                 "loss",
-                "Loss while training",
-                "2P/(C n) of the SVM with the α and the features of the iteration, mean over "
-                "seeds: it zigzags because α chases features that move.",
+                "Least loss so far",
+                "2P/(C n) of the SVM with the α and the features of an iteration; mean over seeds. "
+                "The loss itself zigzags, because α chases features that move.",
                 "iteration",
-                "2P/(C n)",
+                "least 2P/(C n)",
                 curves,
                 log_y=True,
             ),

@@ -52,7 +52,7 @@ class Density(Experiment[DensityConfig]):
 
     def figures(self, results: Results) -> Sequence[Figure]:
         labels = [f"{depth} × {width}" for width, depth in results.config["nets"]]
-        where = list(range(1, len(labels) + 1))
+        where = [float(depth * width) for width, depth in results.config["nets"]]
         series, ranks, rows = [], [], []
         for name in results.config["data"]:
             lead = leads(results, name)
@@ -76,9 +76,7 @@ class Density(Experiment[DensityConfig]):
                         ),
                     ]
                 )
-        axis = (
-            f"network: {', '.join(f'{k} = {text}' for k, text in zip(where, labels, strict=True))}"
-        )
+        axis = "units in fully connected layers"
         return [
             Curves(
                 "lead",
@@ -87,6 +85,7 @@ class Density(Experiment[DensityConfig]):
                 axis,
                 "accuracy of Adam − FWNet",
                 series,
+                log_x=True,
             ),
             Curves(
                 "rank",
@@ -96,6 +95,7 @@ class Density(Experiment[DensityConfig]):
                 axis,
                 "effective rank",
                 ranks,
+                log_x=True,
                 log_y=True,
             ),
             Table(
