@@ -34,8 +34,7 @@ def image_kernel(shape: tuple[int, ...], channels: int, features: int = 32) -> n
         width = out
     inner = width * (shape[1] // 8) * (shape[2] // 8)
     layers += [nn.Flatten(), nn.Linear(inner, features, bias=False), nn.BatchNorm1d(features)]
-    net = nn.Sequential(*layers, nn.ReLU())
-    return net.to(memory_format=torch.channels_last)  # twice as fast on a processor
+    return _channels_last(nn.Sequential(*layers, nn.ReLU()))
 
 
 def image_features(
@@ -61,4 +60,12 @@ def image_features(
     for _ in range(depth):
         layers += [nn.Linear(inner, width), nn.ReLU()]
         inner = width
-    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    return _channels_last(nn.Sequential(*layers))
+
+
+def _channels_last(net: nn.Sequential) -> nn.Sequential:
+    """The same network with the layout in memory that convolutions are twice as fast in."""
+    for weight in net.parameters():
+        if weight.ndim == 4:
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+    return net
