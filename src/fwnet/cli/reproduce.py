@@ -88,16 +88,13 @@ def write_page(
         if each.experiment == experiment.name
         for claim in experiment.claims(each)
     ]
-    rows = [
-        [name, claim.question, claim.paper, claim.ours, claim.verdict.value]
-        for name, claim in claims
-    ]
+    rows = [[name, claim.words, claim.verdict.value] for name, claim in claims]
     data = {
         "page": path.as_posix(),
         "experiments": sorted(each.experiment for each in results),
         "claims": [{"experiment": name} | vars(claim) for name, claim in claims],
     }
-    shown = [table("", ["Experiment", "", "Paper", "Ours", "Verdict"], rows)] if rows else []
+    shown = [table("", ["Experiment", "The paper says", "Verdict"], rows)] if rows else []
     show(data, as_json, *shown)
     if not as_json:
         print(path)
