@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.distributed.cases import folder
 
+from distributed.cases import folder
 from fwnet.distributed import FitConfig, fit
 
 CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.distributed.cases import folder, rows
 
+from distributed.cases import folder, rows
 from fwnet.distributed import FitConfig, Report, fit, load_model
 
 

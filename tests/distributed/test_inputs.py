@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.distributed.cases import folder, rows
 
+from distributed.cases import folder, rows
 from fwnet.distributed import FitConfig, fit, open_shards, write_shards
 from fwnet.distributed.command import main
 from fwnet.distributed.exact_sums import FixedPoint
@@ -107,12 +107,19 @@ def test_no_shards_at_all(tmp_path: Path) -> None:
         fit(tmp_path / "nowhere", tmp_path / "m", FitConfig(3, 5.0))
 
 
-def test_logits_that_overflow_get_a_sentence(tmp_path: Path) -> None:
-    data = write_shards(tmp_path / "parts", np.full((20, 2), 1e30, np.float32), np.arange(20) % 2)
-    with pytest.raises(
-        ValueError, match=r"not finite at step \d+: the logits overflow torch.float"
-    ):
-        fit(data, tmp_path / "m", FitConfig(2, 1e20, max_steps=4, checkpoint_every=1))
+def test_logits_that_would_overflow_get_a_sentence(tmp_path: Path) -> None:
+    data = write_shards(tmp_path / "parts", np.full((20, 2), 1e20, np.float32), np.arange(20) % 2)
+    text = r"must be at most 3e\+32 in torch\.float32; got 1\.4e\+40\. Scale the features down"
+    with pytest.raises(ValueError, match=text):
+        fit(data, tmp_path / "m", FitConfig(2, 1e20))
+
+
+def test_features_of_zero_have_nothing_to_learn(tmp_path: Path) -> None:
+    data = write_shards(tmp_path / "parts", np.zeros((20, 2)), np.arange(20) % 2)
+    model = fit(data, tmp_path / "m", FitConfig(2, 3.0))
+    assert (model.gap, model.steps) == (0.0, 0)
+    assert model.value == pytest.approx(np.log(2))
+    assert model.predict(torch.ones(3, 2)).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -9,45 +9,62 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.distributed.cases import WORKERS, environment, fit_arguments, folder, teams
 
+from distributed.cases import WORKERS, environment, fit_arguments, folder, teams
 from fwnet.distributed import FitConfig, fit
 
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_one_two_three_and_four_workers_give_the_same_bits(dtype: type, tmp_path: Path) -> None:
-    data = folder(tmp_path, 330, 21, 19, dtype)  # shards of 100: blocks of 16 rows and of 4
-    sizes = (1, 2, 3, 4)
-    asked = ("--radius", "12", "--max-steps", "30", "--checkpoint-every", "10")
-    runs = [(p, fit_arguments(data, tmp_path / str(p), 19, *asked)) for p in sizes]
-    codes, _ = teams(*runs)
-    assert codes == [[0] * p for p in sizes]
-    models = {(tmp_path / str(p) / "model.pt").read_bytes() for p in sizes}
-    assert len(models) == 1
+SIZES = (1, 2, 3, 4)
+KINDS = {"single": np.float32, "double": np.float64}
 
 
-def test_only_worker_0_talks(tmp_path: Path) -> None:
-    data = folder(tmp_path, 100, 5, 3)
-    asked = ("--radius", "5", "--max-steps", "4", "--checkpoint-every", "2")
-    _, done = teams((3, fit_arguments(data, tmp_path / "m", 3, *asked)))
-    lines = [line for line in done.stdout.splitlines() if line.startswith("step")]
-    assert [int(line.split()[1]) for line in lines] == [0, 2, 4]
+class Teams(NamedTuple):
+    """What the teams of this page left behind."""
+
+    folder: Path
+    codes: list[list[int]]
+    out: str
+    errors: str
 
 
-def test_a_fault_of_one_worker_stops_all_with_its_sentence(tmp_path: Path) -> None:
-    data = folder(tmp_path, 330, 5, 3)
-    X = np.load(data / "part-00003.X.npy")
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
+    """Ten teams, one after the other: one import of torch serves them all."""
+    path = tmp_path_factory.mktemp("teams")
+    asked = ("--radius", "12", "--max-steps", "8", "--checkpoint-every", "4")
+    runs = []
+    for name, dtype in KINDS.items():
+        data = folder(path / name, 230, 21, 19, dtype)  # shards of 100: blocks of 16 rows and of 4
+        runs += [(p, fit_arguments(data, path / f"{name}{p}", 19, *asked)) for p in SIZES]
+    bad = folder(path / "bad", 330, 5, 3)
+    X = np.load(bad / "part-00003.X.npy")
     X[7, 2] = np.nan
-    np.save(data / "part-00003.X.npy", X)
-    codes, done = teams((4, fit_arguments(data, tmp_path / "m", 3, "--radius", "5")))
-    assert codes == [[1] * 4]
-    assert "worker 3: X must be finite; row 307 (row 7 of part-00003.X.npy), column 2, is nan" in (
-        done.stderr
-    )
-    assert done.stderr.count("error:") == 1
+    np.save(bad / "part-00003.X.npy", X)
+    runs.append((4, fit_arguments(bad, path / "m", 3, "--radius", "5")))
+    codes, done = teams(*runs)
+    return Teams(path, codes, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_one_two_three_and_four_workers_give_the_same_bits(name: str, ran: Teams) -> None:
+    first = 4 * list(KINDS).index(name)
+    assert ran.codes[first : first + 4] == [[0] * p for p in SIZES]
+    assert len({(ran.folder / f"{name}{p}" / "model.pt").read_bytes() for p in SIZES}) == 1
+
+
+def test_only_worker_0_talks(ran: Teams) -> None:
+    lines = [line for line in ran.out.splitlines() if line.startswith("step")]
+    assert [int(line.split()[1]) for line in lines] == [0, 4, 8] * 8
+
+
+def test_a_fault_of_one_worker_stops_all_with_its_sentence(ran: Teams) -> None:
+    assert ran.codes[-1] == [1] * 4
+    text = "worker 3: X must be finite; row 307 (row 7 of part-00003.X.npy), column 2, is nan"
+    assert text in ran.errors
+    assert ran.errors.count("error:") == 1
 
 
 def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> None:

@@ -21,12 +21,16 @@ class Suite(str, Enum):
     CORE = "core"
     SVM = "svm"
     LAYERS = "layers"
+    TRACE = "trace"
+    LEARNED = "learned"
 
 
 _MODULES = {
     Suite.CORE: "benchmarks",
     Suite.SVM: "benchmarks.svm",
     Suite.LAYERS: "benchmarks.layers",
+    Suite.TRACE: "benchmarks.trace",
+    Suite.LEARNED: "benchmarks.learned",
 }
 
 

@@ -58,6 +58,13 @@ class ShardedSoftmax(Problem):
         self.shape = torch.Size((rows.shards.features, classes))
         self.dtype, self.device = rows.shards.dtype, team.device
         self.largest_logit = radius * rows.reach
+        self._last: tuple[Tensor, Tensor] | None = None  # u and X u of the last product Gᵀu
+        limit = torch.finfo(self.dtype).max / 1e6  # sums over a block stay finite too
+        if max(self.largest_logit, rows.reach) > limit:
+            raise ValueError(
+                f"radius · (largest norm of a row) must be at most {limit:.0e} in {self.dtype}; "
+                f"got {self.largest_logit:.1e}. Scale the features down, or write float64 shards."
+            )
 
     def at_atoms(self, active: ActiveSet) -> Iterate:
         """An iterate at Σ_k weights_k u_k v_kᵀ, its logits computed anew, block by block."""
@@ -91,7 +98,12 @@ class ShardedSoftmax(Problem):
         return FirstOrder(value, self._product(logits, norms), along)
 
     def scores(self, u: Tensor) -> Tensor:
-        """X u of this worker's rows."""
+        """X u of this worker's rows; no pass over X for the vertex of a power iteration.
+
+        Its last product was Gᵀu₀ with the u₀ of u = −radius · u₀, and made X u₀ on the way.
+        """
+        if self._last is not None and torch.equal(u, -self.radius * self._last[0]):
+            return -self.radius * self._last[1]
         scores = self.new_rows()
         for k, out in enumerate(self._views(scores)):
             torch.mv(self.rows.matrix(k, self.device), u.to(self.dtype), out=out)
@@ -149,7 +161,10 @@ class ShardedSoftmax(Problem):
             return self._sum(thin, ((E, X) for X, E in blocks()), self.rows.shards.features)
 
         def rmatmul(thin: Tensor) -> Tensor:
-            return self._sum(thin, blocks(), self.classes)
+            if thin.ndim > 1:
+                return self._sum(thin, blocks(), self.classes)
+            self._last = thin, self.new_rows()
+            return self._sum(thin, blocks(), self.classes, self._views(self._last[1]))
 
         return ImplicitMatrix(
             shape=self.shape,
@@ -160,15 +175,27 @@ class ShardedSoftmax(Problem):
             device=device,
         )
 
-    def _sum(self, thin: Tensor, pairs: Iterator[tuple[Tensor, Tensor]], size: int) -> Tensor:
-        """Σ_b R_bᵀ(L_b thin)/n over the blocks (L_b, R_b) of all workers: `(size, *k)`."""
+    def _sum(
+        self,
+        thin: Tensor,
+        pairs: Iterator[tuple[Tensor, Tensor]],
+        size: int,
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Σ_b R_bᵀ(L_b thin)/n over the blocks (L_b, R_b) of all workers: `(size, *k)`.
+
+        Arguments:
+            seen: takes the L_b thin of a vector.
+        """
         columns = thin.reshape(len(thin), -1)
         longest = float(columns.to(torch.float64).square().sum(0).max().sqrt())
         sums = FixedPoint(2.0 * self.rows.count * self.rows.reach * longest)
         total = self._zeros(columns.shape[1] * size)
-        for left, right in pairs:
+        for k, (left, right) in enumerate(pairs):
+            middle = left @ columns
+            if seen is not None:
+                seen[k].copy_(middle.squeeze(-1))
             # Rows times R: one pass over it, where Rᵀ times a few columns takes many.
-            part = (left @ columns).mT.contiguous() @ right
-            total += sums.encode(part.flatten())
+            total += sums.encode((middle.mT.contiguous() @ right).flatten())
         whole = sums.decode(self.team.sum(total)).div(self.rows.count).to(thin.dtype)
         return whole.reshape(-1, size).mT.reshape(size, *thin.shape[1:])

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, final
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 _T = TypeVar("_T")
 _CPU = torch.device("cpu")
@@ -93,7 +95,7 @@ class Team:
                 dist.all_reduce(numbers, op=how)
             except RuntimeError as error:  # a worker died, or did not answer in time
                 raise ConnectionError(
-                    f"worker {self.rank} lost the others: {str(error).splitlines()[0][:120]} "
+                    f"worker {self.rank} lost the others: {str(error).splitlines()[0][-80:]} "
                     "Start the fit again; it goes on from its last checkpoint."
                 ) from None
         return numbers
@@ -114,8 +116,13 @@ def join(device: str = "cpu", patience: float = 600.0) -> Team:
     if size == 1:
         return Team(device=place)
     backend = "nccl" if place.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=patience))
-    return Team(dist.get_rank(), size, place)
+    limit = timedelta(seconds=patience)
+    store, rank, size = next(rendezvous("env://", timeout=limit))
+    # torchrun keeps its store when it restarts workers: without a name of its own, the new team
+    # would read the addresses of the old one, and wait.
+    store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+    return Team(rank, size, place)
 
 
 def leave() -> None:

@@ -53,10 +53,10 @@ class FrankWolfe(VertexOptimizer):
     Example:
         >>> from fwnet.optim import FrankWolfe
         >>> layer = torch.nn.Linear(20, 10)
-        >>> opt = FrankWolfe(layer.parameters(), lr=1e-2, domain=TraceNormBall(5.0))
+        >>> opt = FrankWolfe(layer.parameters(), lr=1e-2, domain=TraceNormBall(10.0))
         >>> layer(torch.ones(3, 20)).square().sum().backward()
         >>> opt.step()
-        >>> bool(TraceNormBall(5.0).contains(layer.weight))
+        >>> bool(TraceNormBall(10.0).contains(layer.weight))
         True
 
     Reference: Pokutta, Spiegel and Zimmer, Deep Neural Network Training with Frank-Wolfe (2020);

@@ -58,7 +58,7 @@ _CIFAR2 = Cifar2Config(
     betas=(0.1, 1.0, 10.0, 100.0),
     gd_grid=(0.001, 0.01, 0.1, 0.3, 1.0, 3.0),
     adam_grid=(0.001, 0.01, 0.03, 0.1, 0.3, 1.0),
-    meta=MetaTraining(episodes=60, horizon=200),
+    meta=MetaTraining(episodes=20, horizon=100),
     meta_batch=8,
 )
 CIFAR2 = {
@@ -115,7 +115,7 @@ _CIRCLES = CirclesConfig(
     steps=500,
     step_sizes=(0.01, 0.1, 0.5),
     lr_grid=(0.01, 0.03, 0.1, 0.3),
-    meta=MetaTraining(episodes=150, horizon=100, check_every=10),
+    meta=MetaTraining(episodes=80, horizon=80, check_every=10),
     meta_points=400,
     resolution=80,
 )
@@ -123,7 +123,6 @@ CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,
         points=600,
-        steps=300,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
         meta=MetaTraining(episodes=25, horizon=40, lr=1e-2),
@@ -170,17 +169,17 @@ class ManmadeConfig:
 _MANMADE = ManmadeConfig(
     data="cifar10",
     positive=(0, 1, 8, 9),  # airplane, automobile, ship, truck
-    points=400,
+    points=300,
     test_points=1000,
     channels=8,
     C=1.0,
     beta=1.0,
     step_size=0.01,
     lr=0.01,
-    steps=150,
-    lr_grid=(0.003, 0.01, 0.03),
-    step_sizes=(0.01, 0.1, 0.5),
-    meta=MetaTraining(episodes=12, horizon=80, lr=1e-2, check_every=3),
+    steps=120,
+    lr_grid=(0.003, 0.01),
+    step_sizes=(0.01, 0.3),
+    meta=MetaTraining(episodes=8, horizon=60, lr=1e-2, check_every=2),
     meta_points=200,
 )
 MANMADE = {
@@ -191,14 +190,18 @@ MANMADE = {
         points=250,
         test_points=300,
         steps=60,
-        lr_grid=(0.003, 0.01),
-        step_sizes=(0.01, 0.3),
         meta=MetaTraining(episodes=6, horizon=40, window=10, lr=1e-2, check_every=2),
         meta_points=120,
     ),
     Profile.PAPER: _MANMADE,
     Profile.FULL: replace(
-        _MANMADE, points=2000, steps=300, channels=16, meta=MetaTraining(episodes=40, horizon=100)
+        _MANMADE,
+        points=2000,
+        steps=300,
+        channels=16,
+        lr_grid=(0.001, 0.003, 0.01, 0.03),
+        step_sizes=(0.01, 0.1, 0.3, 1.0),
+        meta=MetaTraining(episodes=40, horizon=100),
     ),
 }
 
@@ -239,7 +242,7 @@ class MnistConfig:
 _MNIST = MnistConfig(
     data="mnist",
     rows=None,
-    test_points=2000,
+    test_points=1000,
     channels=8,
     width=16,
     radius=50.0,
@@ -248,9 +251,9 @@ _MNIST = MnistConfig(
     lr=0.001,
     adam_grid=(0.001, 0.003, 0.01, 0.03),
     batch=64,
-    steps=1000,
+    steps=600,
     every=20,
-    meta=MetaTraining(episodes=20, horizon=200, check_every=4),
+    meta=MetaTraining(episodes=12, horizon=140, check_every=3),
 )
 MNIST = {
     Profile.QUICK: replace(
@@ -303,13 +306,13 @@ _DENSITY = DensityConfig(
     rows=20000,
     test_points=1000,
     channels=8,
-    nets=((16, 1), (64, 1), (256, 1), (256, 2)),
+    nets=((16, 1), (64, 1), (256, 2)),
     radius=50.0,
     step_size=0.001,
     iterations=5,
     lr=0.001,
     batch=64,
-    steps=400,
+    steps=300,
     every=50,
 )
 DENSITY = {
@@ -323,7 +326,12 @@ DENSITY = {
     ),
     Profile.PAPER: _DENSITY,
     Profile.FULL: replace(
-        _DENSITY, data=("mnist", "cifar10", "cifar100"), rows=None, test_points=10000, steps=3000
+        _DENSITY,
+        data=("mnist", "cifar10", "cifar100"),
+        nets=((16, 1), (64, 1), (256, 1), (256, 2)),
+        rows=None,
+        test_points=10000,
+        steps=3000,
     ),
 }
 

@@ -88,6 +88,7 @@ class _Counter:
             first_order=self._first_order(problem.first_order),
             image=self._image(problem.image),
             vertex_image=self._vertex_image(problem.vertex_image),
+            hessian_vertex=self._hessian_vertex(problem.hessian_vertex),
         )
 
     @property
@@ -121,6 +122,14 @@ class _Counter:
             return call(vertex)
 
         return vertex_image
+
+    def _hessian_vertex(self, call: Any) -> Any:
+        def hessian_vertex(vertex: Vertex, image: Tensor | None) -> Gradient | None:
+            product = call(vertex, image)
+            self._gradients += product is not image  # one pass over A, unless the image is it
+            return product
+
+        return hessian_vertex
 
 
 class _Recorder:

@@ -9,12 +9,13 @@ from typing import final
 from fwnet.directions import Direction
 from fwnet.domains import Domain
 from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.learned.controllers import Controller
 from fwnet.oracles import Oracle
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch, StepRule
 
-Slot = StepRule | Direction | Oracle | FrankWolfe
+Slot = Controller | StepRule | Direction | Oracle | FrankWolfe
 
 
 @final
@@ -42,9 +43,11 @@ class Solver(Baseline):
 
 
 def as_solver(slot: Slot, domain: Domain) -> FrankWolfe:
-    """A controller in its slot: directions and oracles take an exact line search."""
+    """A controller's own solver; other directions and oracles take an exact line search."""
     if isinstance(slot, FrankWolfe):
         return slot
+    if isinstance(slot, Controller):
+        return slot.solver(domain)
     if isinstance(slot, StepRule):
         return FrankWolfe(domain, slot)
     if isinstance(slot, Direction):

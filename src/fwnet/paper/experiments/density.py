@@ -91,8 +91,8 @@ class Density(Experiment[DensityConfig]):
             Curves(
                 "rank",
                 "Effective rank of what training added to the first dense matrix",
-                "exp(entropy of the singular values): for Adam of W_T − W_0, for FWNet of the sum of "
-                "its steps, W_T − (1 − γ)^T W_0.",
+                "exp(entropy of the singular values), of W_T − W_0 for Adam, and for FWNet of the "
+                "sum of its steps, W_T − (1 − γ)^T W_0.",
                 axis,
                 "effective rank",
                 ranks,

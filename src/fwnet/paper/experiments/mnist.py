@@ -57,20 +57,20 @@ class Mnist(Experiment[MnistConfig]):
 
     def run(self, config: MnistConfig, seed: int, progress: Progress) -> dict[str, Any]:
         meta, held, train, test = images(config, seed)
-        plain, wide = _net(config, meta, seed), _net(config, meta, seed, gaussian=True)
+        plain, wide = network(config, meta, seed), network(config, meta, seed, gaussian=True)
         lstm = seeded(lambda: EntrywiseLSTM(20, 2, preprocess=True), seed)
         progress(0.0, "meta-training L2LC_∇")
         learned = _fw(config, seed, lstm)
         history = meta_train(
             [lstm],
             lambda e: SoftmaxRun(
-                _net(config, meta, 1000 + 997 * seed + e, gaussian=True),
+                network(config, meta, 1000 + 997 * seed + e, gaussian=True),
                 meta,
                 learned,
                 config.batch,
                 e,
             ),
-            lambda: SoftmaxRun(_net(config, held, 999, gaussian=True), held, learned, 64, 0),
+            lambda: SoftmaxRun(network(config, held, 999, gaussian=True), held, learned, 64, 0),
             config.meta,
         )
         progress(0.4, "tuning Adam on the optimizers' half")
@@ -238,7 +238,7 @@ def images(config: Any, seed: int) -> tuple[Images, Images, Images, Images]:
     return part(parts.optimizee), part(parts.optimizer), part(parts.test), test
 
 
-def _net(config: MnistConfig, like: Images, seed: int, gaussian: bool = False) -> nn.Module:
+def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False) -> nn.Module:
     """The network; `gaussian` starts the softmax matrix as the paper's algorithm does, N(0, 1)."""
     classes = 10
 

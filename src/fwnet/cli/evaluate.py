@@ -1,0 +1,85 @@
+"""`fwnet evaluate`: a controller against tuned baselines on held-out problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from fwnet.cli.output import show, table
+from fwnet.learned import Evaluation, ProblemFamily, evaluate, families, load
+
+_FAMILIES = {
+    "digits": families.digits_pairs,
+    "circles": families.circles,
+    "mnist-pairs": families.mnist_pairs,
+}
+
+
+def evaluate_command(
+    controller: Annotated[
+        str, typer.Argument(help="A shipped controller, a .fwnet file, or a run of meta-train.")
+    ],
+    on: Annotated[str, typer.Option(help="Families: digits, circles, mnist-pairs.")] = "digits",
+    c: Annotated[float, typer.Option("--C", help="Of the SVMs.")] = 10.0,
+    size: Annotated[int, typer.Option(min=4, help="Points of a problem.")] = 300,
+    problems: Annotated[int, typer.Option(min=1, help="Held-out problems of each family.")] = 20,
+    max_steps: Annotated[int, typer.Option(min=1, help="Budget of a run.")] = 2000,
+    out: Annotated[Path | None, typer.Option(help="Folder for results and pictures.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the problems.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare a controller with hand-designed methods, tuned on validation problems.
+
+    Examples:
+
+        fwnet evaluate simplex-qp
+
+        fwnet evaluate runs/mine --on digits,circles,mnist-pairs --out runs/mine/evaluation
+    """
+    names = [name.strip() for name in on.split(",")]
+    for name in names:
+        if name not in _FAMILIES:
+            raise typer.BadParameter(f"--on knows {', '.join(_FAMILIES)}; got {name!r}.")
+    if not c > 0:
+        raise typer.BadParameter(f"--C must be positive; got {c:g}.")
+    folder = Path(controller)
+    path = folder / "controller.fwnet"
+    learned = load(path if folder.is_dir() and path.is_file() else controller)
+    torch.set_num_threads(1)  # seconds of one thread can be compared
+    data: dict[str, Any] = {}
+    for name in names:
+        found = evaluate(
+            learned,
+            _family(name, "test", c, size),
+            validation=_family(name, "validation", c, size),
+            problems=problems,
+            max_steps=max_steps,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        data[name] = _facts(found)
+        if not as_json:
+            print(f"{name}, C = {c:g}, n = {size}, {problems} problems\n\n{found.report()}\n")
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            found.save(out / f"{name}.json")
+            found.plot().savefig(out / f"{name}.png", dpi=160)
+    written = [] if out is None else [[name, out / f"{name}.png"] for name in names]
+    show(data, as_json, *([table("pictures", ["", ""], written)] if written else []))
+
+
+def _family(name: str, part: families.Part, c: float, size: int) -> ProblemFamily:
+    return _FAMILIES[name](part, c, size)
+
+
+def _facts(found: Evaluation) -> dict[str, Any]:
+    """Medians of each cost, by method and tolerance."""
+    return {
+        method: {
+            by: {f"{tol:g}": found.quartiles(method, tol, by)[1] for tol in found.tolerances}
+            for by in ("iterations", "gradients", "seconds")
+        }
+        for method in found.methods
+    }

@@ -1,0 +1,137 @@
+"""`fwnet meta-train`: train a controller on a family of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from fwnet.cli.errors import Failed
+from fwnet.cli.output import show, table
+from fwnet.learned import (
+    Controller,
+    LearnedAtoms,
+    LearnedDirection,
+    LearnedRelaxation,
+    LearnedStep,
+    LSTMDirection,
+    LSTMStep,
+    MetaConfig,
+    MetaHistory,
+    ProblemFamily,
+    families,
+    meta_train,
+)
+from fwnet.learned.recipes import RECIPES, svm_families
+
+
+class FamilyName(str, Enum):
+    """What a controller is trained on."""
+
+    SVM = "svm"
+    QUADRATIC = "quadratic"
+    LEAST_SQUARES = "least-squares"
+
+
+class ControllerName(str, Enum):
+    """What is learned."""
+
+    STEP = "step"
+    DIRECTION = "direction"
+    RELAXATION = "relaxation"
+    ATOMS = "atoms"
+    LSTM_STEP = "lstm-step"
+    LSTM_DIRECTION = "lstm-direction"
+
+
+_CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] = {
+    ControllerName.STEP: (LearnedStep, RECIPES["simplex-step"].config),
+    ControllerName.DIRECTION: (
+        lambda: LearnedDirection(memory=4),
+        RECIPES["simplex-qp"].config,
+    ),
+    ControllerName.RELAXATION: (LearnedRelaxation, MetaConfig()),
+    ControllerName.ATOMS: (LearnedAtoms, MetaConfig()),
+    ControllerName.LSTM_STEP: (LSTMStep, MetaConfig()),
+    ControllerName.LSTM_DIRECTION: (LSTMDirection, MetaConfig()),
+}
+
+
+def meta_train_command(
+    out: Annotated[Path, typer.Option(help="Folder of the run; the same call again goes on.")],
+    family: Annotated[FamilyName, typer.Option(help="Problems to train on.")] = FamilyName.SVM,
+    controller: Annotated[
+        ControllerName, typer.Option(help="What is learned.")
+    ] = ControllerName.DIRECTION,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this time.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Episodes.")] = None,
+    unroll: Annotated[int | None, typer.Option(min=1, help="Solver steps per update.")] = None,
+    size: Annotated[tuple[int, int], typer.Option(help="Smallest and largest n.")] = (64, 384),
+    seed: Annotated[int, typer.Option(help="Of everything that is random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train a controller; resumes where an earlier call with the same options stopped.
+
+    Writes controller.fwnet (the best weights by validation), history.jsonl and, with matplotlib,
+    curves.png to the folder.
+
+    Examples:
+
+        fwnet meta-train --family svm --controller direction --minutes 10 --out runs/mine
+
+        fwnet meta-train --controller lstm-step --steps 50 --out runs/paper-step
+    """
+    if minutes is not None and minutes <= 0:
+        raise typer.BadParameter(f"--minutes must be positive; got {minutes:g}.")
+    build, config = _CONTROLLERS[controller]
+    asked = {"steps": steps, "unroll": unroll}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    config = replace(config, seed=seed, **given)
+    training, validation = _families(family, size)
+    torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
+    _, history = meta_train(
+        build(),
+        training,
+        config,
+        validation=validation,
+        out=out,
+        minutes=minutes,
+        progress=not as_json,
+    )
+    if not history:
+        raise Failed("no episode ended within --minutes; give it more.")
+    _draw(history, out)
+    judged = [record.validation for record in history if record.validation is not None]
+    facts = {
+        "controller": (out / "controller.fwnet").as_posix(),
+        "episodes": len(history),
+        "of": config.steps,
+        "best validation loss": min(judged, default=None),
+        "seconds": sum(record.seconds for record in history),
+    }
+    show(facts, as_json, table(str(out), ["", ""], [[k, v] for k, v in facts.items()]))
+
+
+def _families(
+    name: FamilyName, size: tuple[int, int]
+) -> tuple[ProblemFamily, ProblemFamily | None]:
+    """Problems to train on, and others to choose by (None: new draws of the same)."""
+    if name is FamilyName.SVM:
+        training, validation, _ = svm_families(size)
+        return training, validation
+    if name is FamilyName.QUADRATIC:
+        return families.QuadraticFamily(n=size), None
+    return families.LeastSquaresFamily(n=size), None
+
+
+def _draw(history: MetaHistory, out: Path) -> None:
+    try:
+        figure: Any = history.plot().figure
+    except ImportError:  # matplotlib is optional; history.jsonl has the numbers
+        return
+    figure.savefig(out / "curves.png", dpi=160)

@@ -1,0 +1,175 @@
+"""LowRankModel: what the low-rank estimators share."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fwnet.estimators.low_rank_inputs import Array, generator_of, matrix, radius_of, rows_of
+from fwnet.low_rank import Budget, Factors, RowProblem, Solution, choose_radius, solve
+from fwnet.low_rank.files import read, write
+from fwnet.low_rank.radius import natural_radius
+from fwnet.trace import Trace
+
+_Model = TypeVar("_Model", bound="LowRankModel")
+_CHOICE = 20_000  # rows, at most, that choose a radius
+_FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features_in_")
+
+
+class LowRankModel(BaseEstimator):
+    """A linear model X · W on the trace-norm ball, W = U diag(s) Vᵀ.
+
+    A subclass says what the loss is, and holds the parameters radius, max_rank, tol, max_iter,
+    max_time, fit_intercept, warm_start, progress, verbose and random_state.
+    """
+
+    radius: Any
+    max_rank: int | None
+    tol: float
+    max_iter: int
+    max_time: float | None
+    fit_intercept: bool
+    warm_start: bool
+    progress: bool
+    verbose: int
+    random_state: Any
+    U_: Array
+    s_: Array
+    V_: Array
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def rank_(self) -> int:
+        """Rank of W."""
+        return int((self.s_ > 0).sum())
+
+    @property
+    def coef_(self) -> Array:
+        """Wᵀ without the intercept, `(outputs, features)`, computed when asked for."""
+        return ((self.V_ * self.s_) @ self.U_[: self.n_features_in_].T).astype(self.s_.dtype)
+
+    @property
+    def intercept_(self) -> Array:
+        """The intercepts, `(outputs,)`: the last row of W, inside the ball with the others."""
+        if not self.fit_intercept:
+            return np.zeros(len(self.V_), dtype=self.s_.dtype)
+        return np.asarray((self.V_ * self.s_) @ self.U_[-1])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file: `.safetensors`, or any other name for torch's format."""
+        check_is_fitted(self)
+        tensors = {name: torch.as_tensor(getattr(self, name)) for name in ("U_", "s_", "V_")}
+        facts = {name: getattr(self, name) for name in _FACTS}
+        facts |= {"class": type(self).__name__, "parameters": _plain(self.get_params(deep=False))}
+        write(path, tensors, facts | self._extra_facts())
+
+    @classmethod
+    def load(cls: type[_Model], path: str | os.PathLike[str]) -> _Model:
+        """Read a model that `save` wrote; its trace is empty."""
+        tensors, facts = read(path)
+        if facts["class"] != cls.__name__:
+            raise ValueError(
+                f"path={str(path)!r} holds a {facts['class']}; load it with "
+                f"{facts['class']}.load(path)."
+            )
+        model = cls(**facts["parameters"])
+        for name, tensor in tensors.items():
+            setattr(model, name, tensor.numpy())
+        for name in _FACTS:
+            setattr(model, name, facts[name])
+        model.trace_ = Trace()
+        model._take_facts(facts)
+        return model
+
+    def _extra_facts(self) -> dict[str, Any]:
+        return {}
+
+    def _take_facts(self, facts: dict[str, Any]) -> None:
+        """Restore what `_extra_facts` gave."""
+
+    def _budget(self) -> Budget:
+        return Budget(self.tol, self.max_iter, self.max_time, self.max_rank)
+
+    def _factors(self, dtype: torch.dtype) -> Factors:
+        U, s, V = (torch.as_tensor(x).to(dtype) for x in (self.U_, self.s_, self.V_))
+        return Factors(U, s, V)
+
+    def _start(self, problem: RowProblem) -> Factors | None:
+        """The last solution, if it is wanted and fits."""
+        if not self.warm_start or not hasattr(self, "U_"):
+            return None
+        fits = (len(self.U_), len(self.V_)) == problem.shape
+        return self._factors(problem.dtype) if fits else None
+
+    def _choose_radius(self, problem: RowProblem) -> float:
+        """The radius that was given, or one chosen on held-out rows."""
+        radius = radius_of(self.radius)
+        if radius is not None:
+            return radius
+        if problem.n < 10:  # too few to hold some out
+            return natural_radius(problem)
+        generator = generator_of(self.random_state)
+        train, held_out = problem.split(_CHOICE, 0.2, generator)
+        return choose_radius(train, held_out, self._budget(), generator)
+
+    def _minimize(self, problem: RowProblem) -> None:
+        """Solve, and store what was found."""
+        budget = self._budget()
+        self.radius_ = self._choose_radius(problem)
+        found = solve(
+            problem,
+            self.radius_,
+            self._start(problem),
+            budget,
+            generator=generator_of(self.random_state),
+            progress=bool(self.progress),
+            verbose=bool(self.verbose),
+        )
+        self._store(found)
+        if found.status in ("max_steps", "stalled"):
+            warnings.warn(
+                f"{type(self).__name__} stopped ({found.status}) at a duality gap of "
+                f"{found.gap:.2g}, above tol · f = {self.tol * found.value:.2g}. Raise max_iter, "
+                "tol or max_rank, scale the features, or use float64.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _store(self, found: Solution) -> None:
+        self._store_factors(found.W)
+        self.value_, self.duality_gap_ = found.value, max(0.0, found.gap)
+        self.n_iter_, self.status_, self.trace_ = max(1, found.steps), found.status, found.trace
+
+    def _store_factors(self, W: Factors) -> None:
+        self.U_, self.s_, self.V_ = W.U.numpy(), W.s.numpy(), W.V.numpy()
+
+    def _scores(self, X: Any) -> Array:
+        """X · W, `(n, outputs)`."""
+        check_is_fitted(self)
+        X = matrix(self, X, reset=False)
+        rows = rows_of(X, self.fit_intercept)
+        W = self._factors(rows.dtype)
+        return (rows.times(W.left) @ W.V.mT).numpy()
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that JSON can hold; the others take their default again."""
+    kept = {}
+    for name, value in parameters.items():
+        try:
+            kept[name] = json.loads(json.dumps(value))
+        except TypeError:
+            continue
+    return kept

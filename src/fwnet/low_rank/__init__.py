@@ -1,0 +1,29 @@
+"""Low-rank matrices on the trace-norm ball: f(W) = φ(XW) at W = U diag(s) Vᵀ, never dense."""
+
+from fwnet.low_rank.certificate import Certificate, certify
+from fwnet.low_rank.factors import Factors
+from fwnet.low_rank.losses import Loss, SoftmaxLoss, SquaredLoss
+from fwnet.low_rank.problems import FactoredProblem, RowProblem
+from fwnet.low_rank.radius import choose_radius, natural_radius, path
+from fwnet.low_rank.rows import ArrayRows, Rows, StreamedRows
+from fwnet.low_rank.solve import Budget, Solution, solve
+
+__all__ = [
+    "ArrayRows",
+    "Budget",
+    "Certificate",
+    "FactoredProblem",
+    "Factors",
+    "Loss",
+    "RowProblem",
+    "Rows",
+    "SoftmaxLoss",
+    "Solution",
+    "SquaredLoss",
+    "StreamedRows",
+    "certify",
+    "choose_radius",
+    "natural_radius",
+    "path",
+    "solve",
+]

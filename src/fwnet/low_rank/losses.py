@@ -1,0 +1,102 @@
+"""Losses of blocks of logits: a value, and errors in place of the logits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+from torch import Tensor
+
+Index = slice | Tensor
+
+
+class Loss(ABC):
+    """φ(Z) = Σ wᵢ ℓ(zᵢ), with weights that sum to 1.
+
+    Attributes:
+        m: columns of Z.
+        weight: `(n,)`.
+        bend: a bound on the curvature of ℓ.
+    """
+
+    m: int
+    weight: Tensor
+    bend: float
+
+    @abstractmethod
+    def errors_(self, Z: Tensor, rows: Index, scale: float = 1.0) -> float:
+        """Return scale · Σ wᵢ ℓ(zᵢ) over some rows, and turn Z into its gradient, in place."""
+
+    @abstractmethod
+    def value(self, Z: Tensor, rows: Index) -> float:
+        """Σ wᵢ ℓ(zᵢ) over some rows; Z may be overwritten."""
+
+    @abstractmethod
+    def some(self, index: Tensor, dtype: torch.dtype) -> Loss:
+        """The loss of the rows with the given numbers."""
+
+
+@final
+class SoftmaxLoss(Loss):
+    """ℓ(z) = log Σⱼ exp zⱼ − z_y;   ∇ℓ(z) = softmax(z) − e_y.
+
+    Arguments:
+        y: labels 0, …, m − 1, `(n,)`.
+        m: number of classes.
+        weight: `(n,)`, at least 0; made to sum to 1.
+    """
+
+    bend = 0.5
+
+    def __init__(self, y: Tensor, m: int, weight: Tensor) -> None:
+        self.y, self.m = y, m
+        self.weight = weight / weight.sum()
+
+    def errors_(self, Z: Tensor, rows: Index, scale: float = 1.0) -> float:
+        y, weight = self.y[rows].unsqueeze(-1), self.weight[rows].unsqueeze(-1) * scale
+        chosen = Z.gather(-1, y)
+        top = Z.amax(-1, keepdim=True)
+        Z.sub_(top).exp_()
+        total = Z.sum(-1, keepdim=True)
+        losses = total.log().add_(top).sub_(chosen)
+        Z.mul_(weight / total)
+        Z.scatter_add_(-1, y, -weight)
+        return float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))
+
+    def value(self, Z: Tensor, rows: Index) -> float:
+        losses = torch.nn.functional.cross_entropy(Z, self.y[rows], reduction="none")
+        return float(losses.double() @ self.weight[rows].double())
+
+    def some(self, index: Tensor, dtype: torch.dtype) -> SoftmaxLoss:
+        return SoftmaxLoss(self.y[index], self.m, self.weight[index].to(dtype))
+
+
+@final
+class SquaredLoss(Loss):
+    """ℓ(z) = ½ |z − y|²;   ∇ℓ(z) = z − y.
+
+    Arguments:
+        Y: targets `(n, m)`.
+        weight: `(n,)`, at least 0; made to sum to 1.
+    """
+
+    bend = 1.0
+
+    def __init__(self, Y: Tensor, weight: Tensor) -> None:
+        self.Y, self.m = Y, Y.shape[1]
+        self.weight = weight / weight.sum()
+
+    def errors_(self, Z: Tensor, rows: Index, scale: float = 1.0) -> float:
+        weight = self.weight[rows].unsqueeze(-1) * scale
+        Z.sub_(self.Y[rows])
+        losses = torch.linalg.vecdot(Z, Z).unsqueeze(-1)
+        Z.mul_(weight)
+        return 0.5 * float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))
+
+    def value(self, Z: Tensor, rows: Index) -> float:
+        losses = (Z - self.Y[rows]).square_().sum(-1)
+        return 0.5 * float(losses.double() @ self.weight[rows].double())
+
+    def some(self, index: Tensor, dtype: torch.dtype) -> SquaredLoss:
+        return SquaredLoss(self.Y[index].to(dtype), self.weight[index].to(dtype))

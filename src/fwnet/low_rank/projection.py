@@ -1,0 +1,187 @@
+"""Accelerated projection on the trace-norm ball, on factors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet.domains import L1Ball
+from fwnet.low_rank.factors import Factors
+from fwnet.low_rank.problems import FactoredProblem, Look
+
+_SAMPLE = 1024  # terms on which a step's length is judged
+_SPARE = 6  # columns of the basis beyond the rank: they find what is to come
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Point:
+    """W = left · Vᵀ with its thin image X · left."""
+
+    left: Tensor  # (d, k)
+    scores: Tensor  # (n, k)
+    V: Tensor  # (m, k)
+
+    @classmethod
+    def at(cls, problem: FactoredProblem, W: Factors) -> Point:
+        """The point of W, its image computed anew."""
+        return cls(W.left, problem.scores(W.left), W.V)
+
+    def beyond(self, last: Point, weight: float) -> Point:
+        """W + weight · (W − last)."""
+        if weight == 0:
+            return self
+        return Point(
+            torch.cat([(1 + weight) * self.left, -weight * last.left], 1),
+            torch.cat([(1 + weight) * self.scores, -weight * last.scores], 1),
+            torch.cat([self.V, last.V], 1),
+        )
+
+    def inner(self, other: Point) -> float:
+        """⟨W, other⟩."""
+        return float(((self.left.mT @ other.left) * (self.V.mT @ other.V)).sum())
+
+
+@final
+class AcceleratedProjection:
+    """Nesterov's method with projections, the singular vectors found by subspace iteration.
+
+        Y = W + β (W − W_before);   W <- P(Y − η G),   G = ∇f(Y)
+
+    P projects the singular values on the l1 ball. It keeps few of them, so only a basis of
+    `width` right vectors is followed from step to step: Q spans (Y − ηG) · basis, and the small
+    SVD is that of Qᵀ(Y − ηG). As the iterate settles, so does the basis; with as many columns as
+    W has, this is the full SVD. Each step reads X twice, by thin products. η comes from the
+    curvature that a sample of the terms shows along the step; momentum restarts where it points
+    uphill.
+
+    Arguments:
+        problem: f.
+        radius: of the ball.
+        start: where to begin, in the ball.
+        max_rank: at most so many singular values.
+        generator: of the first basis.
+
+    Reference: Beck and Teboulle (2009); O'Donoghue and Candès (2015) for the restart.
+    """
+
+    def __init__(
+        self,
+        problem: FactoredProblem,
+        radius: float,
+        start: Factors,
+        max_rank: int,
+        generator: torch.Generator,
+    ) -> None:
+        self.problem, self.radius, self.generator = problem, radius, generator
+        self.limit = min(max_rank, *problem.shape)
+        self.sample = problem.sample(_SAMPLE, generator)
+        self.here = self.last = Point.at(problem, start)
+        self.clock = 1.0  # Nesterov's t
+        self.basis = self._widened(start.V, min(self.limit, start.rank + _SPARE))
+        self.length: float | None = None  # η
+        self.value = math.nan  # f at the last Y
+        self.estimate = math.inf  # of the gap, from below
+        self.still = False  # whether the last step was no longer than rounding
+
+    def step(self) -> None:
+        """One step."""
+        clock = (1 + (1 + 4 * self.clock**2) ** 0.5) / 2
+        ahead = self.here.beyond(self.last, (self.clock - 1) / clock)
+        look = self.problem.look(ahead.scores, ahead.V, self.basis)
+        along = float((look.product * (self.here.left @ (self.here.V.mT @ self.basis))).sum())
+        if self.length is None:
+            self.length = self._first_length(ahead, look)
+        for _ in range(30):
+            new, spectrum, pulled = self._projected(ahead, look, self.length)
+            bend = self._curvature(ahead, new)
+            if bend * self.length <= 1.0:
+                break
+            self.length = min(0.5 * self.length, 0.8 / bend)
+        self.value = look.value
+        self.estimate = along + self.radius * float(torch.linalg.matrix_norm(pulled, 2))
+        self.length *= 1.15 if 1.3 * bend * self.length <= 1.0 else 1.0
+        uphill = _difference_inner(ahead, new, new, self.here) > 0
+        self.last = self.here if not uphill else new
+        self.here, self.clock = new, 1.0 if uphill else clock
+        used = int((spectrum > 0).sum())
+        wanted = min(self.limit, max(used + _SPARE, self.basis.shape[1] // 2))
+        if used == self.basis.shape[1]:
+            wanted = min(self.limit, 2 * used)
+        self.basis = self._widened(self.basis, wanted)
+
+    @property
+    def size(self) -> float:
+        """η."""
+        return self.length or 0.0
+
+    def point(self) -> Factors:
+        """W, recompressed and inside the ball."""
+        return Factors.of_product(self.here.left, self.here.V, self.radius)
+
+    def follow(self, v: Tensor) -> None:
+        """Let the oracle's right vector v `(m,)` join the basis: its vertex is within reach."""
+        room = self.basis[:, : self.limit - 1]
+        self.basis = torch.linalg.qr(torch.cat([room, v.unsqueeze(1)], 1)).Q
+
+    def _projected(self, ahead: Point, look: Look, length: float) -> tuple[Point, Tensor, Tensor]:
+        """P(Y − ηG) on the basis, its singular values, and GᵀQ."""
+        moved = ahead.left @ (ahead.V.mT @ self.basis) - length * look.product
+        Q = torch.linalg.qr(moved).Q
+        image = self.problem.scores(Q)
+        pulled = look.pull(image)
+        small = ahead.V @ (ahead.left.mT @ Q) - length * pulled
+        V, sigma, turn = torch.linalg.svd(small, full_matrices=False)
+        spectrum = L1Ball(self.radius).project(sigma)
+        used = max(1, int((spectrum > 0).sum()))
+        weights = turn[:used].mT * spectrum[:used]
+        self.basis = V
+        return Point(Q @ weights, image @ weights, V[:, :used]), spectrum, pulled
+
+    def _curvature(self, ahead: Point, new: Point) -> float:
+        """⟨G(W) − G(Y), W − Y⟩ / ‖W − Y‖² on the sample."""
+        both = torch.cat([new.V, ahead.V], 1).double()
+        apart = torch.cat([new.left, -ahead.left], 1).double()
+        # By small triangles: a difference of inner products would be rounding near the optimum.
+        triangles = torch.linalg.qr(apart, mode="r").R @ torch.linalg.qr(both, mode="r").R.mT
+        distance = float(torch.linalg.matrix_norm(triangles))
+        self.still = distance <= torch.finfo(self.problem.dtype).eps * self.radius
+        if self.still:
+            return 0.0  # only rounding lies between them
+        slopes = []
+        for point in (new, ahead):
+            look = self.sample.look(self.sample.scores(point.left.double()), point.V.double(), both)
+            slopes.append(float((look.product * apart).sum()))
+        return max(0.0, slopes[0] - slopes[1]) / distance**2
+
+    def _first_length(self, ahead: Point, look: Look) -> float:
+        """η of a gradient step along the basis that the sample's curvature allows."""
+        down = Point(-look.product, look.product, self.basis)
+        size = down.inner(down)
+        if size == 0:
+            return 1.0
+        length = 0.01 * self.radius / size**0.5  # a short look ahead
+        tip = Point(
+            torch.cat([ahead.left, length * down.left], 1),
+            look.product,
+            torch.cat([ahead.V, down.V], 1),
+        )
+        bend = self._curvature(ahead, tip)
+        return 1.0 / bend if bend > 0 else length
+
+    def _widened(self, basis: Tensor, width: int) -> Tensor:
+        """Orthonormal columns: the first `width` of the basis, or some random ones behind them."""
+        missing = width - basis.shape[1]
+        if missing <= 0:
+            return basis[:, :width]
+        noise = torch.randn(len(basis), missing, dtype=basis.dtype, generator=self.generator)
+        return torch.linalg.qr(torch.cat([basis, noise], 1)).Q
+
+
+def _difference_inner(a: Point, b: Point, c: Point, d: Point) -> float:
+    """⟨a − b, c − d⟩."""
+    return a.inner(c) - a.inner(d) - b.inner(c) + b.inner(d)

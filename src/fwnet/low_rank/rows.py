@@ -1,0 +1,202 @@
+"""Rows: the data X as blocks of rows, in memory, on disk, sparse, or streamed."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_HEIGHT = 1024  # rows of a block, unless the caller knows better
+
+
+class Block:
+    """Some rows of X, dense or CSR, with a constant column behind them if there is an intercept.
+
+    Arguments:
+        data: a tensor `(h, d)`, or a SciPy CSR matrix.
+        constant: the entry of the last column; None for no such column.
+    """
+
+    def __init__(self, data: Any, constant: float | None) -> None:
+        self.data, self.constant = data, constant
+
+    def __len__(self) -> int:
+        return int(self.data.shape[0])
+
+    def double(self) -> Any:
+        """The rows in float64, without the constant column."""
+        return self.data.double() if isinstance(self.data, Tensor) else self.data.astype("float64")
+
+    def times(self, U: Tensor) -> Tensor:  # (d, k) -> (h, k)
+        """X U."""
+        if self.constant is None:
+            return self._product(U)
+        return self._product(U[:-1]).add_(U[-1], alpha=self.constant)
+
+    def add_adjoint(self, R: Tensor, total: Tensor) -> None:  # (h, k), (k, d)
+        """total += (Xᵀ R)ᵀ: thin rows times X read X once; Xᵀ times thin columns would not."""
+        rows = R.mT.contiguous()
+        if self.constant is not None:
+            total[:, -1].add_(rows.sum(-1), alpha=self.constant)
+            total = total[:, :-1]
+        if isinstance(self.data, Tensor):
+            total.addmm_(rows, self.data)
+        else:
+            total += torch.from_numpy(self.data.T @ R.numpy()).mT
+
+    def _product(self, U: Tensor) -> Tensor:
+        if isinstance(self.data, Tensor):
+            return self.data @ U
+        return torch.from_numpy(self.data @ np.ascontiguousarray(U.numpy()))
+
+
+class Rows(ABC):
+    """X `(n, d)` known by its blocks; products with thin matrices read it once.
+
+    Attributes:
+        n, d: rows and columns, the constant one included.
+        dtype: of the products.
+    """
+
+    n: int
+    d: int
+    dtype: torch.dtype
+    constant: float | None = None
+
+    @abstractmethod
+    def blocks(self, height: int = _HEIGHT) -> Iterator[tuple[int, Block]]:
+        """All rows in order, at most `height` at a time: the number of the first, the block."""
+
+    @abstractmethod
+    def some(self, index: Tensor) -> Block:
+        """The rows with the given numbers."""
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Block]]:
+        """All rows once, in batches and in random order: their numbers, and the block."""
+        order = torch.randperm(self.n, generator=generator)
+        for lo in range(0, self.n, size):
+            index = order[lo : lo + size]
+            yield index, self.some(index)
+
+    def times(self, U: Tensor) -> Tensor:  # (d, k) -> (n, k)
+        """X U."""
+        out = torch.empty(self.n, U.shape[1], dtype=self.dtype)
+        for lo, block in self.blocks():
+            out[lo : lo + len(block)] = block.times(U)
+        return out
+
+
+@final
+class ArrayRows(Rows):
+    """Rows of a dense array, of a memory map (read block by block) or of a CSR matrix.
+
+    Arguments:
+        data: `(n, d)`, a tensor, a NumPy array or a SciPy CSR matrix.
+        constant: the entry of a column behind the others; None for no such column.
+    """
+
+    def __init__(self, data: Any, constant: float | None = None) -> None:
+        self.data = _as_tensor(data) if _is_plain(data) else data
+        self.constant = constant
+        self.n, width = data.shape
+        self.d = width + (constant is not None)
+        double = str(data.dtype).endswith("float64")
+        self.dtype = torch.float64 if double else torch.float32
+
+    def blocks(self, height: int = _HEIGHT) -> Iterator[tuple[int, Block]]:
+        for lo in range(0, self.n, height):
+            yield lo, self._block(self.data[lo : lo + height])
+
+    def some(self, index: Tensor) -> Block:
+        return self._block(self.data[index if isinstance(self.data, Tensor) else index.numpy()])
+
+    def _block(self, part: Any) -> Block:
+        if isinstance(part, np.ndarray):  # another type than a product takes
+            part = torch.from_numpy(np.array(part, dtype=_numpy_type(self.dtype)))
+        return Block(part, self.constant)
+
+
+@final
+class StreamedRows(Rows):
+    """Rows that a function brings block by block, again for every pass.
+
+    Arguments:
+        source: () -> blocks `(h, d)`, the same ones in the same order each time.
+        n, d: how many rows and columns there are.
+        dtype: of the products.
+        constant: as of `ArrayRows`.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Iterable[Any]],
+        shape: tuple[int, int],
+        dtype: torch.dtype,
+        constant: float | None = None,
+    ) -> None:
+        self.source, self.dtype, self.constant = source, dtype, constant
+        self.n, self.d = shape[0], shape[1] + (constant is not None)
+
+    def blocks(self, height: int = _HEIGHT) -> Iterator[tuple[int, Block]]:
+        lo = 0
+        for part in self.source():
+            inner = ArrayRows(self._typed(part), self.constant)
+            for start, block in inner.blocks(height):
+                yield lo + start, block
+            lo += inner.n
+        if lo != self.n:
+            raise ValueError(
+                f"The blocks held {self.n} rows at first and {lo} now; they must be the same ones "
+                "in every pass."
+            )
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Block]]:
+        lo = 0
+        for part in self.source():
+            inner = ArrayRows(self._typed(part), self.constant)
+            for index, block in inner.batches(size, generator):
+                yield lo + index, block
+            lo += inner.n
+
+    def some(self, index: Tensor) -> Block:
+        order = torch.argsort(index)
+        wanted, lo = index[order], 0
+        found = []
+        for part in self.source():
+            hi = lo + part.shape[0]
+            here = wanted[(wanted >= lo) & (wanted < hi)] - lo
+            if len(here):
+                picked = self._typed(part)[here.numpy()]
+                found.append(picked.toarray() if hasattr(picked, "toarray") else picked)
+            lo = hi
+        rows = np.concatenate(found)[torch.argsort(order).numpy()]
+        return Block(torch.from_numpy(rows), self.constant)
+
+    def _typed(self, part: Any) -> Any:
+        if hasattr(part, "tocsr"):
+            return part.tocsr().astype(_numpy_type(self.dtype))
+        return np.asarray(part, dtype=_numpy_type(self.dtype))
+
+
+def _is_plain(data: Any) -> bool:
+    """Whether torch can look at the data where they lie."""
+    if isinstance(data, Tensor):
+        return True
+    return isinstance(data, np.ndarray) and data.dtype in (np.float32, np.float64)
+
+
+def _as_tensor(data: Any) -> Tensor:
+    if isinstance(data, Tensor):
+        return data
+    with warnings.catch_warnings():  # a read-only map: nothing here writes into X
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(data)
+
+
+def _numpy_type(dtype: torch.dtype) -> Any:
+    return np.float64 if dtype == torch.float64 else np.float32

@@ -1,0 +1,79 @@
+"""meta-train, evaluate and shard on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fwnet import learned
+from fwnet.cli.app import app
+
+RUNNER = CliRunner()
+SMALL = ("--family", "quadratic", "--controller", "step", "--unroll", 5, "--size", 8, 12)
+
+
+def call(*arguments: object, code: int = 0) -> str:
+    """What a command that ends with the code printed."""
+    done = RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    assert done.exit_code == code, (done.exit_code, done.output, done.exception)
+    return done.output
+
+
+def test_meta_train_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first = json.loads(call("meta-train", *SMALL, "--steps", 2, "--out", run, "--json"))
+    before = (run / "controller.fwnet").read_bytes()
+    again = json.loads(call("meta-train", *SMALL, "--steps", 2, "--out", run, "--json"))
+    assert first["episodes"] == again["episodes"] == 2
+    assert (run / "controller.fwnet").read_bytes() == before
+    assert isinstance(learned.load(run / "controller.fwnet"), learned.LearnedStep)
+    assert len((run / "history.jsonl").read_text().splitlines()) == 2
+    assert (run / "curves.png").stat().st_size > 1000
+    other = call("meta-train", *SMALL, "--steps", 3, "--out", run, code=1)
+    assert "holds another training" in other
+
+
+def test_meta_train_refuses_minutes_of_zero(tmp_path: Path) -> None:
+    assert "--minutes must be positive" in call(
+        "meta-train", "--minutes", 0, "--out", tmp_path, code=2
+    )
+
+
+def test_evaluate_a_shipped_controller(tmp_path: Path) -> None:
+    small = ("--problems", 2, "--size", 24, "--max-steps", 20)
+    found = json.loads(call("evaluate", "simplex-qp", *small, "--out", tmp_path / "e", "--json"))
+    medians = found["digits"]["learned"]["iterations"]
+    assert 0 < medians["0.01"] <= 20
+    costs = json.loads((tmp_path / "e" / "digits.json").read_text())["costs"]
+    mine = [c["iterations"] for c in costs if c["method"] == "learned" and c["tolerance"] == 0.01]
+    assert medians["0.01"] in mine
+    assert (tmp_path / "e" / "digits.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("evaluate", "simplex-qp", "--on", "digit"), 2, "--on knows digits, circles"),
+        (("evaluate", "simplex-qp", "--C", "0"), 2, "--C must be positive"),
+        (("evaluate", "nothing-here"), 1, "no shipped controller of that name"),
+    ],
+)
+def test_evaluate_errors(arguments: tuple[str, ...], code: int, sentence: str) -> None:
+    assert sentence in " ".join(call(*arguments, code=code).split())
+
+
+def test_shard_writes_what_was_given(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((10, 3)).astype(np.float32)
+    np.save(tmp_path / "X.npy", rows)
+    np.save(tmp_path / "y.npy", np.arange(10) % 2)
+    out = tmp_path / "parts"
+    call("shard", tmp_path / "X.npy", tmp_path / "y.npy", "--out", out, "--rows", 4)
+    parts = [np.load(path) for path in sorted(out.glob("*.X.npy"))]
+    assert [len(part) for part in parts] == [4, 4, 2]
+    np.testing.assert_array_equal(np.concatenate(parts), rows)
+    missing = call("shard", tmp_path / "Z.npy", tmp_path / "y.npy", "--out", out, code=1)
+    assert "Z.npy" in missing

@@ -1,0 +1,216 @@
+"""LowRankSoftmaxClassifier: scikit-learn's manners, outside answers, rows out of memory."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+
+from fwnet.estimators import LowRankSoftmaxClassifier
+
+# The answer is certified to tol, and "auto" splits the rows that it is given: a row with weight 2
+# and a row that stands there twice agree within tol at a given radius (see below), not to 1e-7.
+EXPECTED = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "certified to tol, not to the last bit"
+    for kind in ("dense", "sparse")
+}
+
+
+def digits(dtype: type = np.float64) -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_digits(return_X_y=True)
+    return (X / 16).astype(dtype), y
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_check_estimator() -> None:
+    model = LowRankSoftmaxClassifier(50.0, tol=1e-2, max_iter=50)
+    report = check_estimator(model, on_fail=None, on_skip=None, expected_failed_checks=EXPECTED)
+    wrong = [r["check_name"] for r in report if r["status"] == "failed"]
+    assert wrong == []
+
+
+def test_a_large_ball_gives_logistic_regression() -> None:
+    X, y = digits()
+    X, y = X[:, 18:22], (y + np.random.default_rng(0).integers(0, 2, len(y))) % 4
+    peer = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-8, max_iter=1000).fit(X, y)
+    model = LowRankSoftmaxClassifier(100.0, fit_intercept=False, max_iter=2000).fit(X, y)
+    loss = -np.log(peer.predict_proba(X)[np.arange(len(y)), y]).mean()
+    assert model.value_ - model.duality_gap_ <= loss <= model.value_ + 1e-9
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_a_fit_holds(dtype: type) -> None:
+    X, y = digits(dtype)
+    model = LowRankSoftmaxClassifier(15.0, tol=1e-2).fit(X, y)
+    assert model.U_.shape == (65, model.rank_)
+    assert model.V_.shape == (10, model.rank_)
+    assert model.U_.dtype == model.s_.dtype == dtype
+    whole = np.vstack([model.coef_.T, model.intercept_])
+    assert np.linalg.norm(whole.astype(float), "nuc") <= 15.0 * (1 + 1e-6)
+    assert model.rank_ < 10
+    logits = X @ model.coef_.T + model.intercept_
+    assert model.decision_function(X) == pytest.approx(logits, abs=1e-4)
+    chance = model.predict_proba(X)
+    assert chance == pytest.approx(np.exp(model.predict_log_proba(X)), abs=1e-5)
+    loss = -np.log(chance[np.arange(len(y)), y].astype(float)).mean()
+    assert model.value_ == pytest.approx(loss, rel=1e-4)
+    assert 0 <= model.duality_gap_ <= 1e-2 * model.value_
+    assert model.trace_[-1].gap == model.duality_gap_
+    assert model.status_ == "converged"
+
+
+def test_the_chosen_radius_predicts_as_well_as_tuned_logistic_regression() -> None:
+    X, y = digits(np.float32)
+    train, test = slice(0, 900), slice(900, None)
+    ours = LowRankSoftmaxClassifier(tol=0.1).fit(X[train], y[train]).score(X[test], y[test])
+    rivals = [LogisticRegression(C=C, max_iter=2000) for C in (0.1, 1.0, 10.0)]
+    best = max(rival.fit(X[train], y[train]).score(X[test], y[test]) for rival in rivals)
+    assert ours >= best - 0.02  # two standard errors of 897 trials at .91
+
+
+def test_weights_are_repetitions() -> None:
+    X, y = digits()
+    X, y = X[:300], y[:300]
+    count = np.random.default_rng(0).integers(0, 4, 300)
+    count[:10] = 1  # every class is there
+    options = {"radius": 8.0, "tol": 1e-6, "max_iter": 3000}
+    weighted = LowRankSoftmaxClassifier(**options).fit(X, y, count)
+    repeated = LowRankSoftmaxClassifier(**options).fit(X.repeat(count, 0), y.repeat(count))
+    assert weighted.value_ == pytest.approx(repeated.value_, rel=2e-6)
+    assert weighted.predict_proba(X) == pytest.approx(repeated.predict_proba(X), abs=1e-3)
+    balanced = LowRankSoftmaxClassifier(**options, class_weight="balanced").fit(X, y)
+    inverse = 300 / (10 * np.bincount(y))
+    by_hand = LowRankSoftmaxClassifier(**options).fit(X, y, inverse[y])
+    assert balanced.value_ == pytest.approx(by_hand.value_, rel=2e-6)
+
+
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csr_array, sparse.coo_matrix])
+def test_sparse_equals_dense(make: type) -> None:
+    X, y = digits()
+    dense = LowRankSoftmaxClassifier(10.0).fit(X, y)
+    thin = LowRankSoftmaxClassifier(10.0).fit(make(X), y)
+    assert thin.value_ == pytest.approx(dense.value_, rel=1e-3)
+    assert thin.predict_proba(make(X)) == pytest.approx(dense.predict_proba(X), abs=0.02)
+
+
+def test_memory_maps_and_blocks_equal_memory(tmp_path: Path) -> None:
+    X, y = digits(np.float32)
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", np.float32, "r", shape=X.shape)
+    (16 * X).astype(np.uint8).tofile(tmp_path / "bytes")
+    small = np.memmap(tmp_path / "bytes", np.uint8, "r", shape=X.shape)
+    plain = LowRankSoftmaxClassifier(10.0).fit(X, y)
+    assert LowRankSoftmaxClassifier(10.0).fit(mapped, y).value_ == plain.value_
+    assert np.array_equal(plain.predict(mapped), plain.predict(X))
+    scaled = LowRankSoftmaxClassifier(0.8, tol=5e-2).fit(small, y)
+    assert scaled.score(small, y) > 0.9
+    cuts = [0, 7, 900, 1797]
+    parts = [(X[a:b], y[a:b]) for a, b in pairwise(cuts)]
+    for blocks in (parts, lambda: iter(parts)):
+        streamed = LowRankSoftmaxClassifier(10.0).fit_blocks(blocks)
+        assert streamed.value_ == pytest.approx(plain.value_, rel=1e-3)
+        assert np.mean(streamed.predict(X) == plain.predict(X)) > 0.99
+
+
+def test_the_row_of_a_nan_in_a_memory_map_is_named(tmp_path: Path) -> None:
+    X = np.memmap(tmp_path / "X", np.float32, "w+", shape=(40_000, 3))
+    X[:] = 1.0
+    X[31_415, 2] = np.nan
+    y = np.arange(40_000) % 2
+    text = "X contains NaN in row 31415, column 2. Drop the row or fill the entry."
+    with pytest.raises(ValueError, match=text):
+        LowRankSoftmaxClassifier(1.0).fit(X, y)
+    halves = [(X[:20_000], y[:20_000]), (X[20_000:], y[20_000:])]
+    with pytest.raises(ValueError, match=text):
+        LowRankSoftmaxClassifier(1.0).fit_blocks(halves)
+    X[31_415, 2] = -np.inf
+    with pytest.raises(ValueError, match="X contains infinity in row 31415, column 2"):
+        LowRankSoftmaxClassifier(1.0).fit(X, y)
+
+
+def test_partial_fit_approaches_fit() -> None:
+    X, y = digits()
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order]
+    model = LowRankSoftmaxClassifier(15.0)
+    for _ in range(15):
+        for lo in range(0, len(y), 300):
+            model.partial_fit(X[lo : lo + 300], y[lo : lo + 300], classes=np.arange(10))
+    full = LowRankSoftmaxClassifier(15.0).fit(X, y)
+    loss = -np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean()
+    assert full.value_ - full.duality_gap_ <= loss <= 1.2 * full.value_
+    assert np.isnan(model.duality_gap_)
+    assert model.s_.sum() <= 15.0
+    with pytest.raises(ValueError, match=r"y\[1\] = 12 is none of the 10 classes"):
+        model.partial_fit(X[:2], [3, 12])
+    again = model.set_params(warm_start=True, tol=1e-2).fit(X, y)
+    assert again.n_iter_ < LowRankSoftmaxClassifier(15.0, tol=1e-2).fit(X, y).n_iter_
+
+
+def test_a_path_of_radii() -> None:
+    X, y = digits()
+    models = LowRankSoftmaxClassifier(tol=1e-2).path([2.0, 8.0, 32.0], X, y)
+    assert [model.radius_ for model in models] == [2.0, 8.0, 32.0]
+    values = [model.value_ for model in models]
+    assert values == sorted(values, reverse=True)
+    for model in models:
+        alone = LowRankSoftmaxClassifier(model.radius_, tol=1e-2).fit(X, y)
+        assert abs(alone.value_ - model.value_) <= max(alone.duality_gap_, model.duality_gap_)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])
+@pytest.mark.parametrize("names", [np.arange(10), np.array(list("abcdefghij"))])
+def test_save_and_load(name: str, names: np.ndarray, tmp_path: Path) -> None:
+    X, y = digits()
+    model = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit(X, names[y])
+    model.save(tmp_path / name)
+    again = LowRankSoftmaxClassifier.load(tmp_path / name)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.get_params() == model.get_params()
+    assert again.duality_gap_ == model.duality_gap_
+    assert pickle.loads(pickle.dumps(model)).score(X, names[y]) == model.score(X, names[y])
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="is not a whole low-rank model of fwnet"):
+        LowRankSoftmaxClassifier.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        LowRankSoftmaxClassifier.load(tmp_path / f"no {name}")
+    with pytest.raises(OSError, match="cannot be written"):
+        model.save(tmp_path / "no folder" / name)
+
+
+@pytest.mark.parametrize("parameters", [{"radius": 0}, {"radius": -1.0}, {"radius": "big"}])
+def test_a_bad_radius(parameters: dict[str, object]) -> None:
+    X, y = digits()
+    with pytest.raises(ValueError, match="radius must be 'auto' or a finite number above 0; got"):
+        LowRankSoftmaxClassifier(**parameters).fit(X, y)
+
+
+def test_other_bad_input() -> None:
+    X, y = digits()
+    with pytest.raises(ValueError, match="needs at least two classes; y has one class, 7"):
+        LowRankSoftmaxClassifier(1.0).fit(X, np.full(len(y), 7))
+    with pytest.raises(ValueError, match="max_rank must be a whole number of at least 1; got 0"):
+        LowRankSoftmaxClassifier(1.0, max_rank=0).fit(X, y)
+    with pytest.raises(TypeError, match="an iterator is spent after one"):
+        LowRankSoftmaxClassifier(1.0).fit_blocks(iter([(X, y)]))
+    with pytest.raises(ValueError, match=r"Block 1: X must be an array .* at least one row"):
+        LowRankSoftmaxClassifier(1.0).fit_blocks([(X, y), (X[:0], y[:0])])
+    with pytest.raises(ValueError, match="Block 1 has 3 columns, the blocks before it 64"):
+        LowRankSoftmaxClassifier(1.0).fit_blocks([(X, y), (X[:, :3], y)])
+    with pytest.raises(ValueError, match="holds no rows"):
+        LowRankSoftmaxClassifier(1.0).fit_blocks([])
+    with pytest.raises(NotFittedError):
+        clone(LowRankSoftmaxClassifier(1.0).fit(X, y)).predict(X)
+    with pytest.warns(ConvergenceWarning, match=r"stopped \(max_steps\) at a duality gap of"):
+        LowRankSoftmaxClassifier(10.0, max_iter=2).fit(X, y)

@@ -1,0 +1,143 @@
+"""Laws of every baseline, against an exact solver and by counting by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import fwnet
+from fwnet.learned import baselines
+from fwnet.learned.baselines import Baseline, Tuned, default_baselines
+from fwnet.quadratic_programs import simplex_qp
+
+ALL = {b.name: b.make(b.grid[len(b.grid) // 2]) if isinstance(b, Tuned) else b
+       for b in default_baselines()}  # fmt: skip
+# Line search alone is the straw man of the comparison, and over-relaxed it is little better.
+LOOSE = {"line search FW": 0.3, "over-relaxed FW": 0.3, "mirror descent": 0.02, "c/(t+2)": 0.02,
+         "2/(t+2)": 0.02, "Adam softmax": 0.02}  # fmt: skip
+
+
+def matrices(batch: int, n: int = 30) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    A = torch.randn(batch, n, n // 2, generator=generator, dtype=torch.float64)
+    A[..., 0] += 3  # away from the origin: the minimum is not 0
+    return A @ A.mT / n + 0.02 * torch.eye(n, dtype=torch.float64)
+
+
+def minimum(Q: torch.Tensor) -> torch.Tensor:
+    x = simplex_qp(Q)
+    return 0.5 * (x.unsqueeze(-2) @ Q @ x.unsqueeze(-1)).squeeze(-1).squeeze(-1)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_comes_to_the_minimum_from_above(name: str) -> None:
+    Q = matrices(3)
+    best = minimum(Q)
+    run = ALL[name].run(fwnet.Quadratic(Q), fwnet.Simplex(), 400)
+    excess = (run.values - best) / best
+    assert run.values.shape == (len(run.gradients), 3)
+    assert float(excess.min()) > -1e-9  # feasible points only: none below the minimum
+    assert float(excess.amin(0).max()) < LOOSE.get(name, 1e-3)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_batch_equals_a_loop(name: str) -> None:
+    Q = matrices(2, 20)
+    whole = ALL[name].run(fwnet.Quadratic(Q), fwnet.Simplex(), 12)
+    for k in range(2):
+        one = ALL[name].run(fwnet.Quadratic(Q[k]), fwnet.Simplex(), 12)
+        same = whole.values[: len(one.values), k]  # one that is solved stops sooner alone
+        torch.testing.assert_close(same, one.values, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_stops_at_the_target_and_at_the_budget(name: str) -> None:
+    problem = fwnet.Quadratic(matrices(1)[0])
+    run = ALL[name].run(problem, fwnet.Simplex(), 7)
+    assert len(run.values) == 8
+    target = run.values[:4].min()
+    short = ALL[name].run(problem, fwnet.Simplex(), 7, target)
+    assert int(short.first(target)) == len(short.values) - 1 <= 3
+
+
+def test_products_are_counted() -> None:
+    """One product a step for FISTA and Barzilai-Borwein without a rejected step, by hand."""
+    calls = 0
+
+    def matvec(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return Q @ x
+
+    Q = matrices(1)[0]
+    shape = (30, 30)
+    for baseline in (baselines.SpectralProjectedGradient(), baselines.MirrorDescent(1.0)):
+        calls = 0
+        free = fwnet.Quadratic(fwnet.MatrixFree(matvec, matvec, shape, torch.float64))
+        run = baseline.run(free, fwnet.Simplex(), 10)
+        vertex = isinstance(baseline, baselines.SpectralProjectedGradient)  # one column, at first
+        assert calls == int(run.gradients[-1]) + vertex
+
+
+def test_a_second_product_a_step_is_paid() -> None:
+    """Second-order pairwise on A needs Aᵀ(A s) besides the gradient: two a step."""
+    generator = torch.Generator().manual_seed(0)
+    A = torch.randn(8, 12, generator=generator, dtype=torch.float64)
+    problem = fwnet.LeastSquares(A, torch.randn(8, generator=generator, dtype=torch.float64))
+    second = ALL["second-order pairwise"].run(problem, fwnet.Simplex(), 5)
+    plain = ALL["pairwise"].run(problem, fwnet.Simplex(), 5)
+    assert len(second.values) == len(plain.values) == 6
+    assert int(second.gradients[-1] - plain.gradients[-1]) == 5  # one more for each step
+
+
+def test_adam_matches_torch() -> None:
+    """The reparameterised objective by torch.optim.Adam and autograd."""
+    Q = matrices(1)[0]
+    logits = torch.zeros(30, dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([logits], lr=0.1, eps=1e-16)
+    values = []
+    for _ in range(20):
+        x = logits.softmax(-1)
+        value = 0.5 * x @ Q @ x
+        values.append(value.item())
+        adam.zero_grad()
+        value.backward()
+        adam.step()
+    run = baselines.AdamSoftmax(0.1).run(fwnet.Quadratic(Q), fwnet.Simplex(), 19)
+    torch.testing.assert_close(
+        run.values, torch.tensor(values, dtype=torch.float64), rtol=1e-5, atol=0
+    )
+
+
+def test_tuning_finds_the_constant_that_is_best() -> None:
+    class Slow(Baseline):
+        name = "slow"
+
+        def __init__(self, steps: float) -> None:
+            self.steps = int(steps)
+
+        def follow(self, problem, domain, max_steps, report) -> None:  # type: ignore[no-untyped-def]
+            it = problem.at(domain.start(tuple(problem.shape), problem.dtype))
+            for t in range(max_steps + 1):
+                problem.gradient(it)
+                if report(torch.tensor([0.0 if t >= self.steps else 1.0])):
+                    return
+
+    problem = fwnet.Quadratic(matrices(1, 5))
+    chosen, choice = baselines.tune(
+        Tuned(Slow, (30.0, 10.0, 99.0)), [problem], [torch.tensor([[0.5]])], fwnet.Simplex(), 50
+    )
+    assert choice.constant == 10.0
+    assert isinstance(chosen, Slow)
+    assert choice.scores[30.0] == pytest.approx(math.log10(31))
+    assert choice.scores[99.0] == pytest.approx(math.log10(500))  # never: ten times the budget
+
+
+def test_a_method_says_where_it_does_not_fit() -> None:
+    problem = fwnet.Quadratic(torch.eye(4))
+    with pytest.raises(TypeError, match="Adam softmax does not fit Quadratic over L1Ball"):
+        baselines.AdamSoftmax().run(problem, fwnet.L1Ball(), 3)
+    with pytest.raises(TypeError, match="a controller must be a StepRule"):
+        baselines.as_solver("fast", fwnet.Simplex())  # type: ignore[arg-type]

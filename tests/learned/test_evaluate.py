@@ -1,0 +1,136 @@
+"""evaluate and Evaluation: costs by hand, tables, files, pictures, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fwnet
+from fwnet import learned
+from fwnet.learned import Cost, Evaluation
+from fwnet.learned.families import circles, digits_pairs, mnist_pairs
+
+SMALL = learned.families.QuadraticFamily(n=(12, 24), dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def evaluation() -> Evaluation:
+    seeds = [fwnet.OverRelaxed(1.3), fwnet.OverRelaxed(1.7)]
+    return learned.evaluate(
+        {"relaxed": seeds, "atoms": learned.LearnedAtoms(4)},
+        SMALL,
+        [learned.baselines.corrective(4), learned.baselines.default_baselines()[1]],
+        problems=4,
+        max_steps=80,
+        tolerances=(1e-1, 1e-3),
+    )
+
+
+def made(ours: list[float], theirs: list[float]) -> Evaluation:
+    rows = [
+        Cost(name, 0, k, 1e-4, value, value, value / 1000)
+        for name, values in (("ours", ours), ("theirs", theirs))
+        for k, value in enumerate(values)
+    ]
+    return Evaluation(("ours",), tuple(rows))
+
+
+def test_every_method_meets_every_problem(evaluation: Evaluation) -> None:
+    assert evaluation.methods == ["relaxed", "atoms", "corrective, 4 atoms", "c/(t+2)"]
+    assert len(evaluation.of("relaxed", 1e-3)) == 8  # four problems, two seeds
+    assert len(evaluation.of("c/(t+2)", 1e-3)) == 4
+    assert set(evaluation.choices) == {"c/(t+2)"}
+    assert len(evaluation.choices["c/(t+2)"].scores) == 7  # the whole grid is in the result
+    for name in evaluation.methods:
+        assert (evaluation.of(name, 1e-1) <= evaluation.of(name, 1e-3)).all()
+
+
+def test_costs_are_those_of_a_plain_solve() -> None:
+    """Iterations to 1e-3 as the solver's own trace shows them."""
+    rule = fwnet.LineSearch()
+    found = learned.evaluate(
+        rule, SMALL, [], problems=3, max_steps=60, tolerances=(1e-3,),
+        generator=torch.Generator().manual_seed(5),
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(5)
+    for cost in found.of("learned", 1e-3):
+        problem = SMALL.sample(1, generator)
+        best = SMALL.best_values(problem)
+        trace = fwnet.FrankWolfe(fwnet.Simplex(), rule, max_steps=60, tol=0.0)(problem).trace
+        below = np.flatnonzero(trace.column("value")[:, 0] <= float(best + 1e-3 * best.abs()))
+        assert cost == (below[0] if len(below) else math.inf)
+
+
+def test_medians_and_ratios_by_hand() -> None:
+    found = made([2, 4, 10, math.inf], [4, 4, 30, math.inf])
+    assert found.quartiles("ours", 1e-4) == (2, 4, 10)
+    assert found.speedup("ours", "theirs", 1e-4) == (1, 1, 2)  # ratios 1, 1, 2, 3
+    assert found.losses() == []
+    lost = made([5, 5], [4, 1]).losses()
+    assert lost == [("ours", "theirs", 1e-4, 0.2)]
+    assert "0.20× against theirs" in made([5, 5], [4, 1]).report()
+    budgets, shares = found.profile("ours", 1e-4, "iterations")
+    assert budgets.tolist() == [2, 4, 10]
+    assert shares.tolist() == [0.25, 0.5, 0.75]
+
+
+def test_tables_name_their_constants(evaluation: Evaluation) -> None:
+    text = evaluation.report()
+    constant = evaluation.choices["c/(t+2)"].constant
+    assert f"c/(t+2) [{constant:g}]" in text
+    assert "* relaxed" in text
+    assert "where we lose" in text
+
+
+def test_goes_to_json_and_pandas(evaluation: Evaluation, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "found.json"
+    evaluation.save(path)
+    data = json.loads(path.read_text())
+    assert len(data["costs"]) == len(evaluation.costs) == len(evaluation.to_pandas())
+    assert data["choices"]["c/(t+2)"]["constant"] == evaluation.choices["c/(t+2)"].constant
+    assert not list(path.parent.glob("*.part"))
+
+
+def test_draws(evaluation: Evaluation, tmp_path: Path) -> None:
+    from matplotlib import pyplot
+
+    figure = evaluation.plot()
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == evaluation.methods
+    pyplot.close(figure)
+
+
+def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
+    with pytest.raises(TypeError, match=r"controllers must be step rules.*got str"):
+        learned.evaluate({"a": ["x"]}, SMALL)  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match='baselines must be "default" or a list'):
+        learned.evaluate(fwnet.LineSearch(), SMALL, "best")
+    with pytest.raises(ValueError, match="names of their own"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, [learned.baselines.corrective(3)] * 2)
+    with pytest.raises(ValueError, match="problems must be a whole number"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, problems=0)
+    with pytest.raises(ValueError, match="by must be one of"):
+        evaluation.of("atoms", 1e-3, "joules")
+    with pytest.raises(ValueError, match="tolerance must be one of"):
+        evaluation.of("atoms", 1e-9)
+    with pytest.raises(ValueError, match="method must be one of"):
+        evaluation.of("magic", 1e-3)
+
+
+@pytest.mark.parametrize("make", [digits_pairs, circles, mnist_pairs])
+def test_the_parts_of_real_data_share_nothing(make) -> None:  # type: ignore[no-untyped-def]
+    rows, labels = {}, {}
+    for part in ("train", "validation", "test"):
+        (source,) = make(part)._sources
+        rows[part] = {row.numpy().tobytes() for row in source.X}
+        labels[part] = len(source.pairs)
+    assert not rows["train"] & rows["validation"]
+    assert not rows["train"] & rows["test"]
+    assert not rows["validation"] & rows["test"]
+    with pytest.raises(ValueError, match="part must be one of train, validation, test"):
+        make("holdout")

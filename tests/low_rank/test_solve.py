@@ -1,0 +1,149 @@
+"""solve: the optimum of an outside solver, the certificate of the core, always in the ball."""
+
+from __future__ import annotations
+
+import cvxpy
+import numpy as np
+import pytest
+import torch
+from tests.low_rank import cases
+
+import fwnet
+from fwnet.low_rank import Budget, Factors, RowProblem, SquaredLoss, certify, solve
+from fwnet.low_rank import solve as solve_function
+from fwnet.low_rank.descent import FactoredDescent
+from fwnet.low_rank.rows import ArrayRows
+from fwnet.oracles.base import linearize
+from fwnet.trace import StepRecord
+
+
+def trace_norm(W: Factors) -> float:
+    return float(torch.linalg.svdvals(W.dense().double()).sum())
+
+
+@pytest.mark.parametrize("radius", [0.5, 5.0, 20.0])
+def test_the_optimum_is_that_of_a_conic_solver(radius: float) -> None:
+    rows, columns, classes = 60, 6, 5
+    X, y = cases.data()
+    X, y = X[:rows, :columns], y[:rows] % classes
+    W = cvxpy.Variable((columns, classes))
+    Z = X.numpy() @ W
+    chosen = cvxpy.sum(cvxpy.multiply(np.eye(classes)[y.numpy()], Z))
+    loss = (cvxpy.sum(cvxpy.log_sum_exp(Z, axis=1)) - chosen) / rows
+    outside = cvxpy.Problem(cvxpy.Minimize(loss), [cvxpy.normNuc(W) <= radius])
+    outside.solve(solver=cvxpy.SCS, eps=1e-7)
+    problem = RowProblem(ArrayRows(X), cases.SoftmaxLoss(y, classes, torch.ones(rows).double()))
+    found = solve(problem, radius, budget=Budget(tol=1e-6, max_steps=3000))
+    assert found.status == "converged"
+    assert found.value == pytest.approx(outside.value, rel=1e-5)  # what SCS gives
+    assert trace_norm(found.W) <= radius
+
+
+@pytest.mark.parametrize("radius", [1.0, 20.0])
+def test_the_certificate_is_that_of_the_core(radius: float) -> None:
+    X, y = cases.data()
+    found = solve(cases.softmax_problem(), radius, budget=Budget(tol=1e-2))
+    core = fwnet.SoftmaxRegression(X, y, cases.M)
+    truth = linearize(core, fwnet.TraceNormBall(radius), core.at(found.W.dense()))
+    assert found.value == pytest.approx(float(truth.value))
+    assert float(truth.decrease) <= found.gap <= float(truth.decrease) * 1.01 + 1e-4
+
+
+def test_least_squares_inside_the_ball_is_the_plain_solution() -> None:
+    X, _ = cases.data()
+    Y = X[:, :5].sin()
+    best = torch.linalg.lstsq(X, Y).solution
+    problem = RowProblem(ArrayRows(X), SquaredLoss(Y, torch.ones(cases.N).double()))
+    found = solve(problem, 100.0, budget=Budget(tol=1e-9, max_steps=5000))
+    torch.testing.assert_close(found.W.dense(), best, atol=1e-4, rtol=0)
+
+
+def test_many_columns_start_with_minibatches_and_end_certified() -> None:
+    generator = torch.Generator().manual_seed(0)
+    n, d, m = 4500, 50, 60
+    X = torch.randn(n, d, generator=generator)
+    truth = torch.randn(d, 3, generator=generator) @ torch.randn(3, m, generator=generator)
+    y = (X @ truth + torch.randn(n, m, generator=generator)).argmax(-1)
+    problem = RowProblem(ArrayRows(X), cases.SoftmaxLoss(y, m, torch.ones(n)))
+    found = solve(problem, 60.0, budget=Budget(tol=5e-3))
+    core = fwnet.SoftmaxRegression(X.double(), y, m)
+    there = linearize(core, fwnet.TraceNormBall(60.0), core.at(found.W.dense().double()))
+    assert found.status == "converged"
+    assert np.isnan(found.trace.column("value")[:4]).all()  # four passes of minibatches
+    assert found.value == pytest.approx(float(there.value), rel=1e-5)
+    assert float(there.decrease) <= 5e-3 * float(there.value) + 1e-5
+    assert trace_norm(found.W) <= 60.0 * (1 + 1e-6)
+
+
+def test_a_start_saves_steps() -> None:
+    problem = cases.softmax_problem()
+    cold = solve(problem, 10.0)
+    warm = solve(problem, 10.5, solve(problem, 10.0).W)
+    assert warm.steps < cold.steps
+
+
+def test_a_largest_rank_is_kept() -> None:
+    found = solve(cases.softmax_problem(), 20.0, budget=Budget(max_rank=2, max_steps=200))
+    free = solve(cases.softmax_problem(), 20.0)
+    assert found.W.rank == 2 < free.W.rank
+    assert free.value < found.value
+    assert found.gap >= found.value - free.value  # the bound holds all the same
+
+
+def test_descent_stays_in_the_ball() -> None:
+    problem, generator = cases.softmax_problem(), torch.Generator().manual_seed(0)
+    start = Factors.zero(cases.D, cases.M, torch.float64)
+    descent = FactoredDescent(start, 7.0, 6, generator)
+    values = []
+    for _ in range(30):
+        for batch in problem.batches(64, generator):
+            seen = batch(*descent.factors)
+            values.append(seen.value)
+            descent.step(seen)
+            product = descent.factors[0] @ descent.factors[1].mT
+            assert float(torch.linalg.svdvals(product).sum()) <= 7.0 * (1 + 1e-9)
+    assert np.mean(values[-5:]) < 0.8 * values[0]
+
+
+def test_budgets_and_observers(capsys: pytest.CaptureFixture[str]) -> None:
+    problem, seen = cases.softmax_problem(), []
+
+    def watch(record: StepRecord) -> bool:
+        seen.append(record)
+        return record.t == 3
+
+    stopped = solve(problem, 10.0, on_step=watch, verbose=True)
+    assert stopped.status == "stopped"
+    assert [record.t for record in seen] == [0, 1, 2, 3, 4]
+    assert "step size" in capsys.readouterr().out
+    assert solve(problem, 10.0, budget=Budget(max_steps=2)).status == "max_steps"
+    late = solve(problem, 10.0, budget=Budget(tol=1e-12, max_seconds=0.05, max_steps=10**6))
+    assert late.status == "max_seconds"
+    assert certify(problem, late.W, 10.0).gap == pytest.approx(late.gap)
+
+
+def test_an_interrupt_loses_nothing() -> None:
+    def interrupt(record: StepRecord) -> None:
+        if record.t == 5 and record.step_size > 0:
+            raise KeyboardInterrupt
+
+    found = solve(cases.softmax_problem(), 10.0, on_step=interrupt)
+    assert found.status == "interrupted"
+    assert found.value < np.log(cases.M)
+    assert found.gap > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda p: solve_function(p, 0.0), "radius must be a positive finite number; got 0.0"),
+        (lambda p: solve_function(p, float("nan")), "radius must be a positive finite number"),
+        (lambda p: Budget(tol=0.0), "tol must be a positive finite number"),
+        (lambda p: Budget(max_steps=0), "max_steps must be a whole number of at least 1"),
+        (lambda p: Budget(max_rank=0), "max_rank must be a whole number of at least 1"),
+        (lambda p: Budget(max_seconds=-1.0), "max_seconds must be a positive finite number"),
+    ],
+)
+def test_errors(call: object, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        call(cases.softmax_problem())
