@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
-from fwnet.directions.proposals import ProjectedStep, Proposal
+from fwnet.directions.proposals import Candidate, ProjectedStep, Proposal
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
@@ -74,7 +74,7 @@ class Corrections(Direction):
         assert it.image is not None
         b = problem.batch_dims
         gradient = dense_gradient(lin.gradient)
-        points, images, proposals = self._hull(problem, it, lin, state)
+        points, images, lasting, proposals = self._hull(problem, it, lin, state)
         # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
@@ -87,27 +87,41 @@ class Corrections(Direction):
         rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
         term = Term(1.0, Dense(_mix(rest, points), state.domain.event_dim), _mix(rest, images))
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
-        kept = points.narrow(b, 0, min(self.memory, points.shape[b]))
-        seen = images.narrow(b, 0, min(self.memory, points.shape[b]))
+        size = min(self.memory, lasting)
+        kept, seen = points.narrow(b, 0, size), images.narrow(b, 0, size)
         return move, CorrectionState(state.domain, proposals, kept, seen)
 
     def _hull(
         self, problem: Problem, it: Iterate, lin: Linearization, state: CorrectionState
-    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-        """The points besides x, `(*batch, K, *shape)`, their images, the proposals' states."""
+    ) -> tuple[Tensor, Tensor, int, tuple[Any, ...]]:
+        """The points besides x, `(*batch, K, *shape)`, and their images; the first `lasting` of
+        them are worth remembering, newest first; the proposals' states.
+        """
         b = problem.batch_dims
-        fresh, after = [(lin.vertex.dense(), problem.vertex_image(lin.vertex))], []
+        fresh, after = [Candidate(lin.vertex.dense(), problem.vertex_image(lin.vertex))], []
         for proposal, before in zip(self.proposals, state.proposals, strict=True):
-            point, then = proposal(problem, state.domain, it, lin, before)
+            candidates, then = proposal(problem, state.domain, it, lin, before)
+            fresh += candidates
             after.append(then)
-            if point is not None:
-                fresh.append((point, problem.image(point)))
-        points = torch.stack([point for point, _ in fresh], b)
-        images = torch.stack([image for _, image in fresh if image is not None], b)
-        if state.points is None or state.images is None:
-            return points, images, tuple(after)
-        points, images = torch.cat([points, state.points], b), torch.cat([images, state.images], b)
-        return points, images, tuple(after)
+        newest = [c for c in fresh if c.lasting]
+        passing = [c for c in fresh if not c.lasting]
+        parts = [_stacked(problem, newest)]
+        if state.points is not None and state.images is not None:
+            parts.append((state.points, state.images))
+        lasting = sum(points.shape[b] for points, _ in parts)
+        if passing:
+            parts.append(_stacked(problem, passing))
+        points = torch.cat([points for points, _ in parts], b)
+        images = torch.cat([images for _, images in parts], b)
+        return points, images, lasting, tuple(after)
+
+
+def _stacked(problem: Problem, candidates: list[Candidate]) -> tuple[Tensor, Tensor]:
+    """Points and images `(*batch, K, *shape)`, computing the images that are not known."""
+    images = [problem.image(c.point) if c.image is None else c.image for c in candidates]
+    known = [image for image in images if image is not None]
+    points = [candidate.point for candidate in candidates]
+    return torch.stack(points, problem.batch_dims), torch.stack(known, problem.batch_dims)
 
 
 def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
@@ -123,10 +137,15 @@ def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
 
 
 def _semidefinite(gram: Tensor) -> Tensor:
-    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
+    """Symmetric and a hair above semidefinite: rounding bends a small gram, points may repeat.
+
+    The ridge, near the rounding of the largest entry, weighs on squares of the weights of the
+    points other than x, which vanish with the step.
+    """
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
-    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
+    ridge = max(1e-11, 4 * torch.finfo(gram.dtype).eps) * diagonal.amax(-1, keepdim=True)
+    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal + ridge.clamp_min(0))
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from fwnet.learned.meta_gradients import Backpropagation, EvolutionStrategies, P
 from fwnet.learned.meta_losses import LogSuboptimality, SumOfValues
 from fwnet.learned.meta_runs import MetaHistory, MetaRecord
 from fwnet.learned.meta_train import MetaConfig, meta_train
+from fwnet.learned.networks import LSTMUpdates
 
 __all__ = [
     "Backpropagation",
@@ -29,6 +30,7 @@ __all__ = [
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
+    "LSTMUpdates",
     "LearnedAtoms",
     "LearnedDirection",
     "LearnedRelaxation",

@@ -28,7 +28,7 @@ class LSTMUpdates(nn.Module):
 
     Example:
         >>> import torch
-        >>> from fwnet.learned.networks import LSTMUpdates
+        >>> from fwnet.learned import LSTMUpdates
         >>> updates, theta = LSTMUpdates(), {"weight": torch.ones(2, 3)}
         >>> theta, state = updates(theta, {"weight": torch.ones(2, 3)}, updates.init(theta))
         >>> theta["weight"].shape

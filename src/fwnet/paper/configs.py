@@ -50,16 +50,16 @@ class Cifar2Config:
 _CIFAR2 = Cifar2Config(
     data="cifar10-inception",
     pairs=None,
-    per_class=250,
+    per_class=150,
     C=1.0,
     beta=10.0,
     steps=200,
     lr=0.01,
     betas=(0.1, 1.0, 10.0, 100.0),
     gd_grid=(0.001, 0.01, 0.1, 0.3, 1.0, 3.0),
-    adam_grid=(0.001, 0.01, 0.03, 0.1, 0.3, 1.0),
+    adam_grid=(0.001, 0.01, 0.03, 0.1, 0.3),
     meta=MetaTraining(episodes=20, horizon=100),
-    meta_batch=8,
+    meta_batch=2,
 )
 CIFAR2 = {
     Profile.QUICK: replace(
@@ -70,11 +70,14 @@ CIFAR2 = {
         gd_grid=(0.1, 1.0, 10.0, 100.0),
         adam_grid=(0.01, 0.03, 0.1, 0.3),
         meta=MetaTraining(episodes=8, horizon=100, lr=1e-2, check_every=2),
-        meta_batch=4,
     ),
     Profile.PAPER: _CIFAR2,
     Profile.FULL: replace(
-        _CIFAR2, per_class=400, steps=500, meta=MetaTraining(episodes=300, horizon=200)
+        _CIFAR2,
+        per_class=400,
+        steps=500,
+        meta=MetaTraining(episodes=300, horizon=200),
+        meta_batch=8,
     ),
 }
 
@@ -115,8 +118,8 @@ _CIRCLES = CirclesConfig(
     steps=500,
     step_sizes=(0.01, 0.1, 0.5),
     lr_grid=(0.01, 0.03, 0.1, 0.3),
-    meta=MetaTraining(episodes=80, horizon=80, check_every=10),
-    meta_points=400,
+    meta=MetaTraining(episodes=60, horizon=80, lr=5e-3, check_every=6),
+    meta_points=300,
     resolution=80,
 )
 CIRCLES = {

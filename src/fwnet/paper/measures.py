@@ -60,7 +60,9 @@ def times(slow: Any, fast: Any) -> float:
     """
     slow, fast = np.asarray(slow, dtype=float), np.asarray(fast, dtype=float)
     slow, fast = np.where(np.isnan(slow), np.inf, slow), np.where(np.isnan(fast), np.inf, fast)
-    ratios = np.where(np.isinf(fast), 0.0, slow / np.maximum(fast, 1.0))
+    came = np.isfinite(fast)
+    ratios = np.zeros(slow.shape)
+    ratios[came] = slow[came] / np.maximum(fast[came], 1.0)
     return float(np.median(ratios))
 
 
@@ -74,6 +76,13 @@ def median_text(values: Any) -> str:
     counts = np.array([np.inf if v is None else v for v in values], dtype=float)
     middle = float(np.median(np.where(np.isnan(counts), np.inf, counts)))
     return f"{middle:.0f}" if np.isfinite(middle) else "never"
+
+
+def median_of_known(values: Any) -> float:
+    """The median of what is not NaN; NaN if nothing is left."""
+    numbers = np.asarray(values, dtype=float)
+    known = numbers[~np.isnan(numbers)]
+    return float(np.median(known)) if known.size else float("nan")
 
 
 def range_text(values: Any, what: str = "seeds") -> str:

@@ -6,6 +6,8 @@ Every run starts at α = 1/n and is judged by f at a feasible point, so that all
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
 
@@ -139,6 +141,16 @@ class FrankWolfeRun:
     def detach(self) -> None:
         """Cut the graph."""
         self.it, self.slots = detached(self.it), detached(self.slots)
+
+
+@contextmanager
+def no_denormals() -> Iterator[None]:
+    """Flush numbers below 1e-38 to 0: a sharp softmin is full of them, and each is slow."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @torch.no_grad()

@@ -12,8 +12,7 @@ import torch
 from fwnet.data import load, splits
 from fwnet.directions import Direction
 from fwnet.domains import Simplex
-from fwnet.learned import LSTMDirection, LSTMStep
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
 from fwnet.linear_maps import DenseMap
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import CIFAR2, Cifar2Config
@@ -28,6 +27,7 @@ from fwnet.paper.simplex_runs import (
     Lagrangian,
     Reparameterised,
     curve,
+    no_denormals,
 )
 from fwnet.paper.updates import Adam, GradientDescent, Updates
 from fwnet.problems import SVMDual
@@ -84,7 +84,10 @@ class Cifar2(Experiment[Cifar2Config]):
         return CIFAR2[profile]
 
     def run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
-        torch.set_flush_denormal(True)  # softmins are full of them, and each costs a hundredfold
+        with no_denormals():
+            return self._run(config, seed, progress)
+
+    def _run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
         data = load(config.data)
         x = data.train()[0].reshape(len(data.y), -1)
         parts = splits(data.y, (0.3, 0.3, 0.4), seed=seed)  # raises unless disjoint

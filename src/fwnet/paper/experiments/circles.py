@@ -12,15 +12,22 @@ from torch import Tensor
 
 from fwnet.data import load
 from fwnet.domains import Simplex
-from fwnet.learned import LSTMDirection, LSTMStep
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
 from fwnet.oracles import Softmin
 from fwnet.paper.configs import CIRCLES, CirclesConfig
 from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Iteration, decide
 from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results
 from fwnet.paper.figures import Curves, Figure, Maps, Panel, Table, band
 from fwnet.paper.kernel_nets import rings_net
-from fwnet.paper.measures import grid_text, median_text, range_text, reached, times, verdict
+from fwnet.paper.measures import (
+    grid_text,
+    median_of_known,
+    median_text,
+    range_text,
+    reached,
+    times,
+    verdict,
+)
 from fwnet.paper.meta import meta_train, seeded
 from fwnet.paper.updates import Adam, Updates
 from fwnet.solvers import FrankWolfe
@@ -106,7 +113,7 @@ class Circles(Experiment[CirclesConfig]):
                 median_text(results.over_seeds("at", name, "t")),
                 float(np.median(results.over_seeds("loss", name)[:, -1])),
                 float(np.median(results.over_seeds("test", name))),
-                float(np.nanmedian(results.over_seeds("at", name, "roughness"))),
+                median_of_known(results.over_seeds("at", name, "roughness")),
             ]
             for name in names
         ]
@@ -133,8 +140,8 @@ class Circles(Experiment[CirclesConfig]):
                 "table",
                 "Iterations to the same loss",
                 "Median over seeds; roughness is the relative standard deviation of the "
-                f"boundary's radius over angles, 0 for a circle; test accuracy at the least training "
-                f"loss. The tuned FWNet: {chosen}.",
+                "boundary's radius over angles, 0 for a circle; test accuracy where the training "
+                f"loss is least. The tuned FWNet: {chosen}.",
                 ("method", "paper", "ours", "last loss", "test accuracy", "roughness"),
                 rows,
             ),
@@ -170,16 +177,18 @@ def claims(results: Results) -> list[Claim]:
             )
         )
     rough = {name: results.over_seeds("at", name, "roughness") for name in (FWNET, NABLA)}
-    ratio = float(np.nanmedian(rough[NABLA]) / np.nanmedian(rough[FWNET]))
+    middle = {name: median_of_known(values) for name, values in rough.items()}
+    closed = int(np.isfinite(rough[NABLA]).sum())
+    smoother = middle[NABLA] <= 0.8 * middle[FWNET]
     smooth = Claim(
         "Q3",
         "The hyperplane of L2LC_∇ is considerably smoother.",
         "(pictures only)",
-        f"roughness of the boundary at equal loss: L2LC_∇ {np.nanmedian(rough[NABLA]):.3g}, "
-        f"FWNet {np.nanmedian(rough[FWNET]):.3g}",
+        f"roughness of the boundary at equal loss: L2LC_∇ {middle[NABLA]:.3g} ({closed} of "
+        f"{len(rough[NABLA])} boundaries close), FWNet {middle[FWNET]:.3g}",
         range_text(rough[NABLA]),
         "no baseline to tune",
-        verdict(ratio <= 0.8, ratio <= 0.8),
+        verdict(smoother, smoother),
         "Holds if it is at most 0.8 of FWNet's.",
     )
     test = results.over_seeds("test", FWNET)
@@ -191,8 +200,9 @@ def claims(results: Results) -> list[Claim]:
         range_text(test),
         "no baseline to tune",
         verdict(bool(test.min() >= 0.95), bool(test.min() >= 0.95)),
-        "Holds if every seed classifies 95 % of fresh points at its least training loss. The network minimises the SVM's "
-        "primal; minimising the dual over the network, as the text reads, would shrink the margin.",
+        "Holds if every seed classifies 95 % of fresh points at its least training loss. The "
+        "network minimises the SVM's primal; minimising the dual over the network, as the text "
+        "reads, would shrink the margin.",
     )
     return [*counts, smooth, trains]
 

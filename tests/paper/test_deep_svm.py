@@ -1,0 +1,102 @@
+"""Runs of deep SVMs: losses, gradients of the learned parts, and both ways to move α."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fwnet import Constant, FrankWolfe, LineSearch, Simplex, Softmin
+from fwnet.data import load
+from fwnet.learned import LSTMStep, LSTMUpdates
+from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, decide
+from fwnet.paper.kernel_nets import image_kernel, rings_net
+from fwnet.paper.meta import seeded
+from fwnet.paper.simplex_runs import Reparameterised
+from fwnet.paper.updates import Adam
+
+
+@pytest.fixture
+def rings() -> DeepSVM:
+    data = load("circles", seed=3)
+    x, y = torch.tensor(data.x[:120]), torch.tensor(2.0 * data.y[:120] - 1).float()
+    return DeepSVM(x, y, seeded(rings_net, 1))
+
+
+def cell(rule: object) -> Cell:
+    return Cell(FrankWolfe(Simplex(), rule, oracle=Softmin(1.0)))
+
+
+def test_the_loss_is_that_of_the_classifier(rings: DeepSVM) -> None:
+    run = DeepRun(rings, cell(LineSearch()), Adam(0.05))
+    with torch.no_grad():
+        for _ in range(5):
+            step = run.step()
+    f = decide(rings.net, step, rings.X)
+    w = step.weights
+    hinge = (1 - rings.y * f).clamp_min(0).square()
+    expected = (w.square().sum() / rings.C + hinge.sum()) / len(f)
+    assert step.loss == pytest.approx(expected.item(), rel=1e-5)
+    assert step.accuracy == pytest.approx((f.sign() == rings.y).float().mean().item())
+
+
+@pytest.mark.parametrize("mover", ["frank-wolfe", "adam"])
+def test_deep_svms_train(rings: DeepSVM, mover: str) -> None:
+    moves = {
+        "frank-wolfe": cell(LineSearch()),
+        "adam": Descent(Reparameterised(), Adam(0.02)),
+    }
+    run = DeepRun(rings, moves[mover], Adam(0.05))
+    with torch.no_grad():
+        steps = [run.step() for _ in range(200)]
+    assert min(step.loss for step in steps) < 0.1 * steps[0].loss
+    assert max(step.accuracy for step in steps) > 0.98
+    alpha = run.alpha
+    assert bool((alpha >= 0).all())
+    assert float(alpha.sum()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_slope_has_the_gradient_of_the_loss(rings: DeepSVM) -> None:
+    """Σ⟨∇θ, θ⟩ differentiates as P at the present w does, through a learned update."""
+    torch.manual_seed(0)
+    updates = LSTMUpdates(hidden=4)
+    run = DeepRun(rings, cell(Constant(0.1)), updates)
+    run.step()
+    parameters = dict(run.parameters)
+    step = run.step()
+    found = torch.autograd.grad(step.slope, list(updates.dense.parameters()), retain_graph=True)
+    H = torch.func.functional_call(rings.net, parameters, (rings.X,))
+    f = H @ step.weights[:-1] + step.weights[-1]
+    loss = (1 - rings.y * f).clamp_min(0).square().mean()
+    expected = torch.autograd.grad(loss, list(updates.dense.parameters()))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
+
+
+def test_gradients_reach_a_learned_step_size(rings: DeepSVM) -> None:
+    torch.manual_seed(0)
+    rule = LSTMStep(hidden=4)
+    episode = DeepEpisode(DeepRun(rings, cell(rule), Adam(0.05)))
+    loss = torch.stack([episode.step() for _ in range(4)]).sum()
+    loss.backward()
+    assert sum(float(p.grad.abs().sum()) for p in rule.parameters() if p.grad is not None) > 0
+    episode.detach()
+    assert not run_has_graph(episode.run)
+
+
+def run_has_graph(run: DeepRun) -> bool:
+    return run.alpha.requires_grad or any(p.requires_grad for p in run.parameters.values())
+
+
+def test_a_run_leaves_the_network_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(20, 1, 8, 8, generator=generator)
+    y = torch.where(torch.arange(20) < 10, 1.0, -1.0)
+    net: nn.Module = seeded(lambda: image_kernel((1, 8, 8), 2), 0)
+    before = copy.deepcopy(net.state_dict())
+    run = DeepRun(DeepSVM(X, y, net), cell(Constant(0.01)), Adam(0.01))
+    with torch.no_grad():
+        run.step()
+        run.step()
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+    assert int(run.net[1].num_batches_tracked) == 2  # batch norm counts in the copy

@@ -1,0 +1,165 @@
+"""Every experiment end to end in a tiny configuration; the same seed gives the same numbers."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fwnet.paper import configs
+from fwnet.paper.experiment import Claim, Experiment, Profile, Results, SeedResult
+from fwnet.paper.experiments import EXPERIMENTS
+from fwnet.paper.experiments.beyond import Beyond
+from fwnet.paper.experiments.cifar2 import Cifar2
+from fwnet.paper.experiments.circles import Circles, roughness
+from fwnet.paper.experiments.density import Density
+from fwnet.paper.experiments.manmade import Manmade
+from fwnet.paper.experiments.mnist import Mnist, images
+from fwnet.paper.figures import Curves, Maps, Table
+from fwnet.paper.meta import MetaTraining
+from fwnet.paper.store import plain
+
+META = MetaTraining(episodes=1, horizon=4, window=2, check_every=1)
+CIFAR2 = replace(
+    configs.CIFAR2[Profile.QUICK],
+    pairs=3,
+    per_class=8,
+    steps=6,
+    betas=(1.0, 10.0),
+    gd_grid=(1.0,),
+    adam_grid=(0.1,),
+    meta=META,
+    meta_batch=2,
+)
+CIRCLES = replace(
+    configs.CIRCLES[Profile.QUICK],
+    points=60,
+    steps=8,
+    step_sizes=(0.1,),
+    lr_grid=(0.1,),
+    meta=META,
+    meta_points=40,
+    resolution=8,
+)
+MNIST = replace(
+    configs.MNIST[Profile.QUICK],
+    rows=300,
+    test_points=50,
+    channels=2,
+    adam_grid=(0.01,),
+    batch=16,
+    steps=6,
+    every=2,
+    meta=META,
+)
+TINY: dict[type[Experiment[Any]], Any] = {
+    Cifar2: CIFAR2,
+    Circles: CIRCLES,
+    Manmade: replace(
+        configs.MANMADE[Profile.QUICK],
+        points=40,
+        test_points=30,
+        channels=2,
+        steps=5,
+        lr_grid=(0.01,),
+        step_sizes=(0.1,),
+        meta=META,
+        meta_points=30,
+    ),
+    Mnist: MNIST,
+    Density: replace(
+        configs.DENSITY[Profile.QUICK],
+        rows=200,
+        test_points=40,
+        channels=2,
+        nets=((4, 1), (8, 2)),
+        batch=16,
+        steps=4,
+        every=2,
+    ),
+    Beyond: configs.BeyondConfig(CIFAR2, CIRCLES, MNIST),
+}
+
+
+def results(experiment: Experiment[Any], config: Any, runs: list[dict[str, Any]]) -> Results:
+    """Results as a store reads them back."""
+    seeds = [
+        SeedResult(seed, json.loads(json.dumps(plain(metrics))), 1.0, {})
+        for seed, metrics in enumerate(runs)
+    ]
+    return Results(experiment.name, Profile.QUICK, plain(config), seeds)
+
+
+@pytest.mark.parametrize("kind", TINY, ids=lambda kind: kind.name)
+def test_runs_draws_and_judges(kind: type[Experiment[Any]]) -> None:
+    experiment, config = kind(), TINY[kind]
+    shares: list[float] = []
+    runs = [experiment.run(config, 0, lambda share, text: shares.append(share))]
+    torch.manual_seed(123)  # nothing may depend on the global generator
+    runs.append(experiment.run(config, 0, lambda share, text: None))
+    assert plain(runs[0]) == plain(runs[1])
+    runs[1] = experiment.run(config, 1, lambda share, text: None)
+    assert plain(runs[0]) != plain(runs[1])
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] <= 1
+    found = results(experiment, config, runs)
+    drawn = experiment.figures(found)
+    assert len({figure.name for figure in drawn}) == len(drawn) >= 3
+    for figure in drawn:
+        assert isinstance(figure, Curves | Maps | Table)
+        if isinstance(figure, Table):
+            assert {len(row) for row in figure.rows} == {len(figure.columns)}
+    for claim in experiment.claims(found):
+        assert isinstance(claim, Claim)
+        assert claim.words
+        assert any(letter.isdigit() for letter in claim.ours)  # no claim without its number
+        assert claim.spread
+        assert claim.grid
+
+
+def test_every_experiment_is_listed_and_has_profiles() -> None:
+    listed = {type(experiment) for experiment in EXPERIMENTS}
+    assert set(TINY) <= listed
+    assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS)
+    for experiment in EXPERIMENTS:
+        quick, paper = (experiment.config(p) for p in (Profile.QUICK, Profile.PAPER))
+        assert json.dumps(plain(quick))
+        assert json.dumps(plain(paper))
+
+
+def test_claims_cover_every_question() -> None:
+    questions = set()
+    for kind, config in TINY.items():
+        experiment = kind()
+        runs = [experiment.run(config, 0, lambda share, text: None)]
+        for claim in experiment.claims(results(experiment, config, runs)):
+            questions |= set(claim.question.split(", "))
+    assert questions == {"Q1", "Q2", "Q3", "Q4"}
+
+
+def test_images_of_four_parts_are_disjoint() -> None:
+    parts = images(replace(MNIST, rows=None), 0)
+    seen = [{row.numpy().tobytes() for row in part.X} for part in parts]
+    assert all(len(rows) > 50 or k == 3 for k, rows in enumerate(seen))
+    for k, one in enumerate(seen):
+        for other in seen[k + 1 :]:
+            assert not one & other
+
+
+@dataclass(frozen=True)
+class Disc:
+    """Positive inside an ellipse with half axes a and b."""
+
+    a: float
+    b: float
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return 1 - (x[:, 0] / self.a) ** 2 - (x[:, 1] / self.b) ** 2
+
+
+def test_roughness_of_known_boundaries() -> None:
+    assert roughness(Disc(0.6, 0.6)) < 0.01
+    assert roughness(Disc(0.9, 0.3)) > 0.3
+    assert np.isnan(roughness(lambda x: x[:, 0]))  # a line does not close
