@@ -1,0 +1,1 @@
+"""Sparse FWNets: the trace-norm ball, constrained optimizers, many processes."""
