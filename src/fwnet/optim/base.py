@@ -61,10 +61,10 @@ class VertexOptimizer(torch.optim.Optimizer):
                 "oracle must be PowerIteration(), SoftTraceNorm(), NewtonSchulz() or Exact(); "
                 f"got {oracle!r}."
             )
-        for name, parameter in named(group):
+        for parameter in group["params"]:
             own = domain_of(parameter, domain)
             if own is not None:
-                check_fits(name, parameter, own)
+                check_fits(name_of(parameter, group), parameter, own)
                 oracle_of(own, oracle).begin(own, as_point(parameter.detach(), own))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # Python numbers decide each step
@@ -86,13 +86,13 @@ class VertexOptimizer(torch.optim.Optimizer):
     def _step_group(self, group: Group) -> None:
         free: list[Tensor] = []
         held: list[tuple[Tensor, Domain]] = []
-        for name, parameter in named(group):
+        for parameter in group["params"]:
             if parameter.grad is None:
                 continue
             if parameter.grad.layout is not torch.strided:
                 raise RuntimeError(
-                    f"{name} has a sparse gradient, which this optimizer does not take. Use "
-                    "nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
+                    f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does "
+                    "not take. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
                 )
             domain = domain_of(parameter, group["domain"])
             if domain is None:
@@ -165,13 +165,11 @@ class VertexOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict | {"param_groups": groups})
 
 
-def named(group: Group) -> list[tuple[str, Tensor]]:
-    """The parameters with their names, or with their places and shapes where they have none."""
+def name_of(parameter: Tensor, group: Group) -> str:
+    """What to call a parameter in an error."""
+    place = next(k for k, other in enumerate(group["params"]) if other is parameter)
     names = group.get("param_names")
-    return [
-        (names[k] if names else f"parameter {k} of shape {tuple(parameter.shape)}", parameter)
-        for k, parameter in enumerate(group["params"])
-    ]
+    return names[place] if names else f"parameter {place} of shape {tuple(parameter.shape)}"
 
 
 def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
@@ -219,8 +217,7 @@ def _moving(parameters: list[Tensor], group: Group) -> list[bool]:
     sizes: list[float] = torch.stack([norm.cpu() for norm in norms]).tolist()
     for k, (parameter, size) in enumerate(zip(parameters, sizes, strict=True)):
         if not math.isfinite(size):  # or its square is too large for a number
-            name = next(name for name, other in named(group) if other is parameter)
-            checks.finite(f"the gradient of {name}", _gradient(parameter))
+            checks.finite(f"the gradient of {name_of(parameter, group)}", _gradient(parameter))
         elif size == 0:  # or its square too small
             sizes[k] = float(_gradient(parameter).abs().max())
     return [size != 0 for size in sizes]
