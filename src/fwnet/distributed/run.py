@@ -17,7 +17,7 @@ from fwnet.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.distributed.config import FitConfig, Report
 from fwnet.distributed.factors import compressed, nothing_yet
 from fwnet.distributed.model import LowRankModel
-from fwnet.distributed.segment import SearchOnShards, TowardOnShards
+from fwnet.distributed.segment import RecentVertices, SearchOnShards
 from fwnet.distributed.softmax import ShardedSoftmax
 from fwnet.domains import TraceNormBall
 from fwnet.domains.base import unit
@@ -58,7 +58,7 @@ class Run:
         self.solver = FrankWolfe(
             TraceNormBall(config.radius),
             SearchOnShards(config.search_rows),
-            direction=TowardOnShards(),
+            direction=RecentVertices(config.memory, config.search_rows),
             oracle=PowerIteration(config.power_steps),
         )
 
