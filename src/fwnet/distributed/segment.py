@@ -66,8 +66,9 @@ class RecentVertices(Direction):
         x = w_0 rest + Σ w_k s_k
 
     s_1 is the vertex of this step. The model needs the products of p + 1 images with each other,
-    p² numbers from all workers; it is a quadratic programme of p + 1 weights. With p = 1 this is
-    the Frank-Wolfe direction.
+    p²/2 numbers from all workers; it is a quadratic programme of p + 1 weights. With p = 1 this is
+    the Frank-Wolfe direction. A vertex from one power iteration, started from the last v, mostly
+    repeats what the mixture has settled: take two, or an exact one now and then.
 
     Arguments:
         memory: p, how many vertices.

@@ -131,7 +131,8 @@ class ShardedSoftmax(Problem):
         p, unit = len(v), self._unit
         pairs = (v.unsqueeze(1) * v).flatten(0, 1).mT.contiguous()  # (m, p²)
         sums, rows = self._sample(stride)
-        total = self._zeros((p + 1) * (p + 2))
+        upper = torch.triu_indices(p + 1, p + 1, device=self.device)  # the rest is the same
+        total = self._zeros(p + 1 + upper.shape[1])
         parts = zip(self._views(image_of(it)), self._views(scores), self.rows.labels, strict=True)
         for z, s, y in parts:
             z, s, y = z[::stride], s[::stride] / unit, y[::stride]
@@ -146,9 +147,10 @@ class ShardedSoftmax(Problem):
             square[0, 1:] = square[1:, 0] = (s * (leaning @ v.mT)).sum(0)
             square[1:, 1:] = mixed
             square -= means.mT @ means
-            total += sums.encode(torch.cat([(means - own).sum(0), square.flatten()]))
+            total += sums.encode(torch.cat([(means - own).sum(0), square[upper[0], upper[1]]]))
         whole = sums.decode(self.team.sum(total)).div(rows)
-        bends = whole[p + 1 :].reshape(p + 1, p + 1) * unit * unit
+        bends = whole.new_empty(p + 1, p + 1)
+        bends[upper[0], upper[1]] = bends[upper[1], upper[0]] = whole[p + 1 :] * unit * unit
         return Model(whole[: p + 1] * unit, bends)
 
     def bend(
