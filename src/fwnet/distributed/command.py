@@ -23,7 +23,8 @@ _HELP = {
     "max_steps": "budget of steps",
     "tol": "stop when the certified gap is at most this fraction of the loss",
     "power_steps": "power iterations of a step",
-    "search_rows": "rows that a line search looks at",
+    "memory": "how many of the last vertices a step may mix",
+    "search_rows": "rows that the mixture and the line search look at",
     "checkpoint_every": "steps between checkpoints: what a crash can cost",
     "block": "rows of a block, the unit of every sum",
 }
