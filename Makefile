@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test quick format bench bench-svm bench-layers clean
+.PHONY: help reproduce test quick format bench bench-svm bench-layers meta-train clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ bench-svm: $(VENV)/installed  ## FWSVC against scikit-learn, and other peers if 
 bench-layers: $(VENV)/installed  ## SimplexQP and SVMLayer against other QP layers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/layers/requirements.txt -c constraints.txt
 	$(BIN)/python -m benchmarks.layers
+
+meta-train: $(VENV)/installed  ## train the shipped controllers anew, seeded
+	$(BIN)/python -m fwnet.learned.recipes
 
 clean:
 	rm -rf $(VENV) report build dist .mypy_cache .ruff_cache .pytest_cache

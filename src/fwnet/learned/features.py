@@ -20,7 +20,7 @@ from fwnet.problems.base import inner
 
 FEATURES = 1  # version
 
-COORDINATE_FEATURES, PROBLEM_FEATURES, STEP_FEATURES = 10, 3, 7
+COORDINATE_FEATURES, PROBLEM_FEATURES, STEP_FEATURES = 10, 3, 6
 
 
 def softsign(x: Tensor) -> Tensor:
@@ -98,19 +98,15 @@ class StepMemory:
     gap: Tensor  # of the first step, (*batch,)
     last_gap: Tensor
     last_size: Tensor  # γ of the last step
-    value: Tensor
-    promised: Tensor  # decrease that the last step's model predicted
-    direction: Tensor | None
+    direction: Tensor
 
 
 @torch.no_grad()
-def step_features(
-    problem: Problem, it: Iterate, move: Move, memory: StepMemory | None
-) -> tuple[Tensor, Tensor]:
-    """STEP_FEATURES numbers of a step `(*batch, features)`, and the line search's γ.
+def step_features(problem: Problem, it: Iterate, move: Move, memory: StepMemory | None) -> Tensor:
+    """STEP_FEATURES numbers of a step, `(*batch, features)`.
 
-    log gap/gap₀, Δ log gap, log γ_LS, log γ_LS (t+2)/2, log γ_prev (t+2)/2, cos(d_t, d_{t−1}),
-    realised / predicted decrease: no raw t, n or f among them.
+    log gap/gap₀, Δ log gap, log γ_LS, log γ_LS (t+2)/2, log γ_prev (t+2)/2, cos(d_t, d_{t−1}): no
+    raw t, n or f among them.
     """
     tiny = torch.finfo(it.x.dtype).tiny
     gap = (-move.slope).clamp_min(tiny)
@@ -121,13 +117,11 @@ def step_features(
     clock = (t + 2) / 2
     if memory is None:
         zero = torch.zeros_like(gap)
-        numbers = [zero, zero, exact.log(), exact.log(), zero, zero, zero + 1]
+        numbers = [zero, zero, exact.log(), exact.log(), zero, zero]
     else:
-        assert memory.direction is not None
         b = problem.batch_dims
         d, before = move.direction, memory.direction
         lengths = inner(d, d, b).sqrt() * inner(before, before, b).sqrt()
-        ratio = (memory.value - move.value) / memory.promised.clamp_min(tiny)
         numbers = [
             (gap / memory.gap).log(),
             (gap / memory.last_gap).log(),
@@ -135,9 +129,8 @@ def step_features(
             (exact * clock).log(),
             (memory.last_size.clamp_min(1e-12) * clock).log(),
             inner(d, before, b) / lengths.clamp_min(tiny),
-            ratio.clamp(-3, 3),
         ]
-    return torch.stack(numbers, -1).clamp(-40, 40) * _STEP_SCALES.to(it.x), exact
+    return torch.stack(numbers, -1).clamp(-40, 40) * _STEP_SCALES.to(it.x)
 
 
-_STEP_SCALES = torch.tensor([0.25, 1.0, 0.25, 0.5, 0.5, 1.0, 0.5])
+_STEP_SCALES = torch.tensor([0.25, 1.0, 0.25, 0.5, 0.5, 1.0])

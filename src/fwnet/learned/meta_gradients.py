@@ -13,18 +13,15 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fwnet import checks
 from fwnet.learned.controllers import Controller
-from fwnet.learned.families import ProblemFamily
 from fwnet.learned.meta_losses import MetaLoss
-from fwnet.learned.rollouts import Rollout
-from fwnet.problems import Problem
+from fwnet.learned.rollouts import Drawn, Rollout
 
 
 class Episode(NamedTuple):
     """One batch of problems, to be solved for `horizon` steps, `unroll` between two updates."""
 
     controller: Controller
-    problem: Problem
-    family: ProblemFamily
+    drawn: Drawn
     loss: MetaLoss
     horizon: int
     unroll: int
@@ -37,7 +34,7 @@ class Episode(NamedTuple):
 
     def rollout(self) -> Rollout:
         """The solver at its start."""
-        return Rollout(self.controller, self.problem, self.family)
+        return Rollout(self.controller, self.drawn)
 
 
 class MetaGradient(ABC):

@@ -24,7 +24,7 @@ from fwnet.learned.meta_gradients import Backpropagation, Episode, MetaGradient
 from fwnet.learned.meta_losses import LogSuboptimality, MetaLoss
 from fwnet.learned.meta_runs import MetaHistory, MetaRecord, Run, TrainingState
 from fwnet.learned.ranks import Stream, gathered, same_everywhere
-from fwnet.learned.rollouts import Rollout, draw
+from fwnet.learned.rollouts import Drawn, Rollout, draw
 from fwnet.progress import progress_bar
 
 _C = TypeVar("_C", bound=Controller)
@@ -143,13 +143,13 @@ def meta_train(
     if run is not None:
         run.restore(state)
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    judge = family if validation is None else validation
+    judges = _judges(family if validation is None else validation, config)
     with ExitStack() as stack:
         show = progress_bar(stack, config.steps) if progress else None
         while state.step < config.steps and state.waited < config.patience:
             if same_everywhere(time.monotonic() >= until):
                 break
-            _episode(state, family, judge, config)
+            _episode(state, family, judges, config)
             if show is not None:
                 show(state.step, f"validation {state.best_loss:.3f}")
             if run is not None:
@@ -161,12 +161,12 @@ def meta_train(
 
 
 def _episode(
-    state: TrainingState, family: ProblemFamily, judge: ProblemFamily, config: MetaConfig
+    state: TrainingState, family: ProblemFamily, judges: list[Drawn], config: MetaConfig
 ) -> None:
     """One episode of training and, when due, a validation."""
     started, step = time.perf_counter(), state.step
     if step == 0:  # an untrained controller may be the best one
-        state.judge(_validate(state.controller, judge, config))
+        state.judge(_validate(state.controller, judges, config))
     rate = 0.55 + 0.45 * math.cos(math.pi * step / config.steps)
     for group in state.optimizer.param_groups:
         group["lr"] = config.learning_rate * rate
@@ -185,7 +185,7 @@ def _episode(
     last = state.step == config.steps
     validation = None
     if last or state.step % config.validate_every == 0:
-        validation = _validate(state.controller, judge, config)
+        validation = _validate(state.controller, judges, config)
         state.judge(validation)
     seconds = time.perf_counter() - started
     loss = sum(losses) / len(losses)
@@ -199,10 +199,8 @@ def _streams(
 
     def start(group: int) -> Stream:
         generator = seeded(config.seed, "problem", state.step, group)
-        problem = draw(family, config.batch, generator)
-        episode = Episode(
-            state.controller, problem, family, config.loss, horizon, config.unroll, generator
-        )
+        drawn = draw(family, config.batch, generator)
+        episode = Episode(state.controller, drawn, config.loss, horizon, config.unroll, generator)
         return config.gradient.along(episode)
 
     return [partial(start, group) for group in range(config.groups)]
@@ -218,17 +216,25 @@ def _update(state: TrainingState, gradient: Tensor, clip: float) -> None:
     state.optimizer.step()
 
 
+def _judges(family: ProblemFamily, config: MetaConfig) -> list[Drawn]:
+    """The problems of all validations, drawn once."""
+    left, drawn = config.validation_problems, []
+    while left > 0:
+        batch = min(config.batch, left)
+        drawn.append(draw(family, batch, seeded(config.seed, "validation", left)))
+        left -= batch
+    return drawn
+
+
 @torch.no_grad()
-def _validate(controller: Controller, family: ProblemFamily, config: MetaConfig) -> float:
-    """The loss over the longest horizon, on problems that are the same every time."""
-    steps, total, count = config.limits[1], 0.0, 0
-    while count < config.validation_problems:
-        batch = min(config.batch, config.validation_problems - count)
-        generator = seeded(config.seed, "validation", count)
-        rollout = Rollout(controller, draw(family, batch, generator), family)
-        total += batch * config.loss(rollout.run(steps), rollout.first, rollout.best).item()
-        count += batch
-    return total / count
+def _validate(controller: Controller, judges: list[Drawn], config: MetaConfig) -> float:
+    """The loss over the longest horizon."""
+    total = 0.0
+    for drawn in judges:
+        rollout = Rollout(controller, drawn)
+        loss = config.loss(rollout.run(config.limits[1]), rollout.first, rollout.best)
+        total += len(rollout.best) * loss.item()
+    return total / config.validation_problems
 
 
 def seeded(*parts: object) -> torch.Generator:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from fwnet.domains import Domain
 from fwnet.layers import FWNet
 from fwnet.learned.controllers import Controller
 from fwnet.learned.families import ProblemFamily
 from fwnet.problems import Problem
+
+
+class Drawn(NamedTuple):
+    """A batch of problems with their minima, and where they live."""
+
+    problem: Problem
+    best: Tensor  # (batch,)
+    domain: Domain
 
 
 @final
@@ -20,16 +29,14 @@ class Rollout:
 
     Arguments:
         controller: of which the weights are trained; read anew at every step.
-        problem: a batch.
-        family: where the problem is from.
+        drawn: the problems.
     """
 
-    def __init__(self, controller: Controller, problem: Problem, family: ProblemFamily) -> None:
-        self.problem = problem
-        self.net = FWNet(controller.solver(family.domain))
-        self.it, self.slots = self.net.solver.begin(problem, None)
-        self.first = problem.value(self.it).detach()
-        self.best = family.best_values(problem)
+    def __init__(self, controller: Controller, drawn: Drawn) -> None:
+        self.problem, self.best = drawn.problem, drawn.best
+        self.net = FWNet(controller.solver(drawn.domain))
+        self.it, self.slots = self.net.solver.begin(self.problem, None)
+        self.first = self.problem.value(self.it).detach()
 
     def run(self, steps: int) -> Tensor:  # (steps, batch)
         """Take steps; f after each of them."""
@@ -45,7 +52,7 @@ class Rollout:
         self.it, self.slots = detached(self.it), detached(self.slots)
 
 
-def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Problem:
+def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Drawn:
     """A batch of problems of a family, checked."""
     problem = family.sample(batch, generator)
     name = f"{type(family).__name__}.sample"
@@ -66,7 +73,7 @@ def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Probl
             f"{name} gave a problem whose f or gradient is NaN or infinite at the start (problem "
             f"{int((~good).nonzero()[0])} of the batch). Clean the data of the family."
         )
-    return problem
+    return Drawn(problem, family.best_values(problem), family.domain)
 
 
 def detached(state: Any) -> Any:

@@ -51,7 +51,7 @@ class EntrywiseLSTM(nn.Module):
     def forward(self, entries: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         """One step: `(*shape)` -> `(*shape)`."""
         weight = self.head.weight
-        flat = entries.detach().to(weight.dtype).reshape(-1, 1)
+        flat = entries.to(weight.dtype).reshape(-1, 1)
         if self.preprocess:
             flat = log_and_sign(flat)
         out, memory = self.lstm(flat.unsqueeze(0), memory)
@@ -143,7 +143,7 @@ class LSTMDirection(Controller, Direction):
     ) -> tuple[Move, Any]:
         radius, memory = state
         gradient = dense_gradient(lin.gradient)
-        out, memory = self.network(gradient, memory)
+        out, memory = self.network(gradient.detach(), memory)
         vertex = Dense(radius * torch.softmax(-out, -1))
         term = Term(1.0, vertex, image_if_kept(problem, it, vertex))
         slope = vertex.inner(gradient) - lin.along
@@ -187,7 +187,7 @@ class LSTMPowerIteration(Controller, Oracle):
         assert isinstance(domain, TraceNormBall)
         right, memory = state
         value, gradient, along = problem.first_order(it)
-        reshaped, memory = self.network(dense_gradient(gradient), memory)
+        reshaped, memory = self.network(dense_gradient(gradient).detach(), memory)
         u, _, v = power_iteration(reshaped, right, self.power.steps)
         vertex = Rank1(-domain.radius * u, v)
         decrease = along - vertex.inner(gradient)

@@ -46,29 +46,28 @@ class StepNetwork(nn.Module):
 class LearnedStep(Controller, StepRule):
     """L2LC_γ made safe: a learned numerator, and the rate of Frank-Wolfe whatever it is.
 
-        γ_t = c_t / (t + k),   c_t in [a, b],   1 < a <= b <= k
+        γ_t = min(1, c_t / (t + 1)),   c_t in [a, b],   1 < a <= b
 
-    c_t comes from a network that sees scale-free features of the step; k, fixed for a solve, from
-    the first exact line search: a good start is kept, where 2/(t + 2) begins with a jump to a
-    vertex. No function value is needed, and no step is refused: good Frank-Wolfe steps are not
-    monotone.
+    c_t comes from a network that sees scale-free features of the step. c = 1 is the plain average
+    of all vertices, the start forgotten; c = 2 nearly the classic 2/(t + 2). No function value is
+    needed, and no step is refused: good Frank-Wolfe steps are not monotone.
 
     **Rate.** With h_t = f(x_t) − min f and the curvature constant C_f, every step obeys
-    h_{t+1} <= (1 − γ_t) h_t + γ_t² C_f / 2. Then for every t
+    h_{t+1} <= (1 − γ_t) h_t + γ_t² C_f / 2. Then for every t >= 1
 
-        h_t <= M / (t + k),   M = max(k h_0, b² C_f / (2 (a − 1))).
+        h_t <= M / t,   M = b² C_f / (2 (a − 1)).
 
-    Proof. True at t = 0. Write τ = t + k. If h_t <= M/τ then
+    Proof. Write τ = t + 1. Where c_t >= τ, γ_t = 1 and h_{t+1} <= C_f / 2 <= M / b <= M / τ, as
+    τ <= b and b >= a − 1; at t = 0 this is always so, as c_0 > 1. Elsewhere t >= 1, and from
+    h_t <= M / t = M / (τ − 1), by the choice of M,
 
-        h_{t+1} <= (1 − a/τ) M/τ + b² C_f / (2 τ²)       since a <= c_t <= b <= k <= τ
-                <= ((τ − a) M + (a − 1) M) / τ²           by the choice of M
-                 = (τ − 1) M / τ²  <=  M / (τ + 1)        since (τ − 1)(τ + 1) <= τ².   ∎
+        h_{t+1} <= (1 − a/τ) M / (τ − 1) + (a − 1) M / τ²
+                <= ((τ − a) + (a − 1)) M / (τ(τ − 1)) = M / τ.
 
     Arguments:
         hidden: units of the network's layer.
         low: a, above 1.
         high: b.
-        delay: the largest k.
 
     Example:
         >>> from fwnet import learned
@@ -80,36 +79,30 @@ class LearnedStep(Controller, StepRule):
     reads_objective = True
     domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
 
-    def __init__(
-        self, hidden: int = 12, low: float = 1.05, high: float = 4.0, delay: float = 64.0
-    ) -> None:
-        super().__init__(hidden=hidden, low=low, high=high, delay=delay)
-        if not 1 < low <= high <= delay < math.inf:
+    def __init__(self, hidden: int = 12, low: float = 1.02, high: float = 3.0) -> None:
+        super().__init__(hidden=hidden, low=low, high=high)
+        if not 1 < low <= high < math.inf:
             raise ValueError(
-                "LearnedStep needs 1 < low <= high <= delay; "
-                f"got low={low!r}, high={high!r}, delay={delay!r}."
+                f"LearnedStep needs 1 < low <= high < inf; got low={low!r}, high={high!r}."
             )
-        self.low, self.high, self.delay = float(low), float(high), float(delay)
-        self.network = StepNetwork(hidden, 0.05)
+        self.low, self.high = float(low), float(high)
+        self.network = StepNetwork(hidden, 0.04)
 
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, self, **budgets)
 
-    def init(self, problem: Problem, it: Iterate) -> tuple[StepMemory | None, Tensor | None]:
+    def init(self, problem: Problem, it: Iterate) -> StepMemory | None:
         self.check_weights()
-        return None, None
+        return None
 
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        memory, k = state
-        features, exact = step_features(problem, it, move, memory)
+        features = step_features(problem, it, move, state)
         top = self.low + (self.high - self.low) * self.network(features)
-        if k is None:
-            k = (2 / exact.clamp_min(1e-6)).clamp(self.high, self.delay)
-        t = 0 if memory is None else memory.t
-        step_size = top / (t + k)
-        return step_size, (remember(move, memory, step_size, exact), k)
+        t = 0 if state is None else state.t
+        step_size = (top / (t + 1)).clamp_max(1.0)
+        return step_size, remember(move, state, step_size)
 
 
 @final
@@ -148,26 +141,17 @@ class LearnedRelaxation(Controller, StepRule):
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        features, exact = step_features(problem, it, move, state)
+        features = step_features(problem, it, move, state)
         bend = problem.curvature(it, move)
         assert bend is not None
         best = -move.slope.detach() / bend.detach().clamp_min(torch.finfo(bend.dtype).tiny)
         step_size = (0.3 + 1.65 * self.network(features)) * best
-        return step_size, remember(move, state, step_size, exact)
+        return step_size, remember(move, state, step_size)
 
 
-def remember(move: Move, memory: StepMemory | None, step_size: Tensor, exact: Tensor) -> StepMemory:
+def remember(move: Move, memory: StepMemory | None, step_size: Tensor) -> StepMemory:
     """What the next step's features compare with."""
     gap = (-move.slope.detach()).clamp_min(torch.finfo(move.slope.dtype).tiny)
-    size = step_size.detach()
-    # Along the segment f falls by gap · (γ − γ² / (2 γ_LS)) on a quadratic.
-    promised = gap * size * (1 - 0.5 * size / exact.clamp_min(1e-12))
-    return StepMemory(
-        1 if memory is None else memory.t + 1,
-        gap if memory is None else memory.gap,
-        gap,
-        size,
-        move.value.detach(),
-        promised,
-        move.direction.detach(),
-    )
+    first = gap if memory is None else memory.gap
+    t = 1 if memory is None else memory.t + 1
+    return StepMemory(t, first, gap, step_size.detach(), move.direction.detach())

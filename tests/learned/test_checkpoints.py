@@ -1,0 +1,105 @@
+"""Files of controllers: they come back as they were, and broken ones are refused in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import fwnet
+from fwnet import learned
+from fwnet.learned import checkpoints
+from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, with_random_weights
+
+
+@pytest.mark.parametrize("name", ON_THE_SIMPLEX)
+def test_a_controller_comes_back(name: str, tmp_path: Path) -> None:
+    controller = with_random_weights(ON_THE_SIMPLEX[name](), 1, 0.5)
+    learned.save(controller, tmp_path / "mine.fwnet", {"note": "β = 2"})
+    back = learned.load(tmp_path / "mine.fwnet")
+    assert type(back) is type(controller)
+    assert back.card == {"note": "β = 2"}
+    problem = svm_family().sample(2, seeded())
+    runs = [c.solver(fwnet.Simplex(), max_steps=8)(problem).x for c in (controller, back)]
+    assert torch.equal(*runs)
+
+
+@pytest.mark.parametrize("name", learned.available())
+def test_a_shipped_controller(name: str) -> None:
+    path = Path(checkpoints.__file__).parent / "shipped" / f"{name}.fwnet"
+    assert path.stat().st_size < 200_000
+    controller = learned.load(name)
+    for entry in ("trained_on", "horizon", "validation", "licence", "recipe", "seed"):
+        assert controller.card[entry], entry
+    problem = svm_family(n=40, dtype=torch.float32).sample(2, seeded())
+    result = controller.solver(fwnet.Simplex(), max_steps=300, tol=1e-3)(problem)
+    assert result.status == ("converged",) * 2
+
+
+def test_what_is_shipped() -> None:
+    assert {"simplex-qp", "simplex-step"} <= set(learned.available())
+
+
+def rewritten(path: Path, change: Callable[[dict], None]) -> Path:
+    """The file with its metadata changed, as another version would write it."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    facts = json.loads(header["__metadata__"]["fwnet"])
+    change(facts)
+    header["__metadata__"]["fwnet"] = json.dumps(facts)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    return path
+
+
+BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda p: p.write_bytes(b""), "is truncated, or no controller"),
+    "text": (lambda p: p.write_text("hello, this is no controller"), "no controller at all"),
+    "half": (lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]), "truncated"),
+    "one bit": (
+        lambda p: p.write_bytes(p.read_bytes()[:-1] + bytes([p.read_bytes()[-1] ^ 1])),
+        "is corrupted: its contents do not match its hash",
+    ),
+    "newer": (lambda p: rewritten(p, lambda f: f.update(format=99)), "has format 99"),
+    "features": (
+        lambda p: rewritten(p, lambda f: f.update(features=99)),
+        "was trained on features of version 99",
+    ),
+    "kind": (lambda p: rewritten(p, lambda f: f.update(kind="os.system")), "unknown kind"),
+    "options": (
+        lambda p: rewritten(p, lambda f: f["options"].update(hidden=3)),
+        "do not match its hash",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_broken_file_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.fwnet"
+    learned.save(learned.LearnedStep(), path)
+    damage, text = BREAKS[name]
+    damage(path)
+    with pytest.raises(ValueError, match=text):
+        learned.load(path)
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    with pytest.raises(FileNotFoundError, match=r"Shipped are .*'simplex-qp'"):
+        learned.load("simplex-cp")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="cannot be written"):
+        learned.save(learned.LearnedStep(), tmp_path / "missing" / "mine.fwnet")
+    with pytest.raises(TypeError, match="must be a Controller"):
+        learned.save(fwnet.OpenLoop(), tmp_path / "mine.fwnet")
+
+
+def test_saving_over_a_file_leaves_no_other(tmp_path: Path) -> None:
+    for _ in range(2):
+        learned.save(learned.LearnedStep(), tmp_path / "mine.fwnet")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.fwnet"]

@@ -1,0 +1,161 @@
+"""Controllers: feasible, safe and finite whatever their weights; errors in words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fwnet
+from fwnet import learned
+from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, values, with_random_weights
+
+EVERY = pytest.mark.parametrize("name", ON_THE_SIMPLEX)
+SAFE = [name for name in ON_THE_SIMPLEX if name.startswith(("LearnedDirection", "LearnedRelax"))]
+
+
+@EVERY
+@pytest.mark.parametrize("scale", [0.3, 3.0, 100.0])
+def test_every_iterate_is_feasible_whatever_the_weights(name: str, scale: float) -> None:
+    controller = with_random_weights(ON_THE_SIMPLEX[name](), 1, scale)
+    problem = svm_family().sample(3, seeded())
+    points = []
+    net = fwnet.FWNet(controller.solver(fwnet.Simplex(), max_steps=25))
+    with torch.no_grad():
+        points = [cell.it.x for cell in net.cells(problem)]
+    inside = torch.stack([fwnet.Simplex().contains(x) for x in points])
+    assert bool(inside.all())
+
+
+@EVERY
+def test_a_batch_equals_a_loop(name: str) -> None:
+    controller = with_random_weights(ON_THE_SIMPLEX[name](), 2, 0.5)
+    K = svm_family().sample(3, seeded(5)).matrix.matrix
+    solver = controller.solver(fwnet.Simplex(), max_steps=12, tol=0.0)
+    together = solver(fwnet.Quadratic(K)).value
+    alone = torch.stack([solver(fwnet.Quadratic(one)).value for one in K])
+    assert torch.allclose(together, alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SAFE)
+@pytest.mark.parametrize("scale", [0.3, 100.0])
+def test_safe_controllers_never_increase_f(name: str, scale: float) -> None:
+    controller = with_random_weights(ON_THE_SIMPLEX[name](), 3, scale)
+    problem = svm_family(C=50.0).sample(3, seeded(2))
+    f = values(controller.solver(fwnet.Simplex(), max_steps=60, tol=0.0)(problem))
+    assert bool((f[1:] <= f[:-1] * (1 + 1e-12)).all())
+
+
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("attack", ["random", "adversarial", "huge"])
+def test_a_learned_direction_is_never_worse_than_the_steps_it_contains(
+    attack: str, projected: bool
+) -> None:
+    """From every iterate of its own run, against Frank-Wolfe's line search from there."""
+    problem = svm_family(C=30.0).sample(4, seeded(7))
+    controller = learned.LearnedDirection(memory=2, projected=projected)
+    with_random_weights(controller, 4, {"random": 1.0, "adversarial": 1.0, "huge": 1e6}[attack])
+    if attack == "adversarial":
+        _climb(controller, problem)
+    solver = controller.solver(fwnet.Simplex())
+    rivals = [fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch())]
+    with torch.no_grad():
+        it, slots = solver.begin(problem, None)
+        net = fwnet.FWNet(solver)
+        for _ in range(25):
+            cell = net.cell(problem, it, slots)
+            mine = problem.value(cell.it)
+            for rival in rivals:
+                step = fwnet.FWNet(rival).cell(problem, *rival.begin(problem, it.x))
+                theirs = problem.value(step.it)
+                assert bool((mine <= theirs + 1e-12 * theirs.abs()).all())
+            it, slots = cell.it, cell.slots
+
+
+def _climb(controller: learned.Controller, problem: fwnet.Problem) -> None:
+    """Train the weights to make f large."""
+    optimizer = torch.optim.Adam(controller.parameters(), 0.1, maximize=True)
+    for _ in range(10):
+        net = fwnet.FWNet(controller.solver(fwnet.Simplex(), max_steps=4))
+        loss = torch.stack([problem.value(cell.it) for cell in net.cells(problem)]).log().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("scale", [0.3, 3.0, 100.0])
+def test_the_rate_of_a_learned_step_holds_for_any_weights(scale: float) -> None:
+    controller = with_random_weights(learned.LearnedStep(), 5, scale)
+    family = svm_family()
+    problem = family.sample(3, seeded(3))
+    f = values(controller.solver(fwnet.Simplex(), max_steps=400, tol=0.0)(problem))
+    # C_f of ½ xᵀKx on the simplex is max over vertices of (u − v)ᵀK(u − v).
+    K = problem.matrix.matrix
+    diagonal = K.diagonal(dim1=-2, dim2=-1)
+    bend = (diagonal.unsqueeze(-1) + diagonal.unsqueeze(-2) - 2 * K).flatten(1).amax(-1)
+    bound = controller.high**2 * bend / (2 * (controller.low - 1))
+    t = torch.arange(1, len(f), dtype=f.dtype).unsqueeze(-1)
+    assert bool((f[1:] - family.best_values(problem) <= bound / t).all())
+
+
+def test_an_untrained_direction_is_the_projected_step() -> None:
+    """Zero heads: the learned point is P(x − η∇f) exactly."""
+    problem = svm_family().sample(2, seeded(9))
+    simplex = fwnet.Simplex()
+    it = problem.at(simplex.start((2, 24), torch.float64))
+    lin = fwnet.oracles.linearize(problem, simplex, it)
+    point = learned.LearnedDirection().hull.proposals[0]
+    p, step = point(problem, simplex, it, lin, None)
+    assert torch.allclose(p, simplex.project(it.x - step.length.unsqueeze(-1) * lin.gradient))
+
+
+@EVERY
+def test_units_do_not_matter(name: str) -> None:
+    """1000 f has the same iterates: but for the paper's LSTMs, which see the raw gradient."""
+    if name == "LSTMDirection":
+        return
+    controller = with_random_weights(ON_THE_SIMPLEX[name](), 6, 0.5)
+    K = svm_family().sample(2, seeded(5)).matrix.matrix
+    solver = controller.solver(fwnet.Simplex(), max_steps=10, tol=0.0)
+    one, other = (solver(fwnet.Quadratic(scale * K)).x for scale in (1.0, 1024.0))
+    assert torch.allclose(one, other, atol=1e-7)
+
+
+@EVERY
+def test_nan_weights_are_refused(name: str) -> None:
+    controller = ON_THE_SIMPLEX[name]()
+    with torch.no_grad():
+        next(iter(controller.parameters())).view(-1)[0] = torch.nan
+    problem = svm_family().sample(1, seeded())
+    with pytest.raises(ValueError, match="has a NaN or infinite weight in"):
+        controller.solver(fwnet.Simplex())(problem)
+
+
+def test_a_foreign_domain_is_refused() -> None:
+    problem = fwnet.Quadratic(torch.eye(4))
+    for controller in (learned.LearnedDirection(), learned.LSTMDirection()):
+        with pytest.raises(TypeError, match=r"was made for Simplex; got L1Ball"):
+            controller.solver(fwnet.L1Ball())(problem)
+    with pytest.raises(TypeError, match="was made for TraceNormBall; got Simplex"):
+        learned.LSTMPowerIteration().solver(fwnet.Simplex())(problem)
+
+
+def test_the_paper_over_low_rank_matrices_is_feasible_and_differentiable() -> None:
+    X = torch.randn(2, 12, 5, generator=seeded())
+    problem = fwnet.SoftmaxRegression(X, torch.arange(24).reshape(2, 12) % 3)
+    controller = learned.LSTMPowerIteration(hidden=4, layers=1)
+    ball = fwnet.TraceNormBall(3.0)
+    net = fwnet.FWNet(controller.solver(ball, max_steps=6))
+    result = net(problem)
+    result.value.sum().backward()
+    assert bool(ball.contains(result.x.detach()).all())
+    assert all(bool(w.grad.abs().sum() > 0) for w in controller.network.head.parameters())
+
+
+def test_bad_options_are_sentences() -> None:
+    with pytest.raises(ValueError, match="1 < low <= high"):
+        learned.LearnedStep(low=1.0)
+    with pytest.raises(ValueError, match="hidden must be a whole number of at least 1"):
+        learned.LearnedDirection(hidden=0)
+    problem = fwnet.LogisticRegression(torch.eye(4), torch.tensor([1.0, -1.0, 1.0, -1.0]))
+    with pytest.raises(TypeError, match="LearnedRelaxation needs a quadratic problem"):
+        learned.LearnedRelaxation().solver(fwnet.Simplex())(problem)

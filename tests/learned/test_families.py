@@ -1,0 +1,137 @@
+"""Families: what they draw, their minima against other solvers, their splits, their errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize as scipy_minimize
+
+import fwnet
+from fwnet import learned
+from fwnet.learned import families
+from learned_cases import seeded, svm_family, two_gaussians
+
+FAMILIES = {
+    "svm": svm_family(n=(12, 24)),
+    "quadratic": families.QuadraticFamily(n=(8, 16), dtype=torch.float64),
+    "given spectrum": families.QuadraticFamily(spectrum=torch.linspace(0.1, 1, 7)),
+    "quadratic, l1": families.QuadraticFamily(n=9, domain=fwnet.L1Ball(2.0), dtype=torch.float64),
+    "least squares": families.LeastSquaresFamily(n=(8, 16), dtype=torch.float64),
+    "least squares, l1": families.LeastSquaresFamily(
+        n=8, domain=fwnet.L1Ball(1.5), dtype=torch.float64
+    ),
+    "mixture": families.Mixture([svm_family(), families.LeastSquaresFamily(n=10)]),
+    "scaled": families.Scaled(svm_family(), learned.LogUniform(0.01, 100.0)),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+def test_the_same_seed_draws_the_same_batch(family: learned.ProblemFamily) -> None:
+    one, two = (family.sample(3, seeded(4)) for _ in range(2))
+    assert one.batch_dims == 1
+    assert one.shape == two.shape
+    assert one.shape[0] == 3
+    x = family.domain.start(tuple(one.shape), one.dtype)
+    assert torch.equal(one.value(one.at(x)), two.value(two.at(x)))
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+def test_best_values_against_scipy(family: learned.ProblemFamily) -> None:
+    problem = family.sample(2, seeded(1))
+    best = family.best_values(problem)
+    for k in range(2):
+        assert best[k].item() == pytest.approx(scipy_minimum(family, problem, k), rel=2e-5)
+
+
+def scipy_minimum(family: learned.ProblemFamily, problem: fwnet.Problem, k: int) -> float:
+    """min f of problem k by SLSQP over the weights of all vertices."""
+    n, radius = problem.shape[-1], family.domain.radius
+    eye = radius * np.eye(n)
+    vertices = np.vstack([eye, -eye]) if isinstance(family.domain, fwnet.L1Ball) else eye
+
+    def f(w: np.ndarray) -> tuple[float, np.ndarray]:
+        x = torch.zeros(problem.shape, dtype=problem.dtype)
+        x[k] = torch.as_tensor(w @ vertices).to(x)
+        it = problem.at(x)
+        gradient = problem.gradient(it)[k].double().numpy()
+        return problem.value(it)[k].item(), vertices @ gradient
+
+    start = np.full(len(vertices), 1 / len(vertices))
+    found = scipy_minimize(
+        f,
+        start,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, 1)] * len(start),
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        options={"maxiter": 500, "ftol": 1e-13},
+    )
+    return float(found.fun)
+
+
+def test_log_uniform_has_a_uniform_logarithm() -> None:
+    drawn = learned.LogUniform(0.1, 1000.0).sample(4000, seeded()).log10()
+    shares = torch.histc(drawn, 4, -1, 3) / 4000
+    assert torch.allclose(shares, torch.full((4,), 0.25, dtype=shares.dtype), atol=0.03)
+
+
+def test_an_svm_family_is_the_dual_of_its_data() -> None:
+    X, y = two_gaussians(20)
+    family = families.SVMFamily(
+        [(X, y)], C=2.0, n=20, kernels=[families.LinearKernel()], dtype=torch.float64
+    )
+    Q = family.sample(1, seeded()).matrix.matrix[0]
+    signs = 2.0 * y - 1.0
+    gram = X @ X.T
+    dual = fwnet.SVMDual(gram / gram.diagonal().mean(), signs, C=2.0)
+    wanted = torch.linalg.eigvalsh(dual.form.matrix.matrix)
+    assert torch.allclose(torch.linalg.eigvalsh(Q), wanted)  # the same, rows in another order
+
+
+def test_a_spectrum_is_kept() -> None:
+    spectrum = torch.linspace(0.1, 1, 7, dtype=torch.float64)
+    family = families.QuadraticFamily(spectrum=spectrum, dtype=torch.float64)
+    K = family.sample(2, seeded()).matrix.matrix
+    assert torch.allclose(torch.linalg.eigvalsh(K), spectrum.expand(2, 7))
+
+
+def test_splits_share_no_pair_and_no_row() -> None:
+    X = torch.randn(100, 3, generator=seeded())
+    many = families.SVMFamily([(X, torch.arange(100) % 5)]).split(1)
+    pairs = [set(family._sources[0].pairs) for family in many]
+    assert set.union(*pairs) == {(a, b) for a in range(5) for b in range(a + 1, 5)}
+    assert sum(map(len, pairs)) == 10
+    two = families.SVMFamily([(X, torch.arange(100) % 2)]).split(1)
+    rows = [{tuple(row.tolist()) for row in family._sources[0].X} for family in two]
+    assert sum(map(len, rows)) == len(set.union(*rows)) == 100
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: families.SVMFamily([]), "at least one data set"),
+        (
+            lambda: families.SVMFamily([(torch.ones(4, 2), torch.ones(4))]),
+            r"must have at least two classes; all labels are \[1.0\]",
+        ),
+        (
+            lambda: families.SVMFamily([(torch.full((4, 2), torch.nan), torch.arange(4))]),
+            "must be finite",
+        ),
+        (lambda: svm_family(n=(20, 10)), "low <= high"),
+        (lambda: svm_family(C=-1.0), "positive finite number"),
+        (lambda: learned.LogUniform(2.0, 1.0), "low <= high"),
+        (lambda: families.QuadraticFamily(spectrum=-torch.ones(3)), "no eigenvalue below 0"),
+        (lambda: families.Mixture([]), "at least one family"),
+        (
+            lambda: families.Mixture(
+                [svm_family(), families.QuadraticFamily(domain=fwnet.L1Ball())]
+            ),
+            "one domain",
+        ),
+    ],
+)
+def test_errors_are_sentences(make: object, text: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=text):
+        make()

@@ -1,0 +1,233 @@
+"""Meta-training: its gradients, that it learns, that it resumes, that processes do not matter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+import fwnet
+from fwnet import learned
+from fwnet.learned.meta_gradients import Episode, MetaGradient
+from fwnet.learned.rollouts import draw
+from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, with_random_weights
+
+QUICK = learned.MetaConfig(steps=4, unroll=5, batch=3, validate_every=2, validation_problems=4)
+
+
+def weights(controller: learned.Controller) -> Tensor:
+    return parameters_to_vector(controller.parameters()).detach()
+
+
+def episode(controller: learned.Controller, horizon: int = 4, unroll: int = 4) -> Episode:
+    drawn = draw(svm_family(n=10), 2, seeded(3))
+    loss = learned.LogSuboptimality()
+    return Episode(controller, drawn, loss, horizon, unroll, seeded(8))
+
+
+def loss_at(controller: learned.Controller, theta: Tensor, horizon: int = 4) -> float:
+    vector_to_parameters(theta, controller.parameters())
+    with torch.no_grad():
+        rollout = episode(controller, horizon).rollout()
+        f = rollout.run(horizon)
+    return ((f - rollout.best) / rollout.best + 1e-5).log10().mean().item()
+
+
+def test_backpropagation_of_an_open_loop_is_the_finite_difference() -> None:
+    """The paper's step rule sees nothing of f: stopping features takes nothing away."""
+    controller = with_random_weights(learned.LSTMStep(hidden=2, layers=1), 1, 0.5).double()
+    ((loss, gradient),) = learned.Backpropagation().along(episode(controller))
+    theta = weights(controller)
+    assert loss == pytest.approx(loss_at(controller, theta))
+    for k in (0, 7, len(theta) - 1):
+        step = torch.zeros_like(theta)
+        step[k] = 1e-5
+        ahead, behind = (loss_at(controller, theta + sign * step) for sign in (1, -1))
+        assert gradient[k].item() == pytest.approx((ahead - behind) / 2e-5, rel=1e-3, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "method", [learned.EvolutionStrategies(150, 0.02), learned.PersistentES(150, 0.02)]
+)
+def test_evolution_strategies_point_along_the_gradient(method: MetaGradient) -> None:
+    controller = with_random_weights(learned.LSTMStep(hidden=1, layers=1), 2, 0.5)
+    ((_, exact),) = learned.Backpropagation().along(episode(controller))
+    before = weights(controller).clone()
+    ((_, estimate),) = method.along(episode(controller))
+    assert torch.equal(weights(controller), before)
+    cosine = torch.cosine_similarity(exact, estimate, dim=0)
+    assert cosine > 0.85  # of 150 pairs in 14 dimensions √(150/164) is expected
+
+
+def test_persistent_strategies_see_across_stretches() -> None:
+    """The mean over stretches is the gradient of the whole episode, not of its pieces."""
+    controller = with_random_weights(learned.LSTMStep(hidden=1, layers=1), 2, 0.5)
+    ((_, exact),) = learned.Backpropagation().along(episode(controller))
+    method = learned.PersistentES(250, 0.02)
+    parts = torch.stack([part for _, part in method.along(episode(controller, 4, 2))])
+    assert torch.cosine_similarity(exact, parts.mean(0), dim=0) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("controller", "method"),
+    [
+        (learned.LearnedStep(hidden=4), learned.EvolutionStrategies(3, 0.1)),
+        (learned.LearnedStep(hidden=4), learned.PersistentES(3, 0.1)),
+        (learned.LSTMStep(hidden=4), learned.Backpropagation()),
+        (learned.LSTMDirection(hidden=4), learned.Backpropagation()),
+    ],
+)
+def test_training_lowers_the_loss(controller: learned.Controller, method: MetaGradient) -> None:
+    if isinstance(controller, learned.LearnedStep):  # far from where it should be
+        with torch.no_grad():
+            controller.network.head.bias.fill_(2.0)
+    config = replace(QUICK, steps=16, horizon=20, unroll=10, learning_rate=0.05, gradient=method)
+    family = svm_family(n=12)
+    _, history = learned.meta_train(controller, family, config, validation=svm_family(n=14))
+    judged = [record.validation for record in history if record.validation is not None]
+    assert min(judged[-3:]) < judged[0] - 0.02
+
+
+@pytest.mark.parametrize("name", ON_THE_SIMPLEX)
+def test_every_controller_trains_and_the_given_one_stays(name: str) -> None:
+    controller = ON_THE_SIMPLEX[name]()
+    before = weights(controller).clone()
+    trained, history = learned.meta_train(controller, svm_family(n=12), QUICK)
+    assert torch.equal(weights(controller), before)
+    assert type(trained) is type(controller)
+    assert len(history) == 4
+
+
+def test_an_interrupted_training_resumes_bit_for_bit(tmp_path: Path) -> None:
+    class Stops(learned.ProblemFamily):
+        """Fails after some problems, as a machine that is switched off."""
+
+        domain = fwnet.Simplex()
+        left = 6
+
+        def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return svm_family(n=12).sample(batch, generator)
+
+    config = replace(QUICK, steps=9, horizon=(5, 12), curriculum=True, groups=2)
+    start, judge = learned.LearnedDirection(hidden=4, memory=1), svm_family(n=14)
+    family = Stops()
+    with pytest.raises(KeyboardInterrupt):
+        learned.meta_train(start, family, config, validation=judge, out=tmp_path / "run")
+    family.left = 1000
+    resumed, history = learned.meta_train(
+        start, family, config, validation=judge, out=tmp_path / "run"
+    )
+    family.left = 1000
+    whole, straight = learned.meta_train(start, family, config, validation=judge)
+    assert torch.equal(weights(resumed), weights(whole))
+    assert [r[:4] for r in history] == [r[:4] for r in straight]
+    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["loss"] for line in lines] == [r.loss for r in straight]
+    best = learned.load(tmp_path / "run" / "controller.fwnet")
+    assert torch.equal(weights(best), weights(whole))
+
+
+def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
+    learned.meta_train(learned.LearnedStep(), svm_family(), replace(QUICK, steps=1), out=tmp_path)
+    with pytest.raises(ValueError, match="holds another training"):
+        learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
+    (tmp_path / "state.pt").write_bytes(b"not a state")
+    with pytest.raises(ValueError, match=r"cannot be read: .* Delete the folder"):
+        learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
+
+
+def test_minutes_stop_it_early() -> None:
+    _, history = learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, minutes=1e-9)
+    assert len(history) == 0
+
+
+SCRIPT = """
+import sys, torch
+from torch import distributed
+from torch.nn.utils import parameters_to_vector
+from fwnet import learned
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=int(sys.argv[2]),
+                               world_size=2)
+torch.manual_seed(0)
+config = learned.MetaConfig(steps=3, unroll=4, horizon=8, batch=2, groups=3, validation_problems=2)
+family = learned.families.QuadraticFamily(n=8)
+trained, _ = learned.meta_train(learned.LearnedDirection(hidden=4), family, config)
+torch.save(parameters_to_vector(trained.parameters()).detach(), sys.argv[3])
+distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    outs = [tmp_path / f"{rank}.pt" for rank in range(2)]
+    running = [
+        subprocess.Popen([sys.executable, script, tmp_path / "meet", str(rank), out])
+        for rank, out in enumerate(outs)
+    ]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    torch.manual_seed(0)
+    config = learned.MetaConfig(
+        steps=3, unroll=4, horizon=8, batch=2, groups=3, validation_problems=2
+    )
+    family = learned.families.QuadraticFamily(n=8)
+    alone, _ = learned.meta_train(learned.LearnedDirection(hidden=4), family, config)
+    for out in outs:
+        assert torch.equal(torch.load(out, weights_only=True), weights(alone))
+
+
+class Broken(learned.ProblemFamily):
+    domain = fwnet.Simplex()
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        problem = fwnet.Quadratic(torch.eye(3).expand(batch, 3, 3).clone())
+        problem.matrix.matrix[1] = torch.nan
+        return problem
+
+
+class Unbatched(learned.ProblemFamily):
+    domain = fwnet.Simplex()
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        return fwnet.Quadratic(torch.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        (
+            lambda: learned.meta_train(learned.LearnedStep(), Broken(), QUICK),
+            r"Broken.sample gave a problem whose f or gradient is NaN.*\(problem 1 of the batch",
+        ),
+        (
+            lambda: learned.meta_train(learned.LearnedStep(), Unbatched(), QUICK),
+            r"must return one Problem with a batch in front",
+        ),
+        (lambda: learned.meta_train(fwnet.OpenLoop(), svm_family()), "must be a Controller"),
+        (lambda: learned.meta_train(learned.LearnedStep(), "svm"), "must be a ProblemFamily"),
+        (lambda: learned.MetaConfig(steps=0), r"MetaConfig\(steps=...\) must be a whole number"),
+        (lambda: learned.MetaConfig(horizon=(5, 2)), "low <= high"),
+        (lambda: learned.EvolutionStrategies(0), "pairs must be"),
+        (lambda: learned.LogSuboptimality(0.0), "floor"),
+    ],
+)
+def test_errors_are_sentences(run: object, text: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=text):
+        run()
+
+
+def test_the_history_draws_itself() -> None:
+    _, history = learned.meta_train(learned.LearnedStep(), svm_family(n=12), QUICK)
+    ax = history.plot()
+    assert [line.get_label() for line in ax.get_lines()] == ["training", "validation"]
+    assert ax.get_lines()[0].get_ydata().tolist() == [record.loss for record in history]
