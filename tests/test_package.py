@@ -34,6 +34,7 @@ LAYERS = [
     "iterates",
     "problems",
     "domains",
+    "starts",
     "oracles",
     "directions",
     "steps",

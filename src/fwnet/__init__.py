@@ -55,6 +55,7 @@ from fwnet.solvers import (
     StochasticFrankWolfe,
     minimize,
 )
+from fwnet.starts import Start
 from fwnet.steps import (
     Armijo,
     Backtracking,
@@ -129,6 +130,7 @@ __all__ = [
     "Softmin",
     "SpectralBall",
     "Spectraplex",
+    "Start",
     "StepRecord",
     "StepRule",
     "Stochastic",
