@@ -1,7 +1,17 @@
 """fit and predict: estimators with scikit-learn's manners."""
 
 from fwnet.estimators.deep_svc import DeepSVC
+from fwnet.estimators.low_rank_completion import LowRankCompletion
+from fwnet.estimators.low_rank_cv import LowRankSoftmaxClassifierCV
+from fwnet.estimators.low_rank_regressor import LowRankRegressor
 from fwnet.estimators.low_rank_softmax import LowRankSoftmaxClassifier
 from fwnet.estimators.svc import FWSVC
 
-__all__ = ["FWSVC", "DeepSVC", "LowRankSoftmaxClassifier"]
+__all__ = [
+    "FWSVC",
+    "DeepSVC",
+    "LowRankCompletion",
+    "LowRankRegressor",
+    "LowRankSoftmaxClassifier",
+    "LowRankSoftmaxClassifierCV",
+]
