@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import fwnet
 from fwnet.paper import plots
 from fwnet.paper.experiment import Experiment, Results
 from fwnet.paper.figures import Curves, Table
@@ -68,7 +69,7 @@ def _pictures(section: Section, folder: Path) -> None:
         if isinstance(figure, Table):
             continue
         name = f"{section.name}-{figure.name}"
-        text = json.dumps([plain(figure), numbers], sort_keys=True)
+        text = json.dumps([fwnet.__version__, plots.COLOURS, plain(figure), numbers])
         checksum = hashlib.sha256(text.encode()).hexdigest()
         mark = folder / f"{name}.sha256"
         if mark.exists() and mark.read_text(encoding="utf-8") == checksum:
