@@ -53,12 +53,10 @@ class Method:
 def network(seed: int) -> nn.Sequential:
     torch.manual_seed(seed)
     return nn.Sequential(
-        nn.Conv2d(1, 8, 5),
+        nn.Conv2d(1, 8, 5, stride=2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 5),
+        nn.Conv2d(8, 16, 5, stride=2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Linear(256, 16),
         nn.ReLU(),
@@ -70,7 +68,7 @@ def held(rest_rate: float | None = None, **options: object) -> Build:
     """Frank-Wolfe on the fully connected weights, Adam on everything else."""
 
     def build(net: nn.Sequential, lr: float) -> torch.optim.Optimizer:
-        weights = [net[7].weight, net[9].weight]
+        weights = [net[5].weight, net[7].weight]
         rest = [p for p in net.parameters() if all(p is not w for w in weights)]
         groups = [
             {"params": weights, "domain": fwnet.TraceNormBall(RADIUS)},
