@@ -58,32 +58,34 @@ def test_the_weights_stay_in_the_ball_and_have_low_rank() -> None:
         assert int((s > 1e-5).sum()) <= t
 
 
-@pytest.mark.parametrize("unrolled", [False, True])
-def test_the_gradient_of_the_features(unrolled: bool) -> None:
-    """Of the loss at the new weights; through the steps too if they are unrolled."""
-    X, y = batch()
-    start = layer().weight.normal_(generator=torch.Generator().manual_seed(1)) / 10
-
-    def loss(features: Tensor) -> Tensor:
-        sparse = layer(unrolled=unrolled, oracle=fwnet.PowerIteration(3), cells=2)
-        sparse.weight = start
-        value = sparse.loss(features, y)
-        fixed = sparse.weight
-        return value if unrolled else nn.functional.cross_entropy(features @ fixed.detach(), y)
-
-    leaf = X.clone().requires_grad_()
+def value_and_layer(features: Tensor, y: Tensor, unrolled: bool) -> tuple[Tensor, Tensor]:
+    """The loss, and the weights after it, from a start that is not 0."""
     sparse = layer(unrolled=unrolled, oracle=fwnet.PowerIteration(3), cells=2)
-    sparse.weight = start
-    sparse.loss(leaf, y).backward()
-    if not unrolled:  # W is a constant: (P − Y) Wᵀ / n
-        errors = torch.softmax(X @ sparse.weight, 1) - nn.functional.one_hot(y, 4)
-        torch.testing.assert_close(leaf.grad, errors @ sparse.weight.T / 30, rtol=0, atol=1e-12)
-        return
+    generator = torch.Generator().manual_seed(1)
+    sparse.weight = torch.randn(6, 4, generator=generator, dtype=F64) / 10
+    return sparse.loss(features, y), sparse.weight
+
+
+def test_the_gradient_of_the_features_at_fixed_weights() -> None:
+    X, y = batch()
+    leaf = X.clone().requires_grad_()
+    loss, W = value_and_layer(leaf, y, unrolled=False)
+    loss.backward()
+    errors = torch.softmax(X @ W, 1) - nn.functional.one_hot(y, 4)
+    torch.testing.assert_close(leaf.grad, errors @ W.T / 30, rtol=0, atol=1e-12)
+
+
+def test_the_gradient_of_the_features_through_the_steps() -> None:
+    X, y = batch()
+    leaf = X.clone().requires_grad_()
+    value_and_layer(leaf, y, unrolled=True)[0].backward()
     for i, j in ((0, 0), (7, 3), (29, 5)):
         shift = torch.zeros_like(X)
         shift[i, j] = 1e-6
-        slope = float(loss(X + shift) - loss(X - shift)) / 2e-6
-        assert float(leaf.grad[i, j]) == pytest.approx(slope, rel=1e-5, abs=1e-9)
+        right, left = (value_and_layer(X + sign * shift, y, True)[0] for sign in (1, -1))
+        assert float(leaf.grad[i, j]) == pytest.approx(
+            float(right - left) / 2e-6, rel=1e-5, abs=1e-9
+        )
 
 
 def test_a_network_below_is_trained_with_it() -> None:
