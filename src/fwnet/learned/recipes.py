@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import fwnet
+from fwnet.directions import Corrections, Exchanges, ProjectedStep
 from fwnet.learned.checkpoints import save
 from fwnet.learned.controllers import Controller, LearnedDirection, LearnedStep
 from fwnet.learned.families import ProblemFamily, SVMFamily
@@ -72,20 +73,24 @@ RECIPES = {
         300,
     ),
     "simplex-qp": Recipe(
-        lambda: LearnedDirection(memory=4),
+        lambda: LearnedDirection(hidden=16, memory=8, exchanges=4),
         (64, 384),
         MetaConfig(
-            steps=400,
-            unroll=20,
+            steps=300,
+            unroll=16,
             batch=8,
-            learning_rate=1e-3,
+            learning_rate=2e-3,
             validate_every=20,
             validation_problems=24,
             seed=SEED,
         ),
         {
-            "corrective, as many points": lambda: Corrective(
-                fwnet.Simplex(), memory=4, max_steps=60, tol=0.0
+            "corrective": lambda: Corrective(fwnet.Simplex(), memory=8, max_steps=60, tol=0.0),
+            "corrective, same hull": lambda: FrankWolfe(
+                fwnet.Simplex(),
+                direction=Corrections(8, [ProjectedStep(), Exchanges(4)]),
+                max_steps=60,
+                tol=0.0,
             ),
         },
         60,
