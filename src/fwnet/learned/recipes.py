@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -131,12 +131,13 @@ def train(name: str, folder: Path, minutes: float | None, progress: bool = False
         minutes=minutes,
         progress=progress,
     )
+    settings = fields(recipe.config)
     card = {
         "trained_on": TRAINED_ON,
         "horizon": list(recipe.config.limits),
         "size": list(recipe.n),
         "validation": judge(controller, recipe, validation),
-        "config": {k: v if _plain(v) else repr(v) for k, v in asdict(recipe.config).items()},
+        "config": {field.name: repr(getattr(recipe.config, field.name)) for field in settings},
         "episodes": len(history),
         "recipe": f"python -m fwnet.learned.recipes {name}",
         "seed": SEED,
@@ -174,10 +175,6 @@ def _first(reached: Tensor) -> Tensor:  # (steps, batch) -> (batch,)
     """The first step at which it is so; one more than there are if never."""
     steps = len(reached)
     return torch.where(reached.any(0), reached.int().argmax(0), steps)
-
-
-def _plain(value: object) -> bool:
-    return isinstance(value, int | float | str | tuple | None)
 
 
 def _two_classes(datasets: Any, features: int, seed: int) -> Any:
