@@ -33,7 +33,7 @@ ON_THE_SIMPLEX: dict[str, Callable[[], learned.Controller]] = {
     "LearnedStep": learned.LearnedStep,
     "LearnedRelaxation": learned.LearnedRelaxation,
     "LearnedDirection": lambda: learned.LearnedDirection(memory=3),
-    "LearnedDirection, plane": lambda: learned.LearnedDirection(),
+    "LearnedDirection, plane": lambda: learned.LearnedDirection(memory=0, exchanges=0),
     "LearnedDirection, projected": lambda: learned.LearnedDirection(memory=2, projected=True),
 }
 

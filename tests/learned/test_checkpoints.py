@@ -33,7 +33,7 @@ def test_a_shipped_controller(name: str) -> None:
     assert path.stat().st_size < 200_000
     controller = learned.load(name)
     for entry in ("trained_on", "horizon", "validation", "licence", "recipe", "seed"):
-        assert controller.card[entry], entry
+        assert controller.card[entry] is not None, entry
     problem = svm_family(n=40, dtype=torch.float32).sample(2, seeded())
     result = controller.solver(fwnet.Simplex(), max_steps=300, tol=1e-3)(problem)
     assert result.status == ("converged",) * 2

@@ -3,13 +3,14 @@
 from fwnet.directions.active import Away, Blended, Pairwise
 from fwnet.directions.base import Direction, Toward
 from fwnet.directions.corrective import Corrections
-from fwnet.directions.proposals import ProjectedStep, Proposal
+from fwnet.directions.proposals import Exchanges, ProjectedStep, Proposal
 
 __all__ = [
     "Away",
     "Blended",
     "Corrections",
     "Direction",
+    "Exchanges",
     "Pairwise",
     "ProjectedStep",
     "Proposal",

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
-from fwnet.directions.proposals import ProjectedStep, Proposal
+from fwnet.directions.proposals import Candidates, ProjectedStep, Proposal
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
@@ -74,7 +74,7 @@ class Corrections(Direction):
         assert it.image is not None
         b = problem.batch_dims
         gradient = dense_gradient(lin.gradient)
-        points, images, proposals = self._hull(problem, it, lin, state)
+        points, images, lasting, proposals = self._hull(problem, it, lin, state)
         # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
@@ -87,27 +87,33 @@ class Corrections(Direction):
         rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
         term = Term(1.0, Dense(_mix(rest, points), state.domain.event_dim), _mix(rest, images))
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
-        kept = points.narrow(b, 0, min(self.memory, points.shape[b]))
-        seen = images.narrow(b, 0, min(self.memory, points.shape[b]))
+        size = min(self.memory, lasting)
+        kept, seen = points.narrow(b, 0, size), images.narrow(b, 0, size)
         return move, CorrectionState(state.domain, proposals, kept, seen)
 
     def _hull(
         self, problem: Problem, it: Iterate, lin: Linearization, state: CorrectionState
-    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-        """The points besides x, `(*batch, K, *shape)`, their images, the proposals' states."""
+    ) -> tuple[Tensor, Tensor, int, tuple[Any, ...]]:
+        """The points besides x, `(*batch, K, *shape)`, and their images; the first `lasting` of
+        them are worth remembering, newest first; the proposals' states.
+        """
         b = problem.batch_dims
-        fresh, after = [(lin.vertex.dense(), problem.vertex_image(lin.vertex))], []
+        image = problem.vertex_image(lin.vertex)
+        assert image is not None
+        fresh = [Candidates(lin.vertex.dense().unsqueeze(b), image.unsqueeze(b))]
+        after = []
         for proposal, before in zip(self.proposals, state.proposals, strict=True):
-            point, then = proposal(problem, state.domain, it, lin, before)
+            candidates, then = proposal(problem, state.domain, it, lin, before)
+            fresh += candidates
             after.append(then)
-            if point is not None:
-                fresh.append((point, problem.image(point)))
-        points = torch.stack([point for point, _ in fresh], b)
-        images = torch.stack([image for _, image in fresh if image is not None], b)
-        if state.points is None or state.images is None:
-            return points, images, tuple(after)
-        points, images = torch.cat([points, state.points], b), torch.cat([images, state.images], b)
-        return points, images, tuple(after)
+        parts = [c for c in fresh if c.lasting]
+        if state.points is not None:
+            parts.append(Candidates(state.points, state.images))
+        lasting = sum(part.points.shape[b] for part in parts)
+        parts += [c for c in fresh if not c.lasting]
+        images = [problem.images(c.points) if c.images is None else c.images for c in parts]
+        points = torch.cat([c.points for c in parts], b)
+        return points, torch.cat(images, b), lasting, tuple(after)
 
 
 def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
@@ -123,10 +129,15 @@ def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
 
 
 def _semidefinite(gram: Tensor) -> Tensor:
-    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
+    """Symmetric and a hair above semidefinite: rounding bends a small gram, points may repeat.
+
+    The ridge, near the rounding of the largest entry, weighs on squares of the weights of the
+    points other than x, which vanish with the step.
+    """
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
-    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
+    ridge = max(1e-11, 4 * torch.finfo(gram.dtype).eps) * diagonal.amax(-1, keepdim=True)
+    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal + ridge.clamp_min(0))
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:

@@ -7,14 +7,13 @@ version are refused with a sentence instead of being misread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from types import ModuleType
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from fwnet.directions.proposals import LastStep
 from fwnet.iterates import Iterate, Move
-from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import inner
 
@@ -23,70 +22,55 @@ FEATURES = 1  # version
 COORDINATE_FEATURES, PROBLEM_FEATURES, STEP_FEATURES = 10, 3, 6
 
 
-def softsign(x: Tensor) -> Tensor:
-    """x / (1 + |x|): bounded as tanh, a third of its cost, and slower to forget large values."""
-    return x / (1 + x.abs())
+class Sight(NamedTuple):
+    """What is known of x on the simplex: arrays of torch or NumPy, without gradients."""
+
+    x: Any  # (*batch, n)
+    gradient: Any
+    last_x: Any  # before the last step; x itself at the first
+    last_gradient: Any
+    along: Any  # ⟨∇f, x⟩, (*batch, 1), or one number
+    gap: Any
+    length: Any  # η of the projected gradient step
+    last_length: Any
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class CoordinateView:
-    """What the coordinates of x on the simplex look like, in units of the problem itself.
-
-    Arguments:
-        surplus: ⟨∇f, x⟩ − ∇f_i, `(*batch, n)`: positive where a coordinate should grow.
-        ahead: η · surplus, what a projected gradient step adds before the projection.
-        step: the last Δx.
-        coordinates: COORDINATE_FEATURES rows, `(*batch, features, n)`.
-        problem: PROBLEM_FEATURES numbers, `(*batch, features)`.
-    """
-
-    surplus: Tensor
-    ahead: Tensor
-    step: Tensor
-    coordinates: Tensor
-    problem: Tensor
+def surplus_of(sight: Sight) -> Any:
+    """⟨∇f, x⟩ / Σx − ∇f_i, `(*batch, n)`: positive where a coordinate should grow."""
+    return sight.along / sight.x.sum(axis=-1, keepdims=True) - sight.gradient
 
 
-@torch.no_grad()
-def coordinate_view(
-    it: Iterate, lin: Linearization, gradient: Tensor, last: LastStep | None, length: Tensor
-) -> CoordinateView:
-    """The features of x and its gradient on a simplex.
+def coordinate_features(sight: Sight, surplus: Any, xp: ModuleType) -> tuple[Any, Any]:
+    """`(*batch, COORDINATE_FEATURES, n)` and `(*batch, PROBLEM_FEATURES)`.
 
     Five per coordinate, each at two scales: surplus and Δ∇f in units of the surplus' spread over
-    x, and n x, n η surplus, n Δx.
+    x, and n x, n η surplus, n Δx in units of the radius. Three of the problem, as logarithms: gap
+    over spread, the share of coordinates in use, the growth of η.
 
     Arguments:
-        last: the step before, None at the first.
-        length: η of the projected gradient step, `(*batch,)`.
+        xp: the module of the arrays, torch or numpy; one is for batches and training, the other
+            five times faster for one small problem.
     """
-    x, n = it.x, it.x.shape[-1]
-    tiny = torch.finfo(x.dtype).tiny
-    mass = x.sum(-1, keepdim=True)  # the radius
+    x, n = sight.x, sight.x.shape[-1]
+    mass = x.sum(axis=-1, keepdims=True)  # the radius
     scale = n / mass
-    level = (lin.along.unsqueeze(-1)) / mass
-    surplus = level - gradient
-    spread = (x * surplus.square()).sum(-1, keepdim=True).div_(mass).sqrt_().clamp_min_(tiny)
-    ahead = length.unsqueeze(-1) * surplus
-    rows = x.new_empty(*x.shape[:-1], COORDINATE_FEATURES, n)
-    step = torch.zeros_like(x) if last is None else x - last.x
-    torch.div(surplus, spread, out=rows[..., 0, :])
-    torch.mul(x, scale, out=rows[..., 1, :])
-    torch.mul(ahead, scale, out=rows[..., 2, :])
-    torch.mul(step, scale, out=rows[..., 3, :])
-    if last is None:
-        rows[..., 4, :] = 0.0
-    else:
-        torch.sub(gradient, last.gradient, out=rows[..., 4, :]).div_(spread)
-    torch.mul(rows[..., :5, :], 0.125, out=rows[..., 5:, :])
-    rows.div_(rows.abs().add_(1.0))
-    gap = lin.decrease.unsqueeze(-1) / mass
-    used = mass.square() / x.square().sum(-1, keepdim=True)  # effective support
-    before = length if last is None else last.length
-    changes = (length / before.clamp_min(tiny)).unsqueeze(-1)
-    numbers = torch.cat([gap / spread, used / n, changes], -1)
-    return CoordinateView(surplus, ahead, step, rows, numbers.clamp(1e-12, 1e12).log_() / 4)
+    square = (x * surplus * surplus).sum(axis=-1, keepdims=True) / mass
+    spread = square.clip(0) ** 0.5 + 1e-30  # rounding may have left some x_i below 0
+    rows = xp.stack(
+        (
+            surplus / spread,
+            x * scale,
+            surplus * (sight.length * scale),
+            (x - sight.last_x) * scale,
+            (sight.gradient - sight.last_gradient) / spread,
+        ),
+        -2,
+    )
+    rows = xp.concatenate((rows, 0.125 * rows), -2)
+    used = mass * mass / (x * x).sum(axis=-1, keepdims=True)  # effective support
+    growth = sight.length / sight.last_length + 0 * spread  # of its shape
+    numbers = xp.concatenate((sight.gap / spread, used / n, growth), -1)
+    return rows / (1 + abs(rows)), 0.25 * xp.log(numbers.clip(1e-12, 1e12))
 
 
 @final
