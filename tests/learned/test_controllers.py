@@ -104,8 +104,10 @@ def test_an_untrained_direction_is_the_projected_step() -> None:
     it = problem.at(simplex.start((2, 24), torch.float64))
     lin = fwnet.oracles.linearize(problem, simplex, it)
     point = learned.LearnedDirection().hull.proposals[0]
-    (p, *_), step = point(problem, simplex, it, lin, None)
-    assert torch.allclose(p.point, simplex.project(it.x - step.length.unsqueeze(-1) * lin.gradient))
+    (first, *_), step = point(problem, simplex, it, lin, None)
+    assert torch.allclose(
+        first.points[:, 0], simplex.project(it.x - step.length.unsqueeze(-1) * lin.gradient)
+    )
 
 
 @EVERY

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import fwnet
+from fwnet.directions import Corrections, Exchanges, ProjectedStep
 from fwnet.learned.checkpoints import save
 from fwnet.learned.controllers import Controller, LearnedDirection, LearnedStep
 from fwnet.learned.families import ProblemFamily, SVMFamily
@@ -72,20 +73,24 @@ RECIPES = {
         300,
     ),
     "simplex-qp": Recipe(
-        lambda: LearnedDirection(memory=4),
+        lambda: LearnedDirection(hidden=16, memory=8, exchanges=4),
         (64, 384),
         MetaConfig(
-            steps=400,
-            unroll=20,
+            steps=300,
+            unroll=16,
             batch=8,
-            learning_rate=1e-3,
+            learning_rate=2e-3,
             validate_every=20,
             validation_problems=24,
             seed=SEED,
         ),
         {
-            "corrective, as many points": lambda: Corrective(
-                fwnet.Simplex(), memory=4, max_steps=60, tol=0.0
+            "corrective": lambda: Corrective(fwnet.Simplex(), memory=8, max_steps=60, tol=0.0),
+            "corrective, same hull": lambda: FrankWolfe(
+                fwnet.Simplex(),
+                direction=Corrections(8, [ProjectedStep(), Exchanges(4)]),
+                max_steps=60,
+                tol=0.0,
             ),
         },
         60,
@@ -126,12 +131,13 @@ def train(name: str, folder: Path, minutes: float | None, progress: bool = False
         minutes=minutes,
         progress=progress,
     )
+    settings = fields(recipe.config)
     card = {
         "trained_on": TRAINED_ON,
         "horizon": list(recipe.config.limits),
         "size": list(recipe.n),
         "validation": judge(controller, recipe, validation),
-        "config": {k: v if _plain(v) else repr(v) for k, v in asdict(recipe.config).items()},
+        "config": {field.name: repr(getattr(recipe.config, field.name)) for field in settings},
         "episodes": len(history),
         "recipe": f"python -m fwnet.learned.recipes {name}",
         "seed": SEED,
@@ -169,10 +175,6 @@ def _first(reached: Tensor) -> Tensor:  # (steps, batch) -> (batch,)
     """The first step at which it is so; one more than there are if never."""
     steps = len(reached)
     return torch.where(reached.any(0), reached.int().argmax(0), steps)
-
-
-def _plain(value: object) -> bool:
-    return isinstance(value, int | float | str | tuple | None)
 
 
 def _two_classes(datasets: Any, features: int, seed: int) -> Any:
