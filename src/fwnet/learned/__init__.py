@@ -5,7 +5,6 @@ from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
     LearnedDirection,
-    LearnedRelaxation,
     LearnedStep,
     LSTMDirection,
     LSTMPowerIteration,
@@ -25,7 +24,6 @@ __all__ = [
     "LSTMPowerIteration",
     "LSTMStep",
     "LearnedDirection",
-    "LearnedRelaxation",
     "LearnedStep",
     "LogSuboptimality",
     "LogUniform",

@@ -3,7 +3,7 @@
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
-from fwnet.learned.controllers.step import LearnedRelaxation, LearnedStep
+from fwnet.learned.controllers.step import LearnedStep
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
@@ -12,7 +12,6 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LSTMPowerIteration,
         LSTMStep,
         LearnedDirection,
-        LearnedRelaxation,
         LearnedStep,
     )
 }
@@ -25,6 +24,5 @@ __all__ = [
     "LSTMStep",
     "LearnedDirection",
     "LearnedPoint",
-    "LearnedRelaxation",
     "LearnedStep",
 ]
