@@ -10,7 +10,7 @@ from fwnet import learned
 from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, values, with_random_weights
 
 EVERY = pytest.mark.parametrize("name", ON_THE_SIMPLEX)
-SAFE = [name for name in ON_THE_SIMPLEX if name.startswith(("LearnedDirection", "LearnedRelax"))]
+SAFE = [name for name in ON_THE_SIMPLEX if name.startswith("LearnedDirection")]
 
 
 @EVERY
@@ -158,6 +158,3 @@ def test_bad_options_are_sentences() -> None:
         learned.LearnedStep(low=1.0)
     with pytest.raises(ValueError, match="hidden must be a whole number of at least 1"):
         learned.LearnedDirection(hidden=0)
-    problem = fwnet.LogisticRegression(torch.eye(4), torch.tensor([1.0, -1.0, 1.0, -1.0]))
-    with pytest.raises(TypeError, match="LearnedRelaxation needs a quadratic problem"):
-        learned.LearnedRelaxation().solver(fwnet.Simplex())(problem)
