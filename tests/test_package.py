@@ -35,6 +35,7 @@ LAYERS = [
     "iterates",
     "problems",
     "domains",
+    "starts",
     "oracles",
     "directions",
     "steps",

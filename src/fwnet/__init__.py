@@ -57,6 +57,7 @@ from fwnet.solvers import (
     StochasticFrankWolfe,
     minimize,
 )
+from fwnet.starts import Start
 from fwnet.steps import (
     Armijo,
     Backtracking,
@@ -133,6 +134,7 @@ __all__ = [
     "Softmin",
     "SpectralBall",
     "Spectraplex",
+    "Start",
     "StepRecord",
     "StepRule",
     "Stochastic",

@@ -139,6 +139,11 @@ def test_fit_saves_a_model_that_predicts(tmp_path: Path) -> None:
     assert joblib.load("m.joblib").score(X, y) > 0.9
     deep = json.loads(call("fit", "iris.npz", "--model", "deep-svc", "--updates", 20, "--json")[0])
     assert deep["test_accuracy"] > 0.8
+    out, error = call("fit", "iris.npz", "--model", "low-rank", "--radius", 20, "--json")
+    assert error.startswith("fwnet: LowRankSoftmaxClassifier stopped")  # a warning, as a sentence
+    flat = json.loads(out)
+    assert flat["test_accuracy"] > 0.8
+    assert flat["rank"] <= 2
     Path("tiny.svm").write_text("1 1:1\n1 1:2\n-1 2:1\n-1 2:2\n")
     assert "support vectors" in call("fit", "tiny.svm", "--test", 0.5, "--kernel", "linear")[0]
 

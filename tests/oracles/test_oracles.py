@@ -336,3 +336,22 @@ def test_stochastic_on_sparse_rows_equals_dense() -> None:
     solver = fwnet.StochasticFrankWolfe(fwnet.Simplex(), batch_size=8, max_steps=20)
     dense, sparse = (solver(fwnet.LeastSquares(matrix, b)) for matrix in (A, csr(A)))
     torch.testing.assert_close(dense.x, sparse.x)
+
+
+@pytest.mark.parametrize("domain", [fwnet.SpectralBall(2.5), BALL], ids=repr)
+def test_newton_schulz_answers_with_the_polar_factor(domain: fwnet.Domain) -> None:
+    lin = ask(fwnet.NewtonSchulz(12), SOFTMAX, domain, torch.zeros(6, 4, dtype=F64))
+    G = lin.gradient if isinstance(lin.gradient, Tensor) else lin.gradient.dense()
+    u, s, vt = torch.linalg.svd(G, full_matrices=False)
+    rank = int((s > 1e-10 * s[0]).sum())  # errors sum to 0 in every row: one direction is lost
+    share = 1 if isinstance(domain, fwnet.SpectralBall) else 4
+    expected = -2.5 / share * (u[:, :rank] @ vt[:rank])
+    torch.testing.assert_close(lin.vertex.dense(), expected, rtol=0, atol=1e-8)
+    assert float(lin.decrease) == pytest.approx(2.5 / share * float(s.sum()), rel=1e-8)
+    assert not lin.exact
+
+
+def test_newton_schulz_needs_a_ball_of_singular_values() -> None:
+    problem = fwnet.LeastSquares(torch.eye(3, dtype=F64), torch.ones(3, dtype=F64))
+    with pytest.raises(TypeError, match="answers for SpectralBall and TraceNormBall only; got L1"):
+        ask(fwnet.NewtonSchulz(), problem, fwnet.L1Ball(), torch.zeros(3, dtype=F64))

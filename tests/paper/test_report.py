@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fwnet.paper.experiment import Profile
-from fwnet.paper.figures import Curves, Panel, Series, band
+from fwnet.paper.experiment import Profile, Results
+from fwnet.paper.figures import Curves, Figure, Panel, Series, band
 from fwnet.paper.plots import draw_curves, panel_png, picture
 from fwnet.paper.report import write_report
 from fwnet.paper.run import plan, run
@@ -119,10 +120,29 @@ def test_experiments_without_results_are_named(folder: Path, tmp_path: Path) -> 
         name = "other"
 
     results = Store(folder.parent / "runs").results()
-    text = write_report([Toy(), Other()], results, tmp_path).read_text(encoding="utf-8")
+    written = write_report([Toy(), Other()], results, tmp_path)
+    text = written.path.read_text(encoding="utf-8")
     assert "<dt>Not run</dt><dd>other</dd>" in text
     with pytest.raises(StoreError, match=r"there are no results to show\. Run `fwnet reproduce`"):
         write_report([Other()], results, tmp_path)
+
+
+def test_results_that_cannot_be_shown_do_not_cost_the_others(folder: Path, tmp_path: Path) -> None:
+    class Old(Toy):
+        name = "old"
+
+        def figures(self, results: Results) -> list[Figure]:
+            return [results.first("gone")]
+
+    (results,) = Store(folder.parent / "runs").results()
+    said: list[str] = []
+    both = [results, replace(results, experiment="old")]
+    written = write_report([Old(), Toy()], both, tmp_path, warn=said.append)
+    assert [part.name for part in written.sections] == ["toy"]
+    assert said == [
+        "old is left out: its results cannot be shown (KeyError: 'old, seed 0: no entry gone.'). "
+        "Run it again with --fresh."
+    ]
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(folder: Path, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TextIO, TypeVar
 
 import typer
 
@@ -29,7 +31,8 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return function(*args, **kwargs)
+            with _told_warnings():
+                return function(*args, **kwargs)
         except KeyboardInterrupt as stop:
             say(str(stop) or "Stopped.")
             raise typer.Exit(130) from None
@@ -54,6 +57,27 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 def say(sentence: str) -> None:
     """A sentence to the standard error stream."""
     print(f"fwnet: {sentence}", file=sys.stderr)
+
+
+@contextmanager
+def _told_warnings() -> Iterator[None]:
+    """Warnings for users as sentences, without the file and line; those for developers not."""
+
+    def tell(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        say(" ".join(str(message).split()))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def _debug() -> None:

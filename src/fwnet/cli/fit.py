@@ -21,6 +21,7 @@ class Model(str, Enum):
 
     SVC = "svc"
     DEEP_SVC = "deep-svc"
+    LOW_RANK = "low-rank"
 
 
 def fit(
@@ -28,10 +29,11 @@ def fit(
         str, typer.Argument(help="CSV, NPZ (X, y), LIBSVM file, or a data set such as digits.")
     ],
     model: Annotated[Model, typer.Option(help="The classifier.")] = Model.SVC,
-    c: Annotated[float, typer.Option("-C", help="Weight of the errors.")] = 1.0,
+    c: Annotated[float, typer.Option("-C", help="SVMs: weight of the errors.")] = 1.0,
     kernel: Annotated[str, typer.Option(help="svc: rbf, linear, poly or sigmoid.")] = "rbf",
     gamma: Annotated[str, typer.Option(help="svc: scale, auto or a number.")] = "scale",
     updates: Annotated[int, typer.Option(help="deep-svc: updates of the network.")] = 100,
+    radius: Annotated[str, typer.Option(help="low-rank: trace norm, a number or auto.")] = "auto",
     test: Annotated[float, typer.Option(help="Share of the points held out.")] = 0.25,
     seed: Annotated[int, typer.Option(help="Of the held-out points and weights.")] = 0,
     target: Annotated[str | None, typer.Option(help="Column of the classes in a CSV.")] = None,
@@ -39,6 +41,9 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit a classifier, test it on held-out points, and save it.
+
+    svc is a kernel SVM, deep-svc an SVM on a small network, low-rank softmax regression in a
+    trace-norm ball.
 
     A saved model is read by joblib.load; like any pickle, read only files that you trust.
 
@@ -49,8 +54,12 @@ def fit(
         fwnet fit digits -C 10
 
         fwnet fit points.npz --model deep-svc --updates 200 --json
+
+        fwnet fit mnist --model low-rank --radius 50
     """
     from sklearn.model_selection import train_test_split
+
+    from fwnet.estimators import FWSVC, DeepSVC, LowRankSoftmaxClassifier
 
     if not 0 < test < 1:
         raise typer.BadParameter(f"--test must be between 0 and 1; got {test}.")
@@ -64,7 +73,13 @@ def fit(
         )
     parts = train_test_split(X, y, test_size=test, random_state=seed, stratify=y)
     X_train, X_test, y_train, y_test = parts
-    estimator = _estimator(model, c, kernel, gamma, updates, seed)
+    if model is Model.DEEP_SVC:
+        estimator = DeepSVC(C=c, max_iter=updates, random_state=seed)
+    elif model is Model.LOW_RANK:
+        estimator = LowRankSoftmaxClassifier(_number("--radius", radius, "auto"), random_state=seed)
+    else:
+        width = _number("--gamma", gamma, "scale", "auto")
+        estimator = FWSVC(c, kernel=kernel, gamma=width, random_state=seed)
     start = time.perf_counter()
     estimator.fit(X_train, y_train)
     seconds = time.perf_counter() - start
@@ -77,7 +92,7 @@ def fit(
         "test_points": X_test.shape[0],
         "train_accuracy": float(estimator.score(X_train, y_train)),
         "test_accuracy": float(estimator.score(X_test, y_test)),
-        "support_vectors": len(estimator.support_),
+        **_size(estimator),
         "duality_gap": float(np.max(estimator.duality_gap_)),
         "seconds": seconds,
     }
@@ -85,16 +100,21 @@ def fit(
     show(facts, as_json, table(f"{source}", ["", ""], rows))
 
 
-def _estimator(model: Model, c: float, kernel: str, gamma: str, updates: int, seed: int) -> Any:
-    from fwnet.estimators import FWSVC, DeepSVC
-
-    if model is Model.DEEP_SVC:
-        return DeepSVC(C=c, max_iter=updates, random_state=seed)
+def _number(option: str, text: str, *words: str) -> str | float:
+    if text in words:
+        return text
     try:
-        width: str | float = gamma if gamma in ("scale", "auto") else float(gamma)
+        return float(text)
     except ValueError:
-        raise typer.BadParameter(f"--gamma must be scale, auto or a number; got {gamma}.") from None
-    return FWSVC(c, kernel=kernel, gamma=width, random_state=seed)
+        raise typer.BadParameter(
+            f"{option} must be {', '.join(words)} or a number; got {text}."
+        ) from None
+
+
+def _size(estimator: Any) -> dict[str, int]:
+    if hasattr(estimator, "rank_"):
+        return {"rank": int(estimator.rank_)}
+    return {"support_vectors": len(estimator.support_)}
 
 
 def _save(path: Path, estimator: Any) -> None:

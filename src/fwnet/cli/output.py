@@ -24,7 +24,14 @@ def show(data: Any, as_json: bool, *tables: Table) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A plain table; numbers stand on the right."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    made = Table(
+        title=title or None,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        show_header=any(columns),
+    )
     numeric = [any(isinstance(row[j], int | float) for row in rows) for j in range(len(columns))]
     for column, number in zip(columns, numeric, strict=True):
         made.add_column(column, justify="right" if number else "left")

@@ -80,27 +80,18 @@ def write_page(
     """Write the page, and print where it is and what it says."""
     from fwnet.paper.report import write_report
 
-    path = write_report(experiments, results, out, command)
-    claims = [
-        (experiment.name, claim)
-        for experiment in experiments
-        for each in results
-        if each.experiment == experiment.name
-        for claim in experiment.claims(each)
-    ]
-    rows = [
-        [name, claim.question, claim.paper, claim.ours, claim.verdict.value]
-        for name, claim in claims
-    ]
+    written = write_report(experiments, results, out, command=command, warn=say)
+    claims = [(part.name, claim) for part in written.sections for claim in part.claims]
+    rows = [[name, claim.words, claim.verdict.value] for name, claim in claims]
     data = {
-        "page": path.as_posix(),
-        "experiments": sorted(each.experiment for each in results),
+        "page": written.path.as_posix(),
+        "experiments": [part.name for part in written.sections],
         "claims": [{"experiment": name} | vars(claim) for name, claim in claims],
     }
-    shown = [table("", ["Experiment", "", "Paper", "Ours", "Verdict"], rows)] if rows else []
+    shown = [table("", ["Experiment", "The paper says", "Verdict"], rows)] if rows else []
     show(data, as_json, *shown)
     if not as_json:
-        print(path)
+        print(written.path)
 
 
 def _chosen(names: list[str], known: tuple[Experiment[Any], ...]) -> list[Experiment[Any]]:

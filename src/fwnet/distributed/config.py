@@ -19,7 +19,8 @@ class FitConfig:
         max_steps: budget; checked where a gap is certified, every `checkpoint_every` steps.
         tol: stop when the certified gap is at most this fraction of the loss.
         power_steps: power iterations of a step, each d + m numbers.
-        search_rows: rows that a line search looks at.
+        memory: how many of the last vertices a step may mix, p²/2 numbers.
+        search_rows: rows that the mixture and the line search look at, about.
         checkpoint_every: N: steps between certificates and checkpoints.
         block: rows of a block, the unit of every sum; a multiple of 16.
     """
@@ -28,16 +29,17 @@ class FitConfig:
     radius: float
     max_steps: int = 1000
     tol: float = 1e-2
-    power_steps: int = 1
+    power_steps: int = 2
+    memory: int = 8
     search_rows: int = 65_536
-    checkpoint_every: int = 50
+    checkpoint_every: int = 100
     block: int = 1024
 
     def __post_init__(self) -> None:
         checks.at_least("classes", self.classes, 2)
         checks.positive("radius", self.radius)
         checks.non_negative("tol", self.tol)
-        for name in ("max_steps", "power_steps", "search_rows", "checkpoint_every"):
+        for name in ("max_steps", "power_steps", "memory", "search_rows", "checkpoint_every"):
             checks.at_least(name, getattr(self, name), 1)
         if checks.at_least("block", self.block, 16) % 16:
             raise ValueError(f"block must be a multiple of 16; got {self.block!r}.")

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-import torch
 from torch import Tensor
 
 from fwnet.active_set import ActiveSet
@@ -17,10 +16,9 @@ from fwnet.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.distributed.config import FitConfig, Report
 from fwnet.distributed.factors import compressed, nothing_yet
 from fwnet.distributed.model import LowRankModel
-from fwnet.distributed.segment import SearchOnShards, TowardOnShards
+from fwnet.distributed.segment import RecentVertices, SearchOnShards
 from fwnet.distributed.softmax import ShardedSoftmax
 from fwnet.domains import TraceNormBall
-from fwnet.domains.base import unit
 from fwnet.oracles import PowerIteration, linearize
 from fwnet.solvers import FrankWolfe, SlotStates
 from fwnet.vertices import Rank1
@@ -31,7 +29,6 @@ class State(NamedTuple):
 
     t: int
     active: ActiveSet  # x
-    v: Tensor  # (m,), where the oracle's power iteration starts
 
 
 @final
@@ -58,7 +55,7 @@ class Run:
         self.solver = FrankWolfe(
             TraceNormBall(config.radius),
             SearchOnShards(config.search_rows),
-            direction=TowardOnShards(),
+            direction=RecentVertices(config.memory, config.search_rows),
             oracle=PowerIteration(config.power_steps),
         )
 
@@ -75,13 +72,15 @@ class Run:
                 on_report(Report(state.t, value, gap, rank, time.perf_counter() - began))
             if gap <= self.config.tol * value or state.t >= self.config.max_steps:
                 return self._finished(state, value, gap)
-            slots, pause = SlotStates(state.v, None, None), self._next_pause(state.t)
-            for _ in range(state.t, pause):
-                lin, slots = self.solver.look(self.problem, it, slots)
+            assert isinstance(lin.vertex, Rank1)
+            slots, pause = SlotStates(lin.vertex.v, None, None), self._next_pause(state.t)
+            for t in range(state.t, pause):
+                if t > state.t:  # the first vertex is the certificate's, an exact one
+                    lin, slots = self.solver.look(self.problem, it, slots)
                 move, step_size, slots = self.solver.choose(self.problem, it, lin, slots)
                 it = move.arrive(step_size)
             assert it.active is not None
-            state = State(pause, compressed(it.active, self.config.radius), slots.oracle)
+            state = State(pause, compressed(it.active, self.config.radius))
             self._save(state)
 
     def _next_pause(self, t: int) -> int:
@@ -96,21 +95,18 @@ class Run:
 
         saved = self.team.share(self.team.together(load if self.team.rank == 0 else lambda: None))
         if saved is None:
-            first = torch.randn(config.classes, generator=torch.Generator().manual_seed(0))
-            zero = nothing_yet(rows.shards.features, config.classes, self.problem.dtype, device)
-            return State(0, zero, unit(first.to(device, self.problem.dtype)))
+            features, dtype = rows.shards.features, self.problem.dtype
+            return State(0, nothing_yet(features, config.classes, dtype, device))
         if self.team.rank == 0:
             self.say(f"going on from the checkpoint of step {saved['t']}.")
         atoms = Rank1(saved["u"].to(device), saved["v"].to(device))
-        return State(
-            saved["t"], ActiveSet(atoms, saved["weights"].to(device)), saved["start"].to(device)
-        )
+        return State(saved["t"], ActiveSet(atoms, saved["weights"].to(device)))
 
     def _save(self, state: State) -> None:
         """Worker 0 writes the state, after all have found that they hold the same one."""
         atoms = state.active.atoms
         assert isinstance(atoms, Rank1)
-        parts = {"u": atoms.u, "v": atoms.v, "weights": state.active.weights, "start": state.v}
+        parts = {"u": atoms.u, "v": atoms.v, "weights": state.active.weights}
         tensors = {name: part.cpu() for name, part in parts.items()}
         if not self.team.agree(_digest(*tensors.values())):
             raise ValueError(

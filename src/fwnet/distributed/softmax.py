@@ -27,6 +27,13 @@ class Bend(NamedTuple):
     curvature: Tensor  # (), d²/dγ² f
 
 
+class Model(NamedTuple):
+    """f to second order around x, in p + 1 directions."""
+
+    slopes: Tensor  # (p + 1,)
+    bends: Tensor  # (p + 1, p + 1)
+
+
 @final
 class ShardedSoftmax(Problem):
     """Mean multiclass logistic loss over a trace-norm ball, each worker with its own rows.
@@ -58,6 +65,7 @@ class ShardedSoftmax(Problem):
         self.shape = torch.Size((rows.shards.features, classes))
         self.dtype, self.device = rows.shards.dtype, team.device
         self.largest_logit = radius * rows.reach
+        self._unit = max(self.largest_logit, torch.finfo(self.dtype).tiny)
         self._last: tuple[Tensor, Tensor] | None = None  # u and X u of the last product Gᵀu
         limit = torch.finfo(self.dtype).max / 1e6  # sums over a block stay finite too
         if max(self.largest_logit, rows.reach) > limit:
@@ -109,25 +117,64 @@ class ShardedSoftmax(Problem):
             torch.mv(self.rows.matrix(k, self.device), u.to(self.dtype), out=out)
         return scores
 
-    def bend(self, it: Iterate, scores: Tensor, v: Tensor, step_size: float, stride: int) -> Bend:
-        """Slope and curvature of f at x + γ(u vᵀ − x), from every `stride`-th row of a block.
+    def model(self, it: Iterate, scores: Tensor, v: Tensor, stride: int) -> Model:
+        """f to second order around x, in directions x, s_1, …, s_p with s_k = u_k v_kᵀ.
 
-        Logits are measured in units of the largest possible one, so that one bound does for both.
+            slopes_k = ⟨E, A_k⟩,   bends_kl = 1/n Σ_i (Σ_j p_ij a_kij a_lij − mean_ki mean_li)
+
+        of the images A_0 = Z, A_k = (X u_k) v_kᵀ, from every `stride`-th row of a block.
+
+        Arguments:
+            scores: X u_k of this worker's rows, `(blocks, rows, p)`.
+            v: `(p, m)`.
         """
-        unit = max(self.largest_logit, torch.finfo(torch.float64).tiny)
-        rows = sum(-(-b.rows // stride) for b in self.rows.shards.blocks(self.rows.block))
-        sums = FixedPoint(4.0 * rows)
+        p, unit = len(v), self._unit
+        pairs = (v.unsqueeze(1) * v).flatten(0, 1).mT.contiguous()  # (m, p²)
+        sums, rows = self._sample(stride)
+        upper = torch.triu_indices(p + 1, p + 1, device=self.device)  # the rest is the same
+        total = self._zeros(p + 1 + upper.shape[1])
+        parts = zip(self._views(image_of(it)), self._views(scores), self.rows.labels, strict=True)
+        for z, s, y in parts:
+            z, s, y = z[::stride], s[::stride] / unit, y[::stride]
+            chance = torch.softmax(z, -1)
+            z = z / unit  # so that one bound does for all sums
+            leaning = chance * z
+            means = torch.cat([leaning.sum(-1, keepdim=True), s * (chance @ v.mT)], -1)
+            own = torch.cat([z.gather(-1, y.unsqueeze(-1)), s * v.mT[y]], -1)
+            mixed = torch.einsum("ik,il,ikl->kl", s, s, (chance @ pairs).reshape(-1, p, p))
+            square = torch.empty(p + 1, p + 1, dtype=z.dtype, device=z.device)
+            square[0, 0] = (leaning * z).sum()
+            square[0, 1:] = square[1:, 0] = (s * (leaning @ v.mT)).sum(0)
+            square[1:, 1:] = mixed
+            square -= means.mT @ means
+            total += sums.encode(torch.cat([(means - own).sum(0), square[upper[0], upper[1]]]))
+        whole = sums.decode(self.team.sum(total)).div(rows)
+        bends = whole.new_empty(p + 1, p + 1)
+        bends[upper[0], upper[1]] = bends[upper[1], upper[0]] = whole[p + 1 :] * unit * unit
+        return Model(whole[: p + 1] * unit, bends)
+
+    def bend(
+        self, it: Iterate, way: tuple[Tensor, Tensor, float], step_size: float, stride: int
+    ) -> Bend:
+        """Slope and curvature of f at x + γ d, from every `stride`-th row of a block.
+
+        Arguments:
+            way: scores `(blocks, rows, p)`, mix `(p, m)`, scale: A d = scores · mix + scale · Z.
+        """
+        scores, mix, scale = way
+        unit = self._unit
+        sums, rows = self._sample(stride)
         total = self._zeros(2)
         parts = zip(self._views(image_of(it)), self._views(scores), self.rows.labels, strict=True)
         for z, s, y in parts:
             z, s, y = z[::stride], s[::stride], y[::stride]
-            way = torch.addr(z, s, v.to(self.dtype), beta=-1.0)  # A d = s vᵀ − z
-            chance = torch.softmax(torch.add(z, way, alpha=step_size), -1)
-            way.div_(unit)
-            weighted = chance.mul_(way)
+            ahead = torch.addmm(z, s, mix, beta=scale)
+            chance = torch.softmax(torch.add(z, ahead, alpha=step_size), -1)
+            ahead.div_(unit)
+            weighted = chance.mul_(ahead)
             mean = weighted.sum(-1)
-            slope = mean - way.gather(-1, y.unsqueeze(-1)).squeeze(-1)
-            curvature = weighted.mul_(way).sum(-1) - mean.square()
+            slope = mean - ahead.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+            curvature = weighted.mul_(ahead).sum(-1) - mean.square()
             total += sums.encode(torch.stack([slope, curvature]).sum(-1, dtype=torch.float64))
         slope, curvature = sums.decode(self.team.sum(total)).div(rows)
         return Bend(slope * unit, curvature * unit * unit)
@@ -140,6 +187,11 @@ class ShardedSoftmax(Problem):
         """
         shape = (len(self.rows.blocks), self.rows.block, *columns)
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def _sample(self, stride: int) -> tuple[FixedPoint, int]:
+        """Sums over every `stride`-th row of a block, in units of the largest logit; how many."""
+        rows = sum(-(-b.rows // stride) for b in self.rows.shards.blocks(self.rows.block))
+        return FixedPoint(8.0 * rows), rows
 
     def _views(self, whole: Tensor) -> list[Tensor]:
         return [part[: b.rows] for part, b in zip(whole, self.rows.blocks, strict=True)]

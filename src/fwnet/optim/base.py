@@ -20,6 +20,7 @@ from fwnet.vertices import Rank1, Vertex
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]
+Held = tuple[Tensor, Domain]
 RESCALES = (None, "diameter", "gradient")
 
 
@@ -61,10 +62,10 @@ class VertexOptimizer(torch.optim.Optimizer):
                 "oracle must be PowerIteration(), SoftTraceNorm(), NewtonSchulz() or Exact(); "
                 f"got {oracle!r}."
             )
-        for name, parameter in named(group):
+        for parameter in group["params"]:
             own = domain_of(parameter, domain)
             if own is not None:
-                check_fits(name, parameter, own)
+                check_fits(name_of(parameter, group), parameter, own)
                 oracle_of(own, oracle).begin(own, as_point(parameter.detach(), own))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # Python numbers decide each step
@@ -79,41 +80,39 @@ class VertexOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            self._step_group(group)
+        plans = [self._plan(group) for group in self.param_groups]  # errors come before changes
+        for group, (free, moving) in zip(self.param_groups, plans, strict=True):
+            if free:
+                adam_step(free, [_gradient(p) for p in free], group, self.state)
+            if moving:
+                self._move_all(moving, group)
         return loss
 
-    def _step_group(self, group: Group) -> None:
+    def _plan(self, group: Group) -> tuple[list[Tensor], list[Held]]:
+        """The parameters that Adam moves, and those that move in their domains."""
         free: list[Tensor] = []
-        held: list[tuple[Tensor, Domain]] = []
-        for name, parameter in named(group):
+        held: list[Held] = []
+        for parameter in group["params"]:
             if parameter.grad is None:
                 continue
             if parameter.grad.layout is not torch.strided:
                 raise RuntimeError(
-                    f"{name} has a sparse gradient, which this optimizer does not take. Use "
-                    "nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
+                    f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does "
+                    "not take. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
                 )
             domain = domain_of(parameter, group["domain"])
             if domain is None:
                 free.append(parameter)
             else:
                 held.append((parameter, domain))
-        if free:
-            adam_step(free, [_gradient(p) for p in free], group, self.state)
-        if held:
-            self._move_all(held, group)
-
-    def _move_all(self, held: list[tuple[Tensor, Domain]], group: Group) -> None:
-        known = _moving([parameter for parameter, _ in held], group)
+        if not held:
+            return free, held
         # A gradient that was never anything but 0 has no direction: every vertex would be best.
-        moving = [
-            one
-            for one, moves in zip(held, known, strict=True)
-            if moves or "momentum" in self.state[one[0]]
-        ]
-        if not moving:
-            return
+        known = _moving([parameter for parameter, _ in held], group)
+        started = ["momentum" in self.state[parameter] for parameter, _ in held]
+        return free, [held[k] for k in range(len(held)) if known[k] or started[k]]
+
+    def _move_all(self, moving: list[Held], group: Group) -> None:
         costs = [_gradient(parameter) for parameter, _ in moving]
         if group["maximize"]:
             costs = list(torch._foreach_neg(costs))
@@ -165,13 +164,11 @@ class VertexOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict | {"param_groups": groups})
 
 
-def named(group: Group) -> list[tuple[str, Tensor]]:
-    """The parameters with their names, or with their places and shapes where they have none."""
+def name_of(parameter: Tensor, group: Group) -> str:
+    """What to call a parameter in an error."""
+    place = next(k for k, other in enumerate(group["params"]) if other is parameter)
     names = group.get("param_names")
-    return [
-        (names[k] if names else f"parameter {k} of shape {tuple(parameter.shape)}", parameter)
-        for k, parameter in enumerate(group["params"])
-    ]
+    return names[place] if names else f"parameter {place} of shape {tuple(parameter.shape)}"
 
 
 def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
@@ -219,8 +216,7 @@ def _moving(parameters: list[Tensor], group: Group) -> list[bool]:
     sizes: list[float] = torch.stack([norm.cpu() for norm in norms]).tolist()
     for k, (parameter, size) in enumerate(zip(parameters, sizes, strict=True)):
         if not math.isfinite(size):  # or its square is too large for a number
-            name = next(name for name, other in named(group) if other is parameter)
-            checks.finite(f"the gradient of {name}", _gradient(parameter))
+            checks.finite(f"the gradient of {name_of(parameter, group)}", _gradient(parameter))
         elif size == 0:  # or its square too small
             sizes[k] = float(_gradient(parameter).abs().max())
     return [size != 0 for size in sizes]
@@ -234,6 +230,7 @@ def _packed(group: Group) -> Group:
 def _unpacked(saved: Group, mine: Group) -> Group:
     objects = {}
     for key in ("domain", "oracle"):
-        record = saved[key]
+        record = saved.get(key)
         objects[key] = from_record(record, mine.get(key)) if record else None
-    return saved | objects
+    options = {key: value for key, value in mine.items() if key != "params"}
+    return options | saved | objects

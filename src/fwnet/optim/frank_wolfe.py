@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
-from fwnet.optim.base import Group, VertexOptimizer, named
+from fwnet.optim.base import Group, VertexOptimizer, name_of
 from fwnet.optim.norms import OperatorNorm
 from fwnet.optim.points import check_inside, domain_of
 from fwnet.oracles import CostOracle
@@ -53,10 +53,10 @@ class FrankWolfe(VertexOptimizer):
     Example:
         >>> from fwnet.optim import FrankWolfe
         >>> layer = torch.nn.Linear(20, 10)
-        >>> opt = FrankWolfe(layer.parameters(), lr=1e-2, domain=TraceNormBall(10.0))
+        >>> opt = FrankWolfe(layer.parameters(), lr=1e-2, domain=TraceNormBall(20.0))
         >>> layer(torch.ones(3, 20)).square().sum().backward()
         >>> opt.step()
-        >>> bool(TraceNormBall(10.0).contains(layer.weight))
+        >>> bool(TraceNormBall(20.0).contains(layer.weight))
         True
 
     Reference: Pokutta, Spiegel and Zimmer, Deep Neural Network Training with Frank-Wolfe (2020);
@@ -96,7 +96,7 @@ class FrankWolfe(VertexOptimizer):
 
     def check_group(self, group: Group) -> None:
         super().check_group(group)
-        for name, parameter in named(group):
+        for parameter in group["params"]:
             domain = domain_of(parameter, group["domain"])
             if domain is not None:
-                check_inside(name, parameter, domain)
+                check_inside(name_of(parameter, group), parameter, domain)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 # As on the page: light and dark, readable side by side, told apart by the colour-blind.
 COLOURS = {
     "light": (
-        "#2457c5", "#c2410c", "#0f766e", "#a21caf", "#4d7c0f", "#b91c4b", "#0369a1", "#6b5b45",
+        "#2457c5", "#c2410c", "#0f766e", "#a21caf", "#4d7c0f", "#b91c4b", "#334155", "#a16207",
     ),
     "dark": (
-        "#8ab4ff", "#fdba74", "#5eead4", "#f0abfc", "#bef264", "#fda4af", "#7dd3fc", "#d6c7b0",
+        "#8ab4ff", "#fdba74", "#5eead4", "#f0abfc", "#bef264", "#fda4af", "#cbd5e1", "#fde047",
     ),
 }  # fmt: skip
 _TEXT = {"light": "#1f2430", "dark": "#e6e8ee"}

@@ -19,6 +19,7 @@ from fwnet.oracles import Exact, Linearization, Oracle
 from fwnet.problems import Problem, as_problem
 from fwnet.progress import observers
 from fwnet.solvers.watch import SENTENCES, Observer, Watch
+from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded
 from fwnet.trace import Result
 
@@ -53,6 +54,7 @@ class FrankWolfe(nn.Module):
             search where the direction is made for one.
         direction: which way; toward the vertex if left out.
         oracle: how the domain is asked; exactly if left out.
+        start: where to begin if no x0 is given; the domain's own start if left out.
         max_steps: budget of steps.
         tol: stop when the duality gap is at most this.
         max_seconds: budget of time.
@@ -76,6 +78,7 @@ class FrankWolfe(nn.Module):
         *,
         direction: Direction | None = None,
         oracle: Oracle | None = None,
+        start: Start | None = None,
         max_steps: int = 1000,
         tol: float = 1e-6,
         max_seconds: float | None = None,
@@ -91,6 +94,7 @@ class FrankWolfe(nn.Module):
         if rule is None:
             rule = LineSearch() if getattr(direction, "line_search", False) else OpenLoop()
         self.rule = as_rule(rule)
+        self.start = start
         self._check_slots()
         self.max_steps = checks.at_least("max_steps", max_steps, 0)
         self.tol = checks.non_negative("tol", tol)
@@ -215,6 +219,8 @@ class FrankWolfe(nn.Module):
             raise TypeError(f"direction must be a Direction; got {self.direction!r}.")
         if not isinstance(self.oracle, Oracle):
             raise TypeError(f"oracle must be an Oracle; got {self.oracle!r}.")
+        if self.start is not None and not isinstance(self.start, Start):
+            raise TypeError(f"start must be a Start; got {self.start!r}.")
         if self.rule.reads_objective and not self.oracle.reads_image:
             raise TypeError(
                 f"{type(self.rule).__name__} looks at f, of which {type(self.oracle).__name__} "
@@ -228,6 +234,8 @@ class FrankWolfe(nn.Module):
                     "x0 must be given: a plain function does not tell the shape of its argument."
                 )
             self._check_batch(problem, tuple(problem.shape), "problem")
+            if self.start is not None:
+                return self._start(problem, self.start(problem, self.domain))
             x = self.domain.start(tuple(problem.shape), problem.dtype, problem.device)
             if not self.direction.keeps_atoms:
                 return x

@@ -12,6 +12,7 @@ from fwnet.directions import Away, Blended, Corrections, Pairwise
 from fwnet.domains import Domain, Product
 from fwnet.oracles import Blocks, Lazy, Stochastic
 from fwnet.solvers.frank_wolfe import FrankWolfe
+from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Budgets(TypedDict, total=False):
     max_seconds: float | None
     check_every: int
     refresh_every: int
+    start: Start | None
 
 
 @final

@@ -4,7 +4,9 @@ from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
-from fwnet.learned.controllers.step import LearnedRelaxation, LearnedStep
+from fwnet.learned.controllers.relaxation import LearnedPairwise
+from fwnet.learned.controllers.start import LearnedStart
+from fwnet.learned.controllers.step import LearnedStep
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
@@ -14,7 +16,8 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LSTMStep,
         LearnedAtoms,
         LearnedDirection,
-        LearnedRelaxation,
+        LearnedPairwise,
+        LearnedStart,
         LearnedStep,
     )
 }
@@ -27,7 +30,8 @@ __all__ = [
     "LSTMStep",
     "LearnedAtoms",
     "LearnedDirection",
+    "LearnedPairwise",
     "LearnedPoint",
-    "LearnedRelaxation",
+    "LearnedStart",
     "LearnedStep",
 ]

@@ -1,5 +1,5 @@
 """Results as a page: one file that opens without a network, with figures and raw results beside."""
 
-from fwnet.paper.report.write import write_report
+from fwnet.paper.report.write import Report, write_report
 
-__all__ = ["write_report"]
+__all__ = ["Report", "write_report"]

@@ -14,7 +14,8 @@ from fwnet.paper.report.text import safe
 
 TITLE = "Neural Conditional Gradients, reproduced"
 _KINDS = {Verdict.HOLDS: "holds", Verdict.UNTUNED: "untuned", Verdict.FAILS: "fails"}
-_COLUMNS = ("", "The paper says", "Paper", "Ours", "Spread", "Baselines tuned over", "Verdict")
+_MANY = 6  # curves, of which more need a row alone
+_COLUMNS = ("", "The paper says", "Verdict", "Paper", "Ours", "Spread", "Baselines tuned over")
 
 _THEME = """{  // before anything is painted; follows the system until the reader chooses
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -81,12 +82,11 @@ def _claim_row(section: Section, claim: Claim) -> str:
     cells = (
         f"<span>{safe(claim.question)}<small>{where}, {profile}</small></span>",
         f"<span>“{safe(claim.words)}”</span>",
+        f'<span><span class="verdict {_KINDS[claim.verdict]}">{claim.verdict.value}</span></span>',
         f"<span>{safe(claim.paper)}</span>",
-        f"<b>{safe(claim.ours)}</b>",
+        f"<span>{safe(claim.ours)}{why}</span>",
         f"<span>{safe(claim.spread)}</span>",
         f"<span>{safe(claim.grid)}</span>",
-        f'<span><span class="verdict {_KINDS[claim.verdict]}">{claim.verdict.value}</span>{why}'
-        "</span>",
     )
     labels = ("Question", *_COLUMNS[1:])
     row = "".join(
@@ -111,11 +111,11 @@ def _section(section: Section) -> str:
 
 
 def _widths(figures: Sequence[Figure]) -> list[bool]:
-    """Curves stand in pairs; maps, tables and curves without a partner take a row alone."""
-    wide = [not isinstance(figure, Curves) for figure in figures]
+    """Small figures of curves stand in pairs; what is large or has no partner takes a row alone."""
+    wide = [not isinstance(f, Curves) or len(f.series) > _MANY for f in figures]
     start = 0
     for end in range(len(figures) + 1):
-        if end == len(figures) or not isinstance(figures[end], Curves):
+        if end == len(figures) or wide[end]:
             if (end - start) % 2:
                 wide[end - 1] = True
             start = end + 1

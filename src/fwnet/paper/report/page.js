@@ -73,17 +73,18 @@
 
   const usable = (value, log) => value !== null && Number.isFinite(value) && (!log || value > 0);
 
-  function linePath(points) {
-    let path = "";
-    let pen = false;
-    for (const point of points) {
-      if (point === null) pen = false;
-      else {
-        path += `${pen ? "L" : "M"}${point[0].toFixed(1)} ${point[1].toFixed(1)}`;
-        pen = true;
-      }
-    }
-    return path;
+  const linePath = (points) =>
+    points.map(([a, b], i) => `${i ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
+
+  // The places of true entries, cut where a false one stands between them.
+  function unbroken(flags) {
+    const runs = [];
+    flags.forEach((flag, k) => {
+      if (!flag) return;
+      if (k > 0 && flags[k - 1]) runs.at(-1).push(k);
+      else runs.push([k]);
+    });
+    return runs;
   }
 
   class Plot {
@@ -189,20 +190,23 @@
     }
 
     curve(svg, series, x, y, ok) {
+      const colour = `var(--c${series.colour % COLOURS})`;
       const at = (values, k) => [x.place(series.x[k]), y.place(values[k])];
-      if (series.low) {
-        const inside = series.x.map((_, k) => k).filter((k) => ok(series, k) && usable(series.high[k], this.log.y));
+      const runs = unbroken(series.x.map((_, k) => ok(series, k)));
+      for (const run of series.low ? runs : []) {
+        const inside = run.filter((k) => usable(series.high[k], this.log.y));
         const floor = (k) => (usable(series.low[k], this.log.y) ? series.low : series.y);
         const edge = inside.map((k) => at(series.high, k));
         const back = inside.map((k) => at(floor(k), k)).reverse();
-        const colour = `var(--c${series.colour % COLOURS})`;
-        if (edge.length) make(svg, "path", { d: `${linePath([...edge, ...back])}Z`, fill: colour, class: "band" });
+        if (edge.length > 1) make(svg, "path", { d: `${linePath([...edge, ...back])}Z`, fill: colour, class: "band" });
       }
-      const points = series.x.map((_, k) => (ok(series, k) ? at(series.y, k) : null));
-      make(svg, "path", { d: linePath(points), ...this.stroke(series), "stroke-linejoin": "round" });
-      if (points.filter(Boolean).length < 13) { // few points are worth a dot each
-        for (const point of points.filter(Boolean)) {
-          make(svg, "circle", { cx: point[0], cy: point[1], r: 3, fill: `var(--c${series.colour % COLOURS})` });
+      const lines = runs.map((run) => linePath(run.map((k) => at(series.y, k))));
+      make(svg, "path", { d: lines.join(""), ...this.stroke(series), "stroke-linejoin": "round" });
+      const few = runs.flat().length < 13;
+      for (const run of runs.filter((run) => few || run.length === 1)) { // no line shows these
+        for (const k of run) {
+          const [cx, cy] = at(series.y, k);
+          make(svg, "circle", { cx, cy, r: few ? 3 : 1.8, fill: colour });
         }
       }
     }

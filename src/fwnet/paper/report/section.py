@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -27,20 +27,38 @@ class Section:
         return self.experiment.name
 
 
-def sections(experiments: Iterable[Experiment[Any]], results: Sequence[Results]) -> list[Section]:
-    """The experiments that have results, in their order."""
+def sections(
+    experiments: Iterable[Experiment[Any]],
+    results: Sequence[Results],
+    warn: Callable[[str], object],
+) -> list[Section]:
+    """The experiments that have results, in their order; `warn` is told of those left out.
+
+    Results of another release may lack what an experiment draws today: that must not cost the
+    reader the rest of the page.
+    """
     found = {each.experiment: each for each in results}
-    return [
-        Section(
-            experiment,
-            mine,
-            list(experiment.figures(mine)),
-            list(experiment.claims(mine)),
-            list(experiment.findings(mine)),
-        )
-        for experiment in experiments
-        if (mine := found.get(experiment.name)) is not None
-    ]
+    parts = []
+    for experiment in experiments:
+        mine = found.get(experiment.name)
+        if mine is None:
+            continue
+        try:
+            section = Section(
+                experiment,
+                mine,
+                list(experiment.figures(mine)),
+                list(experiment.claims(mine)),
+                list(experiment.findings(mine)),
+            )
+        except Exception as error:
+            warn(
+                f"{experiment.name} is left out: its results cannot be shown "
+                f"({type(error).__name__}: {error}). Run it again with --fresh."
+            )
+            continue
+        parts.append(section)
+    return parts
 
 
 def colours(section: Section) -> dict[str, int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
+import fwnet
 from fwnet.paper import plots
 from fwnet.paper.experiment import Experiment, Results
 from fwnet.paper.figures import Curves, Table
@@ -17,12 +19,23 @@ from fwnet.paper.report.section import Section, colours, sections
 from fwnet.paper.store import StoreError, plain
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What was written: the page, and the sections in it."""
+
+    path: Path
+    sections: Sequence[Section]
+
+
 def write_report(
     experiments: Iterable[Experiment[Any]],
     results: Sequence[Results],
     folder: Path,
+    *,
     command: str = "fwnet reproduce",
-) -> Path:
+    warn: Callable[[str], object] = lambda sentence: None,
+) -> Report:
     """Write folder/index.html, folder/figures/*.png, *.svg and folder/results/*.json.
 
     Arguments:
@@ -30,9 +43,10 @@ def write_report(
         results: one for an experiment, as `Store.results` reads them.
         folder: made if it is not there.
         command: that made the results, for the page's last section.
+        warn: told, in a sentence, of an experiment whose results cannot be shown.
     """
     known = list(experiments)
-    parts = sections(known, results)
+    parts = sections(known, results, warn)
     if not parts:
         raise StoreError("there are no results to show. Run `fwnet reproduce` first.")
     missing = [each.name for each in known if all(each.name != part.name for part in parts)]
@@ -40,7 +54,7 @@ def write_report(
         for part in parts:
             _pictures(part, folder / "figures")
             _raw(part, folder / "results")
-        return _replace(folder / "index.html", page(parts, missing, command))
+        return Report(_replace(folder / "index.html", page(parts, missing, command)), parts)
     except OSError as error:
         raise StoreError(
             f"the page cannot be written to {folder}: {error.strerror or error}. Make room or "
@@ -55,7 +69,7 @@ def _pictures(section: Section, folder: Path) -> None:
         if isinstance(figure, Table):
             continue
         name = f"{section.name}-{figure.name}"
-        text = json.dumps([plain(figure), numbers], sort_keys=True)
+        text = json.dumps([fwnet.__version__, plots.COLOURS, plain(figure), numbers])
         checksum = hashlib.sha256(text.encode()).hexdigest()
         mark = folder / f"{name}.sha256"
         if mark.exists() and mark.read_text(encoding="utf-8") == checksum:

@@ -1,0 +1,94 @@
+"""LearnedPairwise: over-relaxed pairwise steps, steered by a policy of five numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate, Move
+from fwnet.learned.controllers.base import Controller
+from fwnet.problems import Problem
+from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
+from fwnet.steps import StepRule
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
+
+FEATURES = 5
+
+
+class _Averages(NamedTuple):
+    """Running means over about ten steps, `(*batch,)` each."""
+
+    ended: Tensor  # share of the steps that ended at γ_max
+    bend: Tensor  # log10 of curvature / f
+    slope: Tensor  # log10 of slope / f
+
+
+@final
+class LearnedPairwise(Controller, StepRule):
+    """Pairwise steps with second-order partners, and a learned multiple of the line search.
+
+        γ = ω_t γ_LS,   ω_t = 2σ(⟨θ, φ_t⟩) in [0.05, 1.95]
+
+    φ: 1, how sharply f bends along the steps, how steep they are, how many ended at γ_max, and how
+    much room this one has. On a quadratic every ω in (0, 2) decreases f, by ω(2 − ω) of what the
+    line search gains: no weights make it rise. Untrained, the line search itself.
+
+    Arguments:
+        second_order: choose the partner by its own line search, as SMO does.
+
+    Example:
+        >>> from fwnet import learned
+        >>> problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> learned.LearnedPairwise().solver(fwnet.Simplex())(problem).status
+        'converged'
+    """
+
+    reads_objective = True
+    domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
+
+    def __init__(self, second_order: bool = True) -> None:
+        super().__init__(second_order=second_order)
+        self.second_order = second_order
+        self.policy = nn.Parameter(torch.zeros(FEATURES))
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return PairwiseFrankWolfe(domain, self, second_order=self.second_order, **budgets)
+
+    def init(self, problem: Problem, it: Iterate) -> Any:
+        self.check_weights()
+        if not problem.quadratic:
+            raise TypeError(
+                f"LearnedPairwise needs a quadratic problem; {type(problem).__name__} is none. "
+                "Use PairwiseFrankWolfe."
+            )
+        return None
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        curvature = problem.curvature(it, move)
+        assert curvature is not None
+        tiny = torch.finfo(curvature.dtype).tiny
+        curvature, slope = curvature.detach().clamp_min(tiny), -move.slope.detach()
+        value = move.value.detach().abs().clamp_min(tiny)
+        best = slope / curvature
+        bend = (curvature / value).clamp(1e-3, 1e6).log10()
+        steep = (slope / value).clamp(1e-8, 1e4).log10()
+        mean = _Averages(torch.zeros_like(bend), bend, steep) if state is None else state
+        limit = torch.as_tensor(move.max_step).to(best).expand_as(best)
+        room = (best / limit.clamp_min(tiny)).clamp(1e-4, 1e2).log10()
+        features = torch.stack(
+            [torch.ones_like(best), mean.bend - 2, mean.slope / 2 + 1, mean.ended, room], -1
+        )
+        omega = (2 * (features @ self.policy.to(best.dtype)).sigmoid()).clamp(0.05, 1.95)
+        step_size = omega * best
+        ended = (step_size >= limit).to(best.dtype).detach()
+        new = zip(mean, (ended, bend, steep), strict=True)
+        return step_size, _Averages(*(0.9 * old + 0.1 * now for old, now in new))

@@ -1,0 +1,95 @@
+"""The sharded loss against autograd on dense matrices, in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from distributed.cases import folder, rows
+from fwnet.active_set import ActiveSet
+from fwnet.distributed import Team, open_shards
+from fwnet.distributed.factors import compressed
+from fwnet.distributed.rows import take_rows
+from fwnet.distributed.softmax import ShardedSoftmax
+from fwnet.vertices import Rank1
+
+RADIUS = 6.0
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> ShardedSoftmax:
+    shards = open_shards(folder(tmp_path, 150, 7, 5))
+    return ShardedSoftmax(take_rows(shards, 5, 32, Team()), 5, RADIUS, Team())
+
+
+@pytest.fixture
+def active() -> ActiveSet:
+    generator = torch.Generator().manual_seed(3)
+    u, v = (torch.randn(4, n, generator=generator, dtype=torch.float64) for n in (7, 5))
+    u, v = RADIUS * u / u.norm(dim=-1, keepdim=True), v / v.norm(dim=-1, keepdim=True)
+    return ActiveSet(Rank1(u, v), torch.tensor([0.4, 0.0, 0.3, 0.2], dtype=torch.float64))
+
+
+def dense_loss(W: Tensor) -> Tensor:
+    X, y = (torch.from_numpy(array) for array in rows(150, 7, 5))
+    return cross_entropy(X @ W, y)
+
+
+def test_value_and_products_of_the_gradient(problem: ShardedSoftmax, active: ActiveSet) -> None:
+    W = active.point().requires_grad_()
+    value = dense_loss(W)
+    (gradient,) = torch.autograd.grad(value, W)
+    first = problem.first_order(problem.at_atoms(active))
+    torch.testing.assert_close(first.value, value.detach())
+    torch.testing.assert_close(first.along, (gradient * W).sum().detach())
+    torch.testing.assert_close(first.gradient.dense(), gradient)
+    v, u = torch.arange(5.0, dtype=torch.float64), torch.arange(7.0, dtype=torch.float64)
+    torch.testing.assert_close(first.gradient.matvec(v), gradient @ v)
+    torch.testing.assert_close(first.gradient.rmatvec(u), gradient.mT @ u)
+    thin = torch.eye(7, dtype=torch.float64)[:, :3]
+    torch.testing.assert_close(first.gradient.rmatmul(thin), gradient.mT @ thin)
+
+
+def test_the_model_and_the_bends_of_a_segment(problem: ShardedSoftmax, active: ActiveSet) -> None:
+    W, atoms = active.point(), active.atoms
+    basis = torch.cat([W.unsqueeze(0), atoms.dense()])
+    it = problem.at_atoms(active)
+    scores = torch.stack([problem.scores(u) for u in atoms.u], -1)
+    model = problem.model(it, scores, atoms.v, stride=1)
+
+    def along(q: Tensor) -> Tensor:
+        return dense_loss(W + (q[:, None, None] * basis).sum(0))
+
+    zero = torch.zeros(5, dtype=torch.float64)
+    slopes = torch.autograd.functional.jacobian(along, zero)
+    torch.testing.assert_close(model.slopes, slopes)
+    torch.testing.assert_close(model.bends, torch.autograd.functional.hessian(along, zero))
+
+    change = torch.tensor([-0.7, 0.1, 0.2, -0.1, 0.5], dtype=torch.float64)
+    way = (scores, change[1:, None] * atoms.v, float(change[0]))
+    at = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(along(at * change), at, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope, at)
+    bend = problem.bend(it, way, 0.3, stride=1)
+    torch.testing.assert_close(bend.slope, slope.detach())
+    torch.testing.assert_close(bend.curvature, curvature)
+
+
+def test_scores_after_a_product_are_those_of_a_pass(problem: ShardedSoftmax) -> None:
+    generator = torch.Generator().manual_seed(3)
+    u = torch.randn(7, generator=generator, dtype=torch.float64)
+    active = ActiveSet(Rank1(u[None], torch.ones(1, 5).double()), torch.ones(1).double())
+    fresh = problem.scores(-RADIUS * u)
+    problem.first_order(problem.at_atoms(active)).gradient.rmatvec(u)
+    torch.testing.assert_close(problem.scores(-RADIUS * u), fresh)
+
+
+def test_compressing_keeps_the_matrix(active: ActiveSet) -> None:
+    small = compressed(active, RADIUS)
+    torch.testing.assert_close(small.point(), active.point())
+    expected = torch.linalg.svdvals(active.point())[:3]
+    torch.testing.assert_close(RADIUS * small.weights, expected)

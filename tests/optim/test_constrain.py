@@ -1,0 +1,142 @@
+"""constrain: by name, feasible, helpful."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import fwnet
+from fwnet.domains import Unsized
+from fwnet.optim import FrankWolfe, constrain
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.fc = nn.Linear(16, 8)
+        self.out = nn.Linear(8, 8)
+
+
+def trace_norm(weight: torch.Tensor) -> float:
+    return float(torch.linalg.svdvals(weight.detach().double().flatten(1)).sum())
+
+
+def test_the_snippet_of_the_documentation() -> None:
+    net = Net()
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    opt = FrankWolfe(
+        [
+            {"params": net.fc.parameters(), "domain": fwnet.TraceNormBall(50.0)},
+            {"params": net.conv.parameters(), "domain": None},
+        ],
+        lr=1e-3,
+        momentum=0.9,
+    )
+    assert len(opt.param_groups) == 2
+    groups = constrain(
+        net, {"fc.weight": fwnet.TraceNormBall("init"), "*.bias": fwnet.LInfBall(1.0)}
+    )
+    for name, p in net.named_parameters():
+        assert torch.equal(p, before[name])  # all lay inside
+    assert groups[0]["domain"].radius == pytest.approx(trace_norm(net.fc.weight), rel=1e-9)
+    names = [group["param_names"] for group in groups]
+    expected = [["fc.weight"], ["conv.bias", "fc.bias", "out.bias"], ["conv.weight", "out.weight"]]
+    assert names == expected
+    assert groups[-1]["domain"] is None
+    FrankWolfe(groups, lr=1e-3)
+
+
+def test_weights_outside_are_scaled_onto_the_sphere() -> None:
+    net = Net()
+    direction = net.fc.weight.detach() / net.fc.weight.detach().norm()
+    constrain(net, {"fc.weight": fwnet.TraceNormBall(0.5), "out.*": fwnet.L2Ball(1e-3)})
+    assert trace_norm(net.fc.weight) == pytest.approx(0.5, rel=1e-6)
+    torch.testing.assert_close(net.fc.weight.detach() / net.fc.weight.detach().norm(), direction)
+    for p in net.out.parameters():
+        assert float(p.detach().double().norm()) <= 1e-3
+
+
+def test_domains_without_a_norm_take_the_nearest_point_or_their_start() -> None:
+    net = Net()
+    constrain(net, {"fc.bias": fwnet.Simplex(2.0), "out.weight": fwnet.Birkhoff(8)})
+    assert float(net.fc.bias.detach().sum()) == pytest.approx(2.0, abs=1e-6)
+    assert bool((net.fc.bias >= 0).all())
+    torch.testing.assert_close(net.out.weight.detach(), torch.full((8, 8), 1 / 8))
+
+
+def test_a_bias_under_a_ball_of_matrices_goes_to_adam() -> None:
+    groups = constrain(Net(), {"fc.*": fwnet.TraceNormBall("init")})
+    domains = {name: group["domain"] for group in groups for name in group["param_names"]}
+    assert domains["fc.bias"] is None
+    assert domains["fc.weight"] is not None
+
+
+def test_the_first_pattern_decides() -> None:
+    rules = {"fc.weight": fwnet.SpectralBall(9.0), "*.weight": fwnet.TraceNormBall(99.0)}
+    groups = constrain(Net(), rules)
+    assert [group["param_names"] for group in groups[:2]] == [
+        ["fc.weight"],
+        ["conv.weight", "out.weight"],
+    ]
+
+
+def test_tied_and_frozen_weights() -> None:
+    net = Net()
+    net.tied = nn.Linear(16, 8)
+    net.tied.weight = net.fc.weight
+    net.conv.requires_grad_(False)
+    groups = constrain(net, {"tied.weight": fwnet.TraceNormBall("init")})
+    assert groups[0]["param_names"] == ["tied.weight"]
+    assert groups[0]["params"][0] is net.fc.weight
+    rest = groups[1]["param_names"]
+    assert rest == ["fc.bias", "out.weight", "out.bias", "tied.bias"]
+
+
+ERRORS = [
+    ({"fc.wieght": fwnet.L1Ball(1.0)}, "'fc.wieght' fits no parameter; did you mean fc.weight"),
+    ({"*.gain": fwnet.L1Ball(1.0)}, "'*.gain' fits no parameter; did you mean"),
+    (
+        {"*": fwnet.L1Ball(9.0), "fc.bias": fwnet.L1Ball(1.0)},
+        "all parameters that 'fc.bias' fits (fc.bias) are taken by patterns before it; move it up.",
+    ),
+    ({"conv.weight": fwnet.Birkhoff(3)}, "conv.weight: Birkhoff(n=3) takes 3 × 3 matrices; got"),
+]
+
+
+@pytest.mark.parametrize(("domains", "text"), ERRORS, ids=[text[:30] for _, text in ERRORS])
+def test_bad_patterns_get_a_sentence(domains, text: str) -> None:
+    with pytest.raises(ValueError) as error:
+        constrain(Net(), domains)
+    assert text in str(error.value)
+
+
+def test_other_bad_input() -> None:
+    with pytest.raises(TypeError, match=r"constrain\(net, ...\) takes an nn.Module; got list"):
+        constrain([], {})
+    net = Net()
+    nn.init.zeros_(net.fc.weight)
+    with pytest.raises(ValueError, match=r"TraceNormBall\('init'\): the initial weights, shape"):
+        constrain(net, {"fc.weight": fwnet.TraceNormBall("init")})
+
+
+def test_a_radius_from_the_start_is_only_a_recipe() -> None:
+    ball = fwnet.LpBall(3.0, radius="init")
+    assert isinstance(ball, Unsized)
+    assert repr(ball) == "LpBall(3.0, radius='init')"
+    assert ball.of_radius(2.0) == fwnet.LpBall(3.0, 2.0)
+    problem = fwnet.LeastSquares(torch.eye(3), torch.ones(3))
+    calls = [
+        lambda: ball.lmo(torch.ones(3)),
+        lambda: ball.start((3,)),
+        lambda: ball.contains(torch.ones(3)),
+        lambda: ball.diameter((3,)),
+        lambda: fwnet.minimize(problem, ball),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"has no radius yet: only fwnet.optim.constrain"):
+            call()
+    with pytest.raises(TypeError, match="must be a number; got 'large'"):
+        fwnet.TraceNormBall("large")

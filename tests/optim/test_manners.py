@@ -1,0 +1,373 @@
+"""As torch expects of an optimizer: state, schedules, closures, compilation, several processes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fwnet
+from fwnet.optim import ConditionalGradient, FrankWolfe, constrain, sign, spectral
+
+ROOT = Path(__file__).parents[2]
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 4)
+    )
+
+
+def data(rows: int = 12) -> tuple[Tensor, Tensor]:
+    return torch.randn(rows, 1, 6, 6, generator=seeded(1)), torch.arange(rows) % 4
+
+
+DOMAINS = {
+    "0.weight": fwnet.SpectralBall(2.0),
+    "3.weight": fwnet.TraceNormBall("init"),
+    "5.weight": fwnet.L1Ball("init"),
+    "*.bias": fwnet.LInfBall(1.0),
+}
+
+
+def build(net: nn.Module) -> FrankWolfe:
+    return FrankWolfe(constrain(net, DOMAINS), lr=0.02)
+
+
+def train(net: nn.Module, opt: torch.optim.Optimizer, steps: int) -> None:
+    X, y = data()
+    for _ in range(steps):
+        opt.zero_grad()
+        nn.functional.cross_entropy(net(X), y).backward()
+        opt.step()
+
+
+def same(first: nn.Module, second: nn.Module) -> bool:
+    pairs = zip(first.parameters(), second.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_saved_run_goes_on_to_the_bit_with_its_domains() -> None:
+    net = network()
+    opt = build(net)
+    train(net, opt, 5)
+    file = io.BytesIO()
+    torch.save({"net": net.state_dict(), "opt": opt.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = network()
+    other.load_state_dict(saved["net"])
+    again = FrankWolfe([{"params": group["params"]} for group in build(other).param_groups])
+    again.load_state_dict(saved["opt"])
+    chosen = [group["domain"] for group in again.param_groups]
+    assert chosen == [group["domain"] for group in opt.param_groups]
+    train(net, opt, 5)
+    train(other, again, 5)
+    assert same(net, other)
+
+
+def test_every_domain_and_oracle_survives_a_state_dict() -> None:
+    domains = [
+        fwnet.Box(torch.zeros(6), torch.ones(6)),
+        fwnet.GroupL1Ball(torch.tensor([0, 0, 1, 1, 2, 2]), 3.0),
+        fwnet.Product((fwnet.Simplex(), fwnet.L1Ball(2.0)), ((2,), (4,))),
+        fwnet.LpBall(3.0, 2.0),
+        spectral(3.0),
+        None,
+    ]
+    for domain in domains:
+        for oracle in (None, fwnet.SoftTraceNorm(7.0), fwnet.PowerIteration(3, warm_start=False)):
+            w = nn.Parameter(torch.full((6,), 0.25))
+            if isinstance(domain, fwnet.Product):
+                w = nn.Parameter(torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0, 0.0]))
+            opt = FrankWolfe([w], domain=domain, oracle=oracle)
+            fresh = FrankWolfe([nn.Parameter(torch.ones(6))])
+            fresh.load_state_dict(opt.state_dict())
+            assert repr(fresh.param_groups[0]["domain"]) == repr(domain)
+            assert repr(fresh.param_groups[0]["oracle"]) == repr(oracle)
+
+
+def test_a_domain_of_the_users_own_needs_its_class() -> None:
+    class Ball(fwnet.Domain):
+        def __init__(self, radius: float) -> None:
+            self.radius = radius
+
+        def vertex(self, cost):
+            return fwnet.L2Ball(self.radius).vertex(cost)
+
+        def contains(self, x, tol=None):
+            return fwnet.L2Ball(self.radius).contains(x, tol)
+
+        def diameter(self, shape):
+            return 2 * self.radius
+
+    w = nn.Parameter(torch.zeros(3))
+    saved = FrankWolfe([w], domain=Ball(2.0)).state_dict()
+    again = FrankWolfe([w], domain=Ball(1.0))
+    again.load_state_dict(saved)
+    assert again.param_groups[0]["domain"].radius == 2.0
+    with pytest.raises(ValueError, match="holds a Ball, which is not a class of fwnet; build"):
+        FrankWolfe([w]).load_state_dict(saved)
+
+
+def test_schedulers_move_the_rate() -> None:
+    w = nn.Parameter(torch.zeros(4, 5))
+    opt = FrankWolfe([w], lr=1.0, domain=fwnet.SpectralBall(1.0), rescale=None)
+    scheduler = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.0)
+    w.grad = torch.randn(4, 5, generator=seeded(2))
+    opt.step()
+    scheduler.step()
+    moved = w.detach().clone()
+    opt.step()  # lr 0
+    assert torch.equal(w, moved)
+
+
+def test_a_tensor_is_a_learning_rate_too() -> None:
+    w, other = nn.Parameter(torch.zeros(4, 5)), nn.Parameter(torch.zeros(4, 5))
+    w.grad = other.grad = torch.randn(4, 5, generator=seeded(2))
+    FrankWolfe([w], lr=torch.tensor(0.125), domain=fwnet.TraceNormBall(1.0)).step()
+    FrankWolfe([other], lr=0.125, domain=fwnet.TraceNormBall(1.0)).step()
+    assert torch.equal(w, other)
+
+
+def test_accumulated_gradients_equal_one_large_batch() -> None:
+    X, y = data()
+    nets = [network().double() for _ in range(2)]
+    for net, parts in zip(nets, (1, 3), strict=True):
+        opt = build(net)
+        for _ in range(3):
+            opt.zero_grad()
+            for rows in torch.arange(12).chunk(parts):
+                loss = nn.functional.cross_entropy(net(X[rows].double()), y[rows])
+                (loss / parts).backward()
+            opt.step()
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+
+
+def test_a_closure_is_called_and_its_loss_returned() -> None:
+    w = nn.Parameter(torch.ones(3))
+    opt = FrankWolfe([w], lr=0.1, domain=fwnet.LInfBall(2.0))
+
+    def closure() -> Tensor:
+        opt.zero_grad()
+        loss = w.square().sum()
+        loss.backward()
+        return loss
+
+    assert opt.step(closure).item() == 3.0
+    assert float(w.detach().sum()) < 3.0
+
+
+def test_a_compiled_training_step_takes_the_same_steps() -> None:
+    X, y = data()
+    nets = [network(), network()]
+    for net, compiled in zip(nets, (False, True), strict=True):
+        opt = build(net)
+
+        def update(net: nn.Module = net, opt: FrankWolfe = opt) -> None:
+            opt.zero_grad()
+            nn.functional.cross_entropy(net(X), y).backward()
+            opt.step()
+
+        run = torch.compile(update, backend="eager") if compiled else update
+        for _ in range(3):
+            run()
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+
+
+WORKER = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+sys.path.insert(0, os.environ["TESTS"])
+from optim.test_manners import build, data, network
+dist.init_process_group("gloo", rank=int(sys.argv[1]), world_size=2)
+net = nn.parallel.DistributedDataParallel(network())
+opt = build(net.module)
+X, y = data()
+rows = torch.arange(12)[int(sys.argv[1])::2]
+for _ in range(4):
+    opt.zero_grad()
+    nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
+    opt.step()
+torch.save(net.module.state_dict(), sys.argv[2])
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_agree_to_the_bit_and_with_one(tmp_path: Path) -> None:
+    files = [tmp_path / f"{rank}.pt" for rank in range(2)]
+    environment = os.environ | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(20_000 + os.getpid() % 20_000),
+        "TESTS": str(ROOT / "tests"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+    }
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(rank), str(file)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, file in enumerate(files)
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=120)
+        assert worker.returncode == 0, errors
+    first, second = (torch.load(file, weights_only=True) for file in files)
+    single = network()
+    train(single, build(single), 4)
+    for name, value in single.state_dict().items():
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], value, rtol=0, atol=1e-5)
+
+
+ERRORS = [
+    (lambda w: FrankWolfe([w], lr=-1.0), "lr must be a finite number of at least 0; got -1.0."),
+    (lambda w: FrankWolfe([w], momentum=1.0), "momentum must lie in [0, 1); got 1.0."),
+    (lambda w: FrankWolfe([w], rescale="norm"), "rescale must be one of (None, 'diameter', 'gra"),
+    (lambda w: FrankWolfe([w], domain=3.0), "domain must be a fwnet domain, spectral(...), sign"),
+    (lambda w: FrankWolfe([w], oracle=fwnet.Softmin()), "oracle must be PowerIteration(), Soft"),
+    (
+        lambda w: FrankWolfe([w], domain=fwnet.SpectralBall(), oracle=fwnet.PowerIteration()),
+        "PowerIteration answers for TraceNormBall only; got SpectralBall(radius=1.0).",
+    ),
+    (
+        lambda w: FrankWolfe([w], domain=fwnet.Birkhoff(3)),
+        "parameter 0 of shape (4, 5): Birkhoff(n=3) takes 3 × 3 matrices; got shape (4, 5).",
+    ),
+    (
+        lambda w: FrankWolfe([("fc.weight", w)], domain=fwnet.Box(torch.zeros(3), torch.ones(3))),
+        "fc.weight: Box(tensor(3,), tensor(3,)) has bounds of shape (3,); got shape (20,).",
+    ),
+    (
+        lambda w: FrankWolfe([w], domain=fwnet.TraceNormBall("init")),
+        "TraceNormBall('init') takes its radius from the initial weights: pass it to fwnet.optim",
+    ),
+    (
+        lambda w: FrankWolfe([w], domain=fwnet.TraceNormBall(0.5)),
+        "must start inside TraceNormBall(radius=0.5); it has norm 4.47214. Call fwnet.optim.con",
+    ),
+    (
+        lambda w: FrankWolfe([w], domain=fwnet.Simplex()),
+        "must start inside Simplex(radius=1.0); it is outside. Call fwnet.optim.constrain",
+    ),
+    (
+        lambda w: FrankWolfe([nn.Parameter(w.bfloat16())], domain=fwnet.LInfBall(5.0)),
+        "must be float32 or float64 to stay in LInfBall(radius=5.0); got torch.bfloat16. Keep",
+    ),
+    (
+        lambda w: FrankWolfe([nn.Parameter(torch.zeros(0, 3))], domain=fwnet.TraceNormBall()),
+        "must not be empty; got shape (0, 3).",
+    ),
+    (lambda w: fwnet.TraceNormBall(0.0), "TraceNormBall(radius=...) must be a positive finite"),
+    (lambda w: spectral(0.0), "spectral(radius=...) must be a positive finite number; got 0.0."),
+    (lambda w: sign(float("nan")), "sign(radius=...) must be a positive finite number; got nan."),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), ERRORS, ids=[text[:40] for _, text in ERRORS])
+def test_bad_input_gets_a_sentence(call, text: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as error:
+        call(nn.Parameter(torch.ones(4, 5)))
+    assert text in str(error.value)
+
+
+def test_a_group_that_does_not_fit_is_not_added() -> None:
+    opt = FrankWolfe([nn.Parameter(torch.zeros(3))])
+    with pytest.raises(ValueError, match="must start inside"):
+        opt.add_param_group({"params": [nn.Parameter(torch.ones(3))], "domain": fwnet.L1Ball(1.0)})
+    assert len(opt.param_groups) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
+    w, free = nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(4))
+    groups = [
+        {"params": [("fc.bias", free)]},
+        {"params": [("fc.weight", w)], "domain": fwnet.TraceNormBall(1.0)},
+    ]
+    opt = FrankWolfe(groups)
+    w.grad, free.grad = torch.ones(2, 3), torch.ones(4)
+    opt.step()
+    before, also = w.detach().clone(), free.detach().clone()
+    w.grad[1, 2] = value
+    with pytest.raises(ValueError, match=r"gradient of fc.weight must be finite; entry \(1, 2\)"):
+        opt.step()
+    assert torch.equal(w, before)
+    assert torch.equal(free, also)
+    w.grad[1, 2] = 1.0
+    opt.step()  # nothing was spoiled
+    assert bool(torch.isfinite(w).all())
+
+
+def test_a_state_of_adamw_loads() -> None:
+    ours, theirs = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    adamw = torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.0)
+    theirs.grad = torch.tensor([1.0, 2.0, -1.0])
+    adamw.step()
+    opt = FrankWolfe([ours])
+    opt.load_state_dict(copy.deepcopy(adamw.state_dict()))
+    ours.data, ours.grad = theirs.detach().clone(), theirs.grad.clone()
+    adamw.step()
+    opt.step()
+    assert torch.equal(ours, theirs)
+
+
+def test_sparse_gradients_are_refused() -> None:
+    table = nn.Embedding(5, 3, sparse=True)
+    opt = FrankWolfe(table.parameters(), domain=fwnet.LInfBall(10.0))
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(RuntimeError, match=r"parameter 0 of shape \(5, 3\) has a sparse gradient"):
+        opt.step()
+
+
+def test_conditional_gradient_in_closed_form() -> None:
+    """Weights outside of the ball: the distance shrinks by 1 − lr; without the pull it stays."""
+    G = torch.randn(6, 4, generator=seeded(3), dtype=torch.float64)
+    u, _, vh = torch.linalg.svd(G, full_matrices=False)
+    vertices = {
+        "spectral": -3.0 * (6 / 4) ** 0.5 * (u @ vh),
+        "sign": -3.0 / 4 * G.sign(),
+        "row": -3.0 / 2 * G / G.norm(dim=1, keepdim=True),
+    }
+    for name, vertex in vertices.items():
+        for constrained in (True, False):
+            w = nn.Parameter(torch.full((6, 4), 10.0, dtype=torch.float64))
+            norm = getattr(fwnet.optim, name)(3.0)
+            options = {"oracle": fwnet.NewtonSchulz(8)} if name == "spectral" else {}
+            opt = ConditionalGradient([w], 0.25, norm, constrained=constrained, **options)
+            w.grad = G.clone()
+            opt.step()
+            expected = (7.5 if constrained else 10.0) + 0.25 * vertex
+            torch.testing.assert_close(w.detach(), expected, rtol=0, atol=1e-8)
+
+
+def test_conditional_gradient_trains_and_saves() -> None:
+    net = network()
+    groups = [
+        {"params": net[:4].parameters(), "norm": spectral(3.0)},
+        {"params": net[5].parameters(), "norm": sign(20.0)},
+    ]
+    opt = ConditionalGradient(groups, lr=0.05)
+    X, y = data()
+    before = float(nn.functional.cross_entropy(net(X), y).detach())
+    train(net, opt, 40)
+    assert float(nn.functional.cross_entropy(net(X), y).detach()) < 0.5 * before
+    again = ConditionalGradient([{"params": g["params"]} for g in opt.param_groups])
+    again.load_state_dict(opt.state_dict())
+    assert [g["domain"] for g in again.param_groups] == [spectral(3.0), sign(20.0)]
