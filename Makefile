@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers meta-train clean
+.PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers bench-learned meta-train clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,8 +45,12 @@ bench-layers: $(VENV)/installed  ## SimplexQP and SVMLayer against other QP laye
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/layers/requirements.txt -c constraints.txt
 	$(BIN)/python -m benchmarks.layers
 
+bench-learned: $(VENV)/installed  ## learned optimizers against tuned hand-designed ones
+	$(BIN)/python -m benchmarks.learned
+
 meta-train: $(VENV)/installed  ## train the shipped controllers anew, seeded
 	$(BIN)/python -m fwnet.learned.recipes
+	$(BIN)/python -m fwnet.learned.small_recipes
 
 clean:
 	rm -rf $(VENV) report runs build dist .mypy_cache .ruff_cache .pytest_cache

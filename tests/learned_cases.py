@@ -31,7 +31,6 @@ ON_THE_SIMPLEX: dict[str, Callable[[], learned.Controller]] = {
     "LSTMStep": learned.LSTMStep,
     "LSTMDirection": learned.LSTMDirection,
     "LearnedStep": learned.LearnedStep,
-    "LearnedRelaxation": learned.LearnedRelaxation,
     "LearnedDirection": lambda: learned.LearnedDirection(memory=3),
     "LearnedDirection, plane": lambda: learned.LearnedDirection(memory=0, exchanges=0),
     "LearnedDirection, projected": lambda: learned.LearnedDirection(memory=2, projected=True),

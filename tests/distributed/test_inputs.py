@@ -138,6 +138,17 @@ def test_bad_settings_get_a_sentence(change: dict[str, float], text: str) -> Non
         FitConfig(**{"classes": 3, "radius": 5.0, **change})
 
 
+def test_no_cuda_and_no_threads_get_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    given = ["fit", "--data", "x", "--out", "y", "--classes", "3", "--radius", "5"]
+    assert main([*given, "--device", "cuda"]) == 1
+    assert "device='cuda' needs a CUDA device; none was found." in capsys.readouterr().err
+    assert main([*given, "--threads", "0"]) == 1
+    assert "threads must be a whole number of at least 1; got 0." in capsys.readouterr().err
+
+
 def test_sums_do_not_depend_on_their_order_and_are_exact_to_float64() -> None:
     generator = torch.Generator().manual_seed(1)
     parts = torch.randn(500, 3, generator=generator, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import subprocess
@@ -295,15 +296,36 @@ def test_a_group_that_does_not_fit_is_not_added() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
-    w = nn.Parameter(torch.zeros(2, 3))
-    opt = FrankWolfe([("fc.weight", w)], domain=fwnet.TraceNormBall(1.0))
-    w.grad = torch.ones(2, 3)
+    w, free = nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(4))
+    groups = [
+        {"params": [("fc.bias", free)]},
+        {"params": [("fc.weight", w)], "domain": fwnet.TraceNormBall(1.0)},
+    ]
+    opt = FrankWolfe(groups)
+    w.grad, free.grad = torch.ones(2, 3), torch.ones(4)
     opt.step()
-    before = w.detach().clone()
+    before, also = w.detach().clone(), free.detach().clone()
     w.grad[1, 2] = value
     with pytest.raises(ValueError, match=r"gradient of fc.weight must be finite; entry \(1, 2\)"):
         opt.step()
     assert torch.equal(w, before)
+    assert torch.equal(free, also)
+    w.grad[1, 2] = 1.0
+    opt.step()  # nothing was spoiled
+    assert bool(torch.isfinite(w).all())
+
+
+def test_a_state_of_adamw_loads() -> None:
+    ours, theirs = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    adamw = torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.0)
+    theirs.grad = torch.tensor([1.0, 2.0, -1.0])
+    adamw.step()
+    opt = FrankWolfe([ours])
+    opt.load_state_dict(copy.deepcopy(adamw.state_dict()))
+    ours.data, ours.grad = theirs.detach().clone(), theirs.grad.clone()
+    adamw.step()
+    opt.step()
+    assert torch.equal(ours, theirs)
 
 
 def test_sparse_gradients_are_refused() -> None:

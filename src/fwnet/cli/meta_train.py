@@ -17,7 +17,7 @@ from fwnet.learned import (
     Controller,
     LearnedAtoms,
     LearnedDirection,
-    LearnedRelaxation,
+    LearnedPairwise,
     LearnedStep,
     LSTMDirection,
     LSTMStep,
@@ -43,7 +43,7 @@ class ControllerName(str, Enum):
 
     STEP = "step"
     DIRECTION = "direction"
-    RELAXATION = "relaxation"
+    PAIRWISE = "pairwise"
     ATOMS = "atoms"
     LSTM_STEP = "lstm-step"
     LSTM_DIRECTION = "lstm-direction"
@@ -55,7 +55,7 @@ _CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] 
         lambda: LearnedDirection(memory=4),
         RECIPES["simplex-qp"].config,
     ),
-    ControllerName.RELAXATION: (LearnedRelaxation, MetaConfig()),
+    ControllerName.PAIRWISE: (LearnedPairwise, MetaConfig()),
     ControllerName.ATOMS: (LearnedAtoms, MetaConfig()),
     ControllerName.LSTM_STEP: (LSTMStep, MetaConfig()),
     ControllerName.LSTM_DIRECTION: (LSTMDirection, MetaConfig()),

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
-from fwnet.directions.proposals import Candidate, ProjectedStep, Proposal
+from fwnet.directions.proposals import Candidates, ProjectedStep, Proposal
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
@@ -98,30 +98,22 @@ class Corrections(Direction):
         them are worth remembering, newest first; the proposals' states.
         """
         b = problem.batch_dims
-        fresh, after = [Candidate(lin.vertex.dense(), problem.vertex_image(lin.vertex))], []
+        image = problem.vertex_image(lin.vertex)
+        assert image is not None
+        fresh = [Candidates(lin.vertex.dense().unsqueeze(b), image.unsqueeze(b))]
+        after = []
         for proposal, before in zip(self.proposals, state.proposals, strict=True):
             candidates, then = proposal(problem, state.domain, it, lin, before)
             fresh += candidates
             after.append(then)
-        newest = [c for c in fresh if c.lasting]
-        passing = [c for c in fresh if not c.lasting]
-        parts = [_stacked(problem, newest)]
-        if state.points is not None and state.images is not None:
-            parts.append((state.points, state.images))
-        lasting = sum(points.shape[b] for points, _ in parts)
-        if passing:
-            parts.append(_stacked(problem, passing))
-        points = torch.cat([points for points, _ in parts], b)
-        images = torch.cat([images for _, images in parts], b)
-        return points, images, lasting, tuple(after)
-
-
-def _stacked(problem: Problem, candidates: list[Candidate]) -> tuple[Tensor, Tensor]:
-    """Points and images `(*batch, K, *shape)`, computing the images that are not known."""
-    images = [problem.image(c.point) if c.image is None else c.image for c in candidates]
-    known = [image for image in images if image is not None]
-    points = [candidate.point for candidate in candidates]
-    return torch.stack(points, problem.batch_dims), torch.stack(known, problem.batch_dims)
+        parts = [c for c in fresh if c.lasting]
+        if state.points is not None:
+            parts.append(Candidates(state.points, state.images))
+        lasting = sum(part.points.shape[b] for part in parts)
+        parts += [c for c in fresh if not c.lasting]
+        images = [problem.images(c.points) if c.images is None else c.images for c in parts]
+        points = torch.cat([c.points for c in parts], b)
+        return points, torch.cat(images, b), lasting, tuple(after)
 
 
 def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:

@@ -20,12 +20,12 @@ from fwnet.scaling import expand
 from fwnet.vertices import OneHot
 
 
-class Candidate(NamedTuple):
-    """A point of the domain `(*batch, *shape)`, its image where known, and whether to keep it."""
+class Candidates(NamedTuple):
+    """Points of the domain `(*batch, K, *shape)`, with their images where those are known."""
 
-    point: Tensor
-    image: Tensor | None = None
-    lasting: bool = True  # stays in the hull's memory; else for one step only
+    points: Tensor
+    images: Tensor | None = None  # (*batch, K, m)
+    lasting: bool = True  # stay in the hull's memory; else for one step only
 
 
 class Proposal(nn.Module, ABC):
@@ -38,7 +38,7 @@ class Proposal(nn.Module, ABC):
     @abstractmethod
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[list[Candidate], Any]:
+    ) -> tuple[list[Candidates], Any]:
         """Points of the domain, none if it has none, and the next state."""
 
 
@@ -64,13 +64,13 @@ class ProjectedStep(Proposal):
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[list[Candidate], Any]:
+    ) -> tuple[list[Candidates], Any]:
         last = next_step(problem, it, lin, state)
         if state is None:
             return [], last
         ahead = it.x - expand(last.length, it.x.ndim - problem.batch_dims) * last.gradient
         point = domain.project(ahead)
-        return ([] if point is None else [Candidate(point)]), last
+        return ([] if point is None else [Candidates(point.unsqueeze(problem.batch_dims))]), last
 
 
 @final
@@ -99,10 +99,10 @@ class Exchanges(Proposal):
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[list[Candidate], Any]:
+    ) -> tuple[list[Candidates], Any]:
         assert isinstance(domain, Simplex)
         surplus = lin.along.unsqueeze(-1) / domain.radius - dense_gradient(lin.gradient)
-        return exchanges(problem, domain, it, lin, surplus, self.count), state
+        return [exchanges(problem, domain, it, lin, surplus, self.count)], state
 
 
 def exchanges(
@@ -112,33 +112,40 @@ def exchanges(
     lin: Linearization,
     growth: Tensor,  # (*batch, n)
     count: int,
-) -> list[Candidate]:
+) -> Candidates:
     """The vertices of the coordinates that should grow most, x without those that should shrink.
 
     The oracle's own vertex is in the hull already.
     """
-    found = []
-    n, radius = it.x.shape[-1], domain.radius
-    count = min(count, n - 1)
+    x, z, radius = it.x.unsqueeze(-2), it.image, domain.radius
+    assert z is not None
+    count = min(count, x.shape[-1] - 1)
     best = lin.vertex.dense() > 0
     enter = growth.masked_fill(best, -torch.inf).topk(count, -1).indices
     leave = (it.x * growth).topk(count, -1, largest=False).indices
-    for index in enter.unbind(-1):
-        vertex = OneHot(index, it.x.new_full(index.shape, radius), n, unit=radius == 1)
-        found.append(Candidate(vertex.dense(), problem.vertex_image(vertex), False))
-    for index in leave.unbind(-1):
-        weight = it.x.gather(-1, index.unsqueeze(-1)) / radius  # (*batch, 1)
-        rest = 1 - weight
-        # Without the coordinate that is nearly all of x, nothing but rounding would be left.
-        weight = torch.where(rest < 1e-3, 0.0, weight)
-        rest = 1 - weight
-        vertex = OneHot(index, it.x.new_full(index.shape, radius), n, unit=radius == 1)
-        image, column = it.image, problem.vertex_image(vertex)
+    index = torch.cat([enter, leave], -1)
+    vertices = OneHot(index, it.x.new_full(index.shape, radius), x.shape[-1], unit=radius == 1)
+    units, columns = vertices.dense(), _images(problem, vertices)
+    weight = it.x.gather(-1, leave).unsqueeze(-1) / radius  # (*batch, count, 1)
+    # Without the coordinate that is nearly all of x, nothing but rounding would be left.
+    weight = torch.where(weight > 0.999, 0.0, weight)
+    rest = 1 - weight
+    emptied = (x - weight * units[..., count:, :]).clamp_min(0) / rest
+    bent = (z.unsqueeze(-2) - weight * columns[..., count:, :]) / rest
+    points = torch.cat([units[..., :count, :], emptied], -2)
+    return Candidates(points, torch.cat([columns[..., :count, :], bent], -2), lasting=False)
+
+
+def _images(problem: Problem, atoms: OneHot) -> Tensor:
+    """A v of one-hot atoms `(*batch, K)`: `(*batch, K, m)`, by columns."""
+    if problem.batch_dims == 0:  # K vertices of one problem are as a batch of K
+        image = problem.vertex_image(atoms)
         assert image is not None
-        assert column is not None
-        emptied = (it.x - weight * vertex.dense()).clamp_min(0) / rest
-        found.append(Candidate(emptied, (image - weight * column) / rest, False))
-    return found
+        return image
+    places = range(atoms.index.shape[-1])
+    slots = [atoms.index.new_full(atoms.index.shape[:-1], k) for k in places]
+    images = [problem.vertex_image(atoms.select(slot)) for slot in slots]
+    return torch.stack([image for image in images if image is not None], 1)
 
 
 def next_step(problem: Problem, it: Iterate, lin: Linearization, last: LastStep | None) -> LastStep:
@@ -153,5 +160,7 @@ def next_step(problem: Problem, it: Iterate, lin: Linearization, last: LastStep 
         return LastStep(it.x, gradient, size / bend.clamp_min(torch.finfo(size.dtype).tiny))
     step, change = it.x - last.x, gradient - last.gradient
     bend = inner(step, change, b)
-    length = torch.where(bend > 0, inner(step, step, b) / bend, last.length)
+    length = inner(step, step, b) / bend
+    usable = (length > 0) & torch.isfinite(length)  # a step of 0, or none that curves: neither
+    length = torch.where(usable, length, last.length)
     return LastStep(it.x, gradient, length)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fwnet import checks
 from fwnet.distributed.config import FitConfig, Report
 from fwnet.distributed.fit import fit
 from fwnet.distributed.shards import write_shards
@@ -43,12 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_fit(data: Path, out: Path, device: str, threads: int, **asked: float) -> int:
     """`fit`: one worker's part; torchrun starts as many as it is told."""
-    # A worker that is interrupted must not wait for the others: the checkpoints are on disk.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    torch.set_num_threads(threads)
-    config = FitConfig(**asked)  # type: ignore[arg-type]  # argparse converts by field
+    torch.set_num_threads(checks.at_least("threads", threads, 1))
     team = join(device)
+    if team.size > 1:  # an interrupted worker must not wait for the others: checkpoints are on disk
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
+        config = FitConfig(**asked)  # type: ignore[arg-type]  # argparse converts by field
         fit(data, out, config, team, on_report=_show, say=_tell)
     except ValueError:
         if team.rank == 0:

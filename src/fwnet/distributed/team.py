@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar, final
@@ -58,7 +59,8 @@ class Team:
         if self.size == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
+        with _in_touch(self.rank):
+            dist.broadcast_object_list(box, src=0, device=self.device)
         return box[0]
 
     def together(self, work: Callable[[], _T]) -> _T:
@@ -75,7 +77,8 @@ class Team:
         failures: list[Any] = [failure]
         if self.size > 1:
             failures = [None] * self.size
-            dist.all_gather_object(failures, failure)
+            with _in_touch(self.rank):
+                dist.all_gather_object(failures, failure)
         for rank, text in enumerate(failures):
             if text is not None:
                 raise ValueError(text if self.size == 1 else f"worker {rank}: {text}")
@@ -91,13 +94,8 @@ class Team:
         if self.size > 1:
             self.traffic.calls += 1
             self.traffic.numbers += numbers.numel()
-            try:
+            with _in_touch(self.rank):
                 dist.all_reduce(numbers, op=how)
-            except RuntimeError as error:  # a worker died, or did not answer in time
-                raise ConnectionError(
-                    f"worker {self.rank} lost the others: {str(error).splitlines()[0][-80:]} "
-                    "Start the fit again; it goes on from its last checkpoint."
-                ) from None
         return numbers
 
 
@@ -111,18 +109,34 @@ def join(device: str = "cpu", patience: float = 600.0) -> Team:
     size = int(os.environ.get("WORLD_SIZE", "1"))
     place = torch.device(device)
     if place.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError(f"device={device!r} needs a CUDA device; none was found. Take 'cpu'.")
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(place)
     if size == 1:
         return Team(device=place)
     backend = "nccl" if place.type == "cuda" else "gloo"
     limit = timedelta(seconds=patience)
-    store, rank, size = next(rendezvous("env://", timeout=limit))
-    # torchrun keeps its store when it restarts workers: without a name of its own, the new team
-    # would read the addresses of the old one, and wait.
-    store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+    rank = int(os.environ["RANK"])
+    with _in_touch(rank):
+        store, _, _ = next(rendezvous("env://", timeout=limit))
+        # torchrun keeps its store when it restarts workers: without a name of its own, the new
+        # team would read the addresses of the old one, and wait.
+        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
     return Team(rank, size, place)
+
+
+@contextmanager
+def _in_touch(rank: int) -> Iterator[None]:
+    """Say in a sentence that a worker died, or did not answer in time."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionError(
+            f"worker {rank} lost the others: {str(error).splitlines()[0][-80:]} "
+            "Start the fit again; it goes on from its last checkpoint."
+        ) from None
 
 
 def leave() -> None:

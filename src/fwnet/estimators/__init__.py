@@ -1,9 +1,21 @@
-"""scikit-learn's manners: fit, predict, score."""
+"""fit and predict: estimators with scikit-learn's manners."""
 
 from fwnet.estimators.deep_svc import DeepSVC
+from fwnet.estimators.low_rank_completion import LowRankCompletion
+from fwnet.estimators.low_rank_cv import LowRankSoftmaxClassifierCV
+from fwnet.estimators.low_rank_regressor import LowRankRegressor
 from fwnet.estimators.low_rank_softmax import LowRankSoftmaxClassifier
 from fwnet.estimators.one_class import FWOneClassSVM
 from fwnet.estimators.svc import FWSVC
 from fwnet.estimators.svr import FWSVR
 
-__all__ = ["FWSVC", "FWSVR", "DeepSVC", "FWOneClassSVM", "LowRankSoftmaxClassifier"]
+__all__ = [
+    "FWSVC",
+    "FWSVR",
+    "DeepSVC",
+    "FWOneClassSVM",
+    "LowRankCompletion",
+    "LowRankRegressor",
+    "LowRankSoftmaxClassifier",
+    "LowRankSoftmaxClassifierCV",
+]

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.low_rank_inputs import Array, generator_of, matrix, radius_of, rows_of
-from fwnet.low_rank import Budget, Factors, RowProblem, Solution, choose_radius, solve
+from fwnet.low_rank import Budget, FactoredProblem, Factors, Solution, choose_radius, solve
 from fwnet.low_rank.files import read, write
 from fwnet.low_rank.radius import natural_radius
 from fwnet.trace import Trace
@@ -25,10 +25,10 @@ _FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features
 
 
 class LowRankModel(BaseEstimator):
-    """A linear model X · W on the trace-norm ball, W = U diag(s) Vᵀ.
+    """A matrix W = U diag(s) Vᵀ in the trace-norm ball, fitted, stored, saved and loaded.
 
-    A subclass says what the loss is, and holds the parameters radius, max_rank, tol, max_iter,
-    max_time, fit_intercept, warm_start, progress, verbose and random_state.
+    A subclass says what f is, and holds the parameters radius, max_rank, tol, max_iter, max_time,
+    warm_start, progress, verbose and random_state.
     """
 
     radius: Any
@@ -36,7 +36,6 @@ class LowRankModel(BaseEstimator):
     tol: float
     max_iter: int
     max_time: float | None
-    fit_intercept: bool
     warm_start: bool
     progress: bool
     verbose: int
@@ -45,27 +44,10 @@ class LowRankModel(BaseEstimator):
     s_: Array
     V_: Array
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     @property
     def rank_(self) -> int:
         """Rank of W."""
         return int((self.s_ > 0).sum())
-
-    @property
-    def coef_(self) -> Array:
-        """Wᵀ without the intercept, `(outputs, features)`, computed when asked for."""
-        return ((self.V_ * self.s_) @ self.U_[: self.n_features_in_].T).astype(self.s_.dtype)
-
-    @property
-    def intercept_(self) -> Array:
-        """The intercepts, `(outputs,)`: the last row of W, inside the ball with the others."""
-        if not self.fit_intercept:
-            return np.zeros(len(self.V_), dtype=self.s_.dtype)
-        return np.asarray((self.V_ * self.s_) @ self.U_[-1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file: `.safetensors`, or any other name for torch's format."""
@@ -106,14 +88,14 @@ class LowRankModel(BaseEstimator):
         U, s, V = (torch.as_tensor(x).to(dtype) for x in (self.U_, self.s_, self.V_))
         return Factors(U, s, V)
 
-    def _start(self, problem: RowProblem) -> Factors | None:
+    def _start(self, problem: FactoredProblem) -> Factors | None:
         """The last solution, if it is wanted and fits."""
         if not self.warm_start or not hasattr(self, "U_"):
             return None
         fits = (len(self.U_), len(self.V_)) == problem.shape
         return self._factors(problem.dtype) if fits else None
 
-    def _choose_radius(self, problem: RowProblem) -> float:
+    def _choose_radius(self, problem: FactoredProblem) -> float:
         """The radius that was given, or one chosen on held-out rows."""
         radius = radius_of(self.radius)
         if radius is not None:
@@ -124,7 +106,7 @@ class LowRankModel(BaseEstimator):
         train, held_out = problem.split(_CHOICE, 0.2, generator)
         return choose_radius(train, held_out, self._budget(), generator)
 
-    def _minimize(self, problem: RowProblem) -> None:
+    def _minimize(self, problem: FactoredProblem) -> None:
         """Solve, and store what was found."""
         budget = self._budget()
         self.radius_ = self._choose_radius(problem)
@@ -141,8 +123,8 @@ class LowRankModel(BaseEstimator):
         if found.status in ("max_steps", "stalled"):
             warnings.warn(
                 f"{type(self).__name__} stopped ({found.status}) at a duality gap of "
-                f"{found.gap:.2g}, above tol · f = {self.tol * found.value:.2g}. Raise max_iter, "
-                "tol or max_rank, scale the features, or use float64.",
+                f"{found.gap:.2g} at a loss of {found.value:.2g}, above tol={self.tol:g}. Raise "
+                "max_iter, tol or max_rank, scale the features, or use float64.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -154,6 +136,30 @@ class LowRankModel(BaseEstimator):
 
     def _store_factors(self, W: Factors) -> None:
         self.U_, self.s_, self.V_ = W.U.numpy(), W.s.numpy(), W.V.numpy()
+
+
+class LinearLowRankModel(LowRankModel):
+    """X · W, with a column of ones behind X if `fit_intercept` asks for it."""
+
+    fit_intercept: bool
+    offset_: Any = 0.0  # taken off the targets
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def coef_(self) -> Array:
+        """Wᵀ without the intercept, `(outputs, features)`, computed when asked for."""
+        return ((self.V_ * self.s_) @ self.U_[: self.n_features_in_].T).astype(self.s_.dtype)
+
+    @property
+    def intercept_(self) -> Array:
+        """The intercepts, `(outputs,)`: the last row of W, and what was taken off the targets."""
+        if not self.fit_intercept:
+            return np.zeros(len(self.V_), dtype=self.s_.dtype)
+        return np.asarray((self.V_ * self.s_) @ self.U_[-1]) + self.offset_
 
     def _scores(self, X: Any) -> Array:
         """X · W, `(n, outputs)`."""

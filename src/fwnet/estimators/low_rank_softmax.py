@@ -20,14 +20,14 @@ from fwnet.estimators.low_rank_inputs import (
     matrix_and_targets,
     rows_of,
 )
-from fwnet.estimators.low_rank_model import LowRankModel
+from fwnet.estimators.low_rank_model import LinearLowRankModel
 from fwnet.low_rank import Factors, RowProblem, Rows, SoftmaxLoss
 from fwnet.low_rank.descent import FactoredDescent
 
 _BATCH, _WIDTH = 512, 32  # of partial_fit
 
 
-class LowRankSoftmaxClassifier(ClassifierMixin, LowRankModel):
+class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
     """Softmax regression whose weights have a small trace norm, hence a low rank.
 
         min Σ wᵢ (log Σⱼ exp zᵢⱼ − z_{i,yᵢ}) / Σ wᵢ,   Z = XW,   ‖W‖_* <= radius
@@ -41,7 +41,8 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LowRankModel):
         radius: of the ball, or "auto": chosen on a fifth of (at most 20,000 of) the rows.
         max_rank: at most so many singular values; None for no limit. Below the rank of the best
             W the gap cannot close.
-        tol: the fit stops once the gap is at most tol · loss.
+        tol: the fit stops once the gap is at most tol times the loss (or a thousandth of the loss
+            at W = 0, if that is more).
         max_iter: passes over the data.
         max_time: seconds, None for no limit.
         fit_intercept: add a column of ones; its weights are inside the ball.

@@ -75,8 +75,15 @@ def load(name_or_path: str | Path) -> Any:
         raise ValueError(
             f"{path} is corrupted: its contents do not match its hash. Copy or train it again."
         )
-    controller = KINDS[facts["kind"]](**facts["options"])
-    controller.load_state_dict(weights)
+    try:
+        controller = KINDS[facts["kind"]](**facts["options"])
+        controller.load_state_dict(weights)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} does not fit the {facts['kind']} of this fwnet: {reason[:200]} Use the fwnet "
+            "that wrote it, or train anew."
+        ) from None
     controller.card = facts["card"]
     return controller.eval()
 

@@ -27,12 +27,12 @@ class Sight(NamedTuple):
 
     x: Any  # (*batch, n)
     gradient: Any
-    step: Any  # the last Δx, zeros at the first step
-    change: Any  # the last Δ∇f, zeros at the first step
-    along: Any  # ⟨∇f, x⟩, (*batch, 1)
-    gap: Any  # (*batch, 1)
-    length: Any  # η of the projected gradient step, (*batch, 1)
-    growth: Any  # η over the η before, (*batch, 1)
+    last_x: Any  # before the last step; x itself at the first
+    last_gradient: Any
+    along: Any  # ⟨∇f, x⟩, (*batch, 1), or one number
+    gap: Any
+    length: Any  # η of the projected gradient step
+    last_length: Any
 
 
 def surplus_of(sight: Sight) -> Any:
@@ -54,20 +54,22 @@ def coordinate_features(sight: Sight, surplus: Any, xp: ModuleType) -> tuple[Any
     x, n = sight.x, sight.x.shape[-1]
     mass = x.sum(axis=-1, keepdims=True)  # the radius
     scale = n / mass
-    spread = ((x * surplus * surplus).sum(axis=-1, keepdims=True) / mass) ** 0.5 + 1e-30
+    square = (x * surplus * surplus).sum(axis=-1, keepdims=True) / mass
+    spread = square.clip(0) ** 0.5 + 1e-30  # rounding may have left some x_i below 0
     rows = xp.stack(
         (
             surplus / spread,
             x * scale,
             surplus * (sight.length * scale),
-            sight.step * scale,
-            sight.change / spread,
+            (x - sight.last_x) * scale,
+            (sight.gradient - sight.last_gradient) / spread,
         ),
         -2,
     )
     rows = xp.concatenate((rows, 0.125 * rows), -2)
     used = mass * mass / (x * x).sum(axis=-1, keepdims=True)  # effective support
-    numbers = xp.concatenate((sight.gap / spread, used / n, sight.growth), -1)
+    growth = sight.length / sight.last_length + 0 * spread  # of its shape
+    numbers = xp.concatenate((sight.gap / spread, used / n, growth), -1)
     return rows / (1 + abs(rows)), 0.25 * xp.log(numbers.clip(1e-12, 1e12))
 
 

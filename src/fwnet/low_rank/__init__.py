@@ -1,6 +1,7 @@
 """Low-rank matrices on the trace-norm ball: f(W) = φ(XW) at W = U diag(s) Vᵀ, never dense."""
 
 from fwnet.low_rank.certificate import Certificate, certify
+from fwnet.low_rank.completion import CompletionProblem
 from fwnet.low_rank.factors import Factors
 from fwnet.low_rank.losses import Loss, SoftmaxLoss, SquaredLoss
 from fwnet.low_rank.problems import FactoredProblem, RowProblem
@@ -12,6 +13,7 @@ __all__ = [
     "ArrayRows",
     "Budget",
     "Certificate",
+    "CompletionProblem",
     "FactoredProblem",
     "Factors",
     "Loss",

@@ -45,11 +45,13 @@ class FactoredProblem(ABC):
         shape: `(d, m)` of W.
         dtype: of everything.
         n: how many terms f sums.
+        batch_size: of minibatches; None where they are not worth it.
     """
 
     shape: tuple[int, int]
     dtype: torch.dtype
     n: int
+    batch_size: int | None = 512
 
     @abstractmethod
     def scores(self, L: Tensor) -> Tensor:  # (d, k) -> (n, k)
@@ -63,11 +65,11 @@ class FactoredProblem(ABC):
     def value(self, scores: Tensor, V: Tensor) -> float:
         """f at the W whose logits are scores · Vᵀ."""
 
-    @abstractmethod
     def batches(
         self, size: int, generator: torch.Generator
     ) -> Iterator[Callable[[Tensor, Tensor], Batch]]:
         """One pass over the terms in random batches: functions (L, R) -> `Batch`."""
+        raise TypeError(f"{type(self).__name__} has no minibatches.")
 
     @abstractmethod
     def sample(self, count: int, generator: torch.Generator) -> FactoredProblem:
@@ -75,6 +77,12 @@ class FactoredProblem(ABC):
 
         A step rule that looks ahead asks it for differences that are rounding in float32.
         """
+
+    @abstractmethod
+    def split(
+        self, count: int, share: float, generator: torch.Generator
+    ) -> tuple[FactoredProblem, FactoredProblem]:
+        """Two problems in memory over at most `count` rows; the second has a share of them."""
 
 
 @final
@@ -131,10 +139,7 @@ class RowProblem(FactoredProblem):
     def split(
         self, count: int, share: float, generator: torch.Generator
     ) -> tuple[RowProblem, RowProblem]:
-        """Two problems in memory over at most `count` rows; the second has a share of them.
-
-        Rows without weight are in neither.
-        """
+        # A row without weight is a row that is not there.
         rows = self.loss.weight.nonzero().squeeze(-1)
         rows = rows[torch.randperm(len(rows), generator=generator)[:count]]
         held = max(1, round(share * len(rows)))

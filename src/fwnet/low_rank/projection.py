@@ -14,6 +14,7 @@ from fwnet.low_rank.factors import Factors
 from fwnet.low_rank.problems import FactoredProblem, Look
 
 _SAMPLE = 1024  # terms on which a step's length is judged
+_DECAY = 0.97  # of the curvature, a step
 _SPARE = 6  # columns of the basis beyond the rank: they find what is to come
 
 
@@ -83,7 +84,8 @@ class AcceleratedProjection:
         self.here = self.last = Point.at(problem, start)
         self.clock = 1.0  # Nesterov's t
         self.basis = self._widened(start.V, min(self.limit, start.rank + _SPARE))
-        self.length: float | None = None  # η
+        self.bend = 0.0  # 1/η: the largest curvature seen along a step, slowly forgotten
+        self.length = 0.0  # η
         self.value = math.nan  # f at the last Y
         self.estimate = math.inf  # of the gap, from below
         self.still = False  # whether the last step was no longer than rounding
@@ -94,17 +96,18 @@ class AcceleratedProjection:
         ahead = self.here.beyond(self.last, (self.clock - 1) / clock)
         look = self.problem.look(ahead.scores, ahead.V, self.basis)
         along = float((look.product * (self.here.left @ (self.here.V.mT @ self.basis))).sum())
-        if self.length is None:
-            self.length = self._first_length(ahead, look)
+        if self.bend == 0:
+            self.bend = self._first_bend(ahead, look)
         for _ in range(30):
+            self.length = 1 / self.bend
             new, spectrum, pulled = self._projected(ahead, look, self.length)
             bend = self._curvature(ahead, new)
-            if bend * self.length <= 1.0:
+            if bend <= self.bend:
                 break
-            self.length = min(0.5 * self.length, 0.8 / bend)
+            self.bend = 1.1 * bend
+        self.bend = max(1.1 * bend, _DECAY * self.bend)
         self.value = look.value
         self.estimate = along + self.radius * float(torch.linalg.matrix_norm(pulled, 2))
-        self.length *= 1.15 if 1.3 * bend * self.length <= 1.0 else 1.0
         uphill = _difference_inner(ahead, new, new, self.here) > 0
         self.last = self.here if not uphill else new
         self.here, self.clock = new, 1.0 if uphill else clock
@@ -113,11 +116,6 @@ class AcceleratedProjection:
         if used == self.basis.shape[1]:
             wanted = min(self.limit, 2 * used)
         self.basis = self._widened(self.basis, wanted)
-
-    @property
-    def size(self) -> float:
-        """η."""
-        return self.length or 0.0
 
     def point(self) -> Factors:
         """W, recompressed and inside the ball."""
@@ -152,26 +150,24 @@ class AcceleratedProjection:
         self.still = distance <= torch.finfo(self.problem.dtype).eps * self.radius
         if self.still:
             return 0.0  # only rounding lies between them
-        slopes = []
+        slopes, noise = [], 0.0
         for point in (new, ahead):
-            look = self.sample.look(self.sample.scores(point.left.double()), point.V.double(), both)
-            slopes.append(float((look.product * apart).sum()))
-        return max(0.0, slopes[0] - slopes[1]) / distance**2
+            image = self.sample.scores(point.left.double())
+            product = self.sample.look(image, point.V.double(), both).product
+            slopes.append(float((product * apart).sum()))
+            size = float(torch.linalg.matrix_norm(product) * torch.linalg.matrix_norm(apart))
+            noise += torch.finfo(torch.float64).eps * size
+        bend = max(0.0, slopes[0] - slopes[1]) / distance**2
+        return bend if noise <= 0.1 * self.bend * distance**2 else min(bend, self.bend)
 
-    def _first_length(self, ahead: Point, look: Look) -> float:
-        """η of a gradient step along the basis that the sample's curvature allows."""
-        down = Point(-look.product, look.product, self.basis)
-        size = down.inner(down)
+    def _first_bend(self, ahead: Point, look: Look) -> float:
+        """The curvature a short way down the gradient."""
+        size = float(torch.linalg.matrix_norm(look.product))
         if size == 0:
             return 1.0
-        length = 0.01 * self.radius / size**0.5  # a short look ahead
-        tip = Point(
-            torch.cat([ahead.left, length * down.left], 1),
-            look.product,
-            torch.cat([ahead.V, down.V], 1),
-        )
-        bend = self._curvature(ahead, tip)
-        return 1.0 / bend if bend > 0 else length
+        down = -0.01 * self.radius / size * look.product
+        left, V = torch.cat([ahead.left, down], 1), torch.cat([ahead.V, self.basis], 1)
+        return self._curvature(ahead, Point(left, ahead.scores, V)) or size / self.radius
 
     def _widened(self, basis: Tensor, width: int) -> Tensor:
         """Orthonormal columns: the first `width` of the basis, or some random ones behind them."""

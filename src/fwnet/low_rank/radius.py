@@ -41,7 +41,7 @@ def choose_radius(
 ) -> float:
     """The radius of a geometric path around `natural_radius` that does best on held-out terms.
 
-    Steps of 4, then one of 2 to either side of the best. With many held-out terms the path stops
+    Steps of 4, then of 2 and of √2 to either side of the best. With many held-out terms the path stops
     once their value has risen twice. A W that did not grow to its ball chooses its own norm.
     """
     unit = natural_radius(train)
@@ -59,8 +59,9 @@ def choose_radius(
         if held_out.n >= _FEW and len(tried) > 2 and min(tried[-2:]) > tried[-3]:
             break
         try_out(factor * unit, next(reversed(starts.values()), None))
-    best = min(values, key=values.__getitem__)
-    for radius in (best / 2, best * 2):
-        try_out(radius, starts[best])
+    for factor in (2.0, 2.0**0.5):
+        best = min(values, key=values.__getitem__)
+        for radius in (best / factor, best * factor):
+            try_out(radius, starts[best])
     best = min(values, key=values.__getitem__)
     return min(best, float(starts[best].s.sum()))

@@ -20,7 +20,6 @@ from fwnet.low_rank.projection import AcceleratedProjection
 from fwnet.progress import Observer, observers
 from fwnet.trace import StepRecord, Trace
 
-_BATCH = 512
 _WIDTH = 32  # columns of the factors while minibatches move them
 _MANY_TERMS = 4096  # from here on, minibatches are worth a start
 _PATIENCE = 10  # steps no longer than rounding
@@ -32,7 +31,7 @@ class Budget:
     """When to stop, and how large to grow.
 
     Arguments:
-        tol: stop once gap <= tol · f(W).
+        tol: stop once gap <= tol · max(f(W), f(0)/1000).
         max_steps: passes over the data, those of minibatches included.
         max_seconds: None for no limit; the certificate comes after it.
         max_rank: None for no limit.
@@ -124,6 +123,7 @@ class _Run:
         self.started = time.perf_counter()
         self.stage: FactoredDescent | AcceleratedProjection | None = None
         self.best: tuple[Factors, Certificate] | None = None
+        self.at_zero: float | None = None  # f(0)
 
     def run(self, start: Factors | None) -> Solution:
         W = Factors.zero(*self.problem.shape, self.problem.dtype) if start is None else start
@@ -137,21 +137,22 @@ class _Run:
             self._certify(self.stage.point(), 1e-6)
         assert self.best is not None
         W, (value, gap, _) = self.best
-        if gap <= self.budget.tol * value:
+        if gap <= self._goal(value):
             status = "converged"
         self._record(value, gap, 0.0)
         return Solution(W, value, gap, status, self.steps, self.trace)
 
     def _descend(self, W: Factors) -> str | None:
         """Passes of minibatches; why to stop, or None."""
+        size = self.problem.batch_size
         few = min(self.problem.shape) <= _WIDTH or self.problem.n < _MANY_TERMS
-        if few or self.budget.epochs == 0:
+        if size is None or few or self.budget.epochs == 0:
             return None
         width = min(_WIDTH, self.rank)
         self.stage = descent = FactoredDescent(W, self.radius, width, self.generator)
-        total, t = self.budget.epochs * math.ceil(self.problem.n / _BATCH), 0
+        total, t = self.budget.epochs * math.ceil(self.problem.n / size), 0
         for _ in range(self.budget.epochs):
-            for batch in self.problem.batches(_BATCH, self.generator):
+            for batch in self.problem.batches(size, self.generator):
                 descent.step(batch(*descent.factors), max(0.05, 1 - 0.95 * t / total))
                 t += 1
                 if self._late():
@@ -170,26 +171,33 @@ class _Run:
         while True:
             stage.step()
             gap = math.nan
-            if stage.estimate <= self.budget.tol * stage.value and self.steps >= due:
-                gap = self._certify(stage.point(), min(1e-4, 0.01 * self.budget.tol))
-                if gap <= self.budget.tol * stage.value:
+            if stage.estimate <= self._goal(stage.value) and self.steps >= due:
+                found = self._certify(stage.point(), min(1e-4, 1e-3 * self.budget.tol))
+                if found.gap <= self._goal(found.value):
                     return "converged"
-                assert self.best is not None
-                stage.follow(self.best[1].v)
+                gap = found.gap
+                stage.follow(found.v)
                 due = self.steps + max(3, self.steps // 5)
-            status = self._advance(stage.value, gap, stage.size)
+            status = self._advance(stage.value, gap, stage.length)
             if status is not None:
                 return status
             idle = idle + 1 if stage.still else 0
             if idle >= _PATIENCE:
                 return "stalled"
 
-    def _certify(self, W: Factors, accuracy: float) -> float:
-        """The gap at W, which is kept if it is the best point so far."""
+    def _certify(self, W: Factors, accuracy: float) -> Certificate:
+        """The certificate at W, which is kept if it is the best point so far."""
         found = certify(self.problem, W, self.radius, accuracy)
         if self.best is None or found.value <= self.best[1].value:
             self.best = W, found
-        return found.gap
+        return found
+
+    def _goal(self, value: float) -> float:
+        """The gap that is small enough; f(0) counts where f itself goes to 0."""
+        if self.at_zero is None:
+            zero = Factors.zero(*self.problem.shape, self.problem.dtype)
+            self.at_zero = self.problem.value(self.problem.scores(zero.left), zero.V)
+        return self.budget.tol * max(value, 1e-3 * self.at_zero)
 
     def _advance(self, value: float, gap: float, size: float) -> str | None:
         """Record a step; why to stop, or None."""

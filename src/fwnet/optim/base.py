@@ -20,6 +20,7 @@ from fwnet.vertices import Rank1, Vertex
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]
+Held = tuple[Tensor, Domain]
 RESCALES = (None, "diameter", "gradient")
 
 
@@ -79,13 +80,18 @@ class VertexOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            self._step_group(group)
+        plans = [self._plan(group) for group in self.param_groups]  # errors come before changes
+        for group, (free, moving) in zip(self.param_groups, plans, strict=True):
+            if free:
+                adam_step(free, [_gradient(p) for p in free], group, self.state)
+            if moving:
+                self._move_all(moving, group)
         return loss
 
-    def _step_group(self, group: Group) -> None:
+    def _plan(self, group: Group) -> tuple[list[Tensor], list[Held]]:
+        """The parameters that Adam moves, and those that move in their domains."""
         free: list[Tensor] = []
-        held: list[tuple[Tensor, Domain]] = []
+        held: list[Held] = []
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
@@ -99,21 +105,14 @@ class VertexOptimizer(torch.optim.Optimizer):
                 free.append(parameter)
             else:
                 held.append((parameter, domain))
-        if free:
-            adam_step(free, [_gradient(p) for p in free], group, self.state)
-        if held:
-            self._move_all(held, group)
-
-    def _move_all(self, held: list[tuple[Tensor, Domain]], group: Group) -> None:
-        known = _moving([parameter for parameter, _ in held], group)
+        if not held:
+            return free, held
         # A gradient that was never anything but 0 has no direction: every vertex would be best.
-        moving = [
-            one
-            for one, moves in zip(held, known, strict=True)
-            if moves or "momentum" in self.state[one[0]]
-        ]
-        if not moving:
-            return
+        known = _moving([parameter for parameter, _ in held], group)
+        started = ["momentum" in self.state[parameter] for parameter, _ in held]
+        return free, [held[k] for k in range(len(held)) if known[k] or started[k]]
+
+    def _move_all(self, moving: list[Held], group: Group) -> None:
         costs = [_gradient(parameter) for parameter, _ in moving]
         if group["maximize"]:
             costs = list(torch._foreach_neg(costs))
@@ -231,6 +230,7 @@ def _packed(group: Group) -> Group:
 def _unpacked(saved: Group, mine: Group) -> Group:
     objects = {}
     for key in ("domain", "oracle"):
-        record = saved[key]
+        record = saved.get(key)
         objects[key] = from_record(record, mine.get(key)) if record else None
-    return saved | objects
+    options = {key: value for key, value in mine.items() if key != "params"}
+    return options | saved | objects

@@ -104,4 +104,4 @@ def settle(domain: Domain, x: Tensor, step: int) -> None:
 
 def _period(x: Tensor) -> int:
     """Steps between two decompositions: so many that they cost a tenth of the steps."""
-    return max(32, min(x.shape))
+    return min(max(32, min(x.shape)), 4096)

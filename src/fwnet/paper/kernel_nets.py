@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 
@@ -27,13 +28,14 @@ def image_kernel(shape: tuple[int, ...], channels: int, features: int = 32) -> n
         layers += [
             nn.Conv2d(width, out, 3, padding=1, bias=False),
             nn.BatchNorm2d(out),
+            nn.MaxPool2d(2),  # before ReLU, which commutes with it, on a quarter of the numbers
             nn.ReLU(),
-            nn.MaxPool2d(2),
         ]
         width = out
     inner = width * (shape[1] // 8) * (shape[2] // 8)
     layers += [nn.Flatten(), nn.Linear(inner, features, bias=False), nn.BatchNorm1d(features)]
-    return nn.Sequential(*layers, nn.ReLU())
+    net = nn.Sequential(*layers, nn.ReLU())
+    return net.to(memory_format=torch.channels_last)  # twice as fast on a processor
 
 
 def image_features(
@@ -48,15 +50,15 @@ def image_features(
     """
     layers: list[nn.Module] = [
         nn.Conv2d(shape[0], channels, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(channels, 2 * channels, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
     ]
     inner = 2 * channels * (shape[1] // 4) * (shape[2] // 4)
     for _ in range(depth):
         layers += [nn.Linear(inner, width), nn.ReLU()]
         inner = width
-    return nn.Sequential(*layers)
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)

@@ -1,4 +1,8 @@
-"""Truncated back-propagation through any run whose steps have a graph: one loop for all L2LC's."""
+"""Truncated back-propagation through any run whose steps have a graph: one loop for all L2LC's.
+
+`fwnet.learned.meta_train` trains a slot on a family of problems. Here whole runs are trained: a
+kernel network and its SVM, a softmax layer on minibatches, coordinates without constraints.
+"""
 
 from __future__ import annotations
 

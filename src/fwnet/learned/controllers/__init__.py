@@ -6,7 +6,7 @@ from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
-from fwnet.learned.controllers.step import LearnedRelaxation, LearnedStep
+from fwnet.learned.controllers.step import LearnedStep
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
@@ -17,7 +17,6 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LearnedAtoms,
         LearnedDirection,
         LearnedPairwise,
-        LearnedRelaxation,
         LearnedStart,
         LearnedStep,
     )
@@ -33,7 +32,6 @@ __all__ = [
     "LearnedDirection",
     "LearnedPairwise",
     "LearnedPoint",
-    "LearnedRelaxation",
     "LearnedStart",
     "LearnedStep",
 ]

@@ -1,4 +1,4 @@
-"""LearnedAtoms: which point joins the corrective solver's hull, by a policy of twenty numbers."""
+"""LearnedAtoms: which point joins the corrective solver's hull, by four learned numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from fwnet.solvers.presets import Budgets
 
-POLICY_FEATURES = 5
 START = (0.0, 0.0, 0.0, -3.0)  # m = 1, β = 0, a = 0: the hand-designed atom
 
 
@@ -40,8 +39,9 @@ class LearnedAtoms(Controller, Direction):
     δ leads from x to the (damped) minimum of f over the *affine* hull of the same points, which
     convex weights cannot reach: where the hull has run out, δ extrapolates. Its image, and so the
     gradient there, are combinations of known ones. η is Barzilai and Borwein's length, Δx the
-    last step. Length m, momentum β, share a and damping λ are each linear in five scale-free
-    features, twenty weights in all; untrained, the hand-designed atom.
+    last step. θ = (log m, β, a, log λ): length, momentum, share and damping. They have no unit,
+    so one θ serves every problem; making them linear in features of the step, twenty weights,
+    gained nothing on held-out data. Untrained, the hand-designed atom.
 
     As many atoms and as many products with the matrix as `Corrections(memory)`, and the same
     guarantees: every point of the hull is feasible whatever the weights, and f(y) is at most what
@@ -64,9 +64,7 @@ class LearnedAtoms(Controller, Direction):
     def __init__(self, memory: int = 6) -> None:
         super().__init__(memory=checks.at_least("LearnedAtoms(memory=...)", memory, 1))
         self.hull = Corrections(memory, [_Given()])
-        policy = torch.zeros(4, POLICY_FEATURES)
-        policy[:, 0] = torch.tensor(START)
-        self.policy = nn.Parameter(policy)
+        self.policy = nn.Parameter(torch.tensor(START))
 
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, direction=self, **budgets)
@@ -99,17 +97,14 @@ class LearnedAtoms(Controller, Direction):
         now: LastStep,
         last: LastStep,
     ) -> Tensor | None:
-        features = policy_features(it, lin, now, last)
-        answers = features @ self.policy.to(features.dtype).mT
-        growth, momentum, share = answers[..., :3].clamp(-2.0, 2.0).unbind(-1)
-        damping = answers[..., 3].clamp(-7.0, 2.0).exp()
-        way, bent = _extrapolation(problem, it, lin, hull, damping)
-        share, length = share.unsqueeze(-1), (growth.exp() * now.length).unsqueeze(-1)
+        growth, momentum, share, damping = self.policy.to(it.x.dtype).unbind()
+        way, bent = _extrapolation(problem, it, lin, hull, damping.clamp(-10.0, 5.0).exp())
+        length = (growth.clamp(-4.0, 4.0).exp() * now.length).unsqueeze(-1)
         bend = problem.hessian_vertex(Dense(way), bent)
         assert bend is not None
         gradient = now.gradient + share * dense_gradient(bend)
         step = it.x - last.x
-        ahead = it.x + share * way - length * gradient + momentum.unsqueeze(-1) * step
+        ahead = it.x + share * way - length * gradient + momentum * step
         return hull.domain.project(ahead)
 
 
@@ -148,32 +143,6 @@ def _extrapolation(
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
     floor = torch.finfo(it.x.dtype).eps * diagonal.amax(-1, keepdim=True) + tiny
-    ridge = torch.diag_embed(damping.unsqueeze(-1) * diagonal.clamp_min(0) + floor)
+    ridge = torch.diag_embed(damping * diagonal.clamp_min(0) + floor)
     weights = -torch.linalg.solve(gram + ridge, slopes).mT
     return (weights @ ways).squeeze(-2), (weights @ bent).squeeze(-2)
-
-
-@torch.no_grad()
-def policy_features(
-    it: Iterate, lin: Linearization, now: LastStep, last: LastStep
-) -> Tensor:  # (*batch, POLICY_FEATURES)
-    """1; spread of the curvatures; gap; whether the last step still descends; its length.
-
-    Logarithms and cosines of ratios, of the order 1; no graph.
-    """
-
-    def dot(a: Tensor, b: Tensor) -> Tensor:
-        return torch.linalg.vecdot(a, b)
-
-    tiny = torch.finfo(it.x.dtype).tiny
-    step, change = it.x - last.x, now.gradient - last.gradient
-    total = it.x.sum(-1)
-    level = lin.along / torch.where(total == 0, 1.0, total)
-    slope = now.gradient - level.unsqueeze(-1)  # without what no step on a simplex can follow
-    size, bent, steep = (dot(v, v).clamp_min(tiny) for v in (step, change, slope))
-    short = dot(step, change).clamp_min(tiny) / bent  # the other Barzilai-Borwein length
-    spread = (now.length / short).clamp(1.0, 1e6).log() / 3 - 1
-    gap = (lin.decrease / lin.value.abs().clamp_min(tiny)).clamp(1e-8, 1e4).log10() / 3
-    turn = -dot(step, slope) / (size * steep).sqrt().clamp_min(tiny)
-    moved = (size / dot(it.x, it.x).clamp_min(tiny)).clamp(1e-8, 1e2).log10() / 4
-    return torch.stack([torch.ones_like(gap), spread, gap, turn, moved], -1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.directions import Corrections, Direction, ProjectedStep, Proposal
-from fwnet.directions.proposals import Candidate, LastStep, exchanges, next_step
+from fwnet.directions.proposals import Candidates, LastStep, exchanges, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
@@ -57,51 +56,63 @@ class LearnedPoint(Proposal):
         self.first = nn.Linear(COORDINATE_FEATURES, hidden)
         self.context = nn.Linear(PROBLEM_FEATURES, hidden, bias=False)
         self.second = nn.Linear(hidden, hidden)
-        self.head = nn.Linear(hidden, 2)
+        self.head = nn.Linear(hidden, 2, bias=False)
         nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[list[Candidate], Any]:
+    ) -> tuple[list[Candidates], Any]:
         assert isinstance(domain, Simplex)
         now = next_step(problem, it, lin, state)
         update = self.update(it, lin, state, now)
         point = domain.project(it.x + update)
-        found = [Candidate(point)]
+        found = [Candidates(point.unsqueeze(problem.batch_dims))]
         if self.exchanges:
-            found += exchanges(problem, domain, it, lin, update.detach(), self.exchanges)
+            found.append(exchanges(problem, domain, it, lin, update.detach(), self.exchanges))
         return found, now
 
     def update(
         self, it: Iterate, lin: Linearization, last: LastStep | None, now: LastStep
     ) -> Tensor:  # (*batch, n)
         """u, on one small problem by NumPy: five times faster, as overhead decides there."""
-        x, gradient = it.x.detach(), now.gradient.detach()
+        first, context, second, head = self.first, self.context, self.second, self.head
+        weights = Weights(
+            first.weight, first.bias, context.weight, second.weight, second.bias, head.weight
+        )
         before = now if last is None else last  # then Δx and Δ∇f are 0
-        numbers = (lin.along, lin.decrease, now.length, now.length / before.length)
-        along, gap, length, growth = (number.detach().unsqueeze(-1) for number in numbers)
-        step, change = (x - before.x).detach(), (gradient - before.gradient).detach()
-        sight = Sight(x, gradient, step, change, along, gap, length, growth)
-        if torch.is_grad_enabled() or x.ndim > 1 or x.device.type != "cpu":
-            weights = {name: w.to(x.dtype) for name, w in self.named_parameters()}
-            return _update(sight, weights, torch)
-        small = Sight(*(v.numpy() for v in sight))
-        arrays = {name: w.numpy().astype(small.x.dtype) for name, w in self.named_parameters()}
+        vectors = (it.x, now.gradient, before.x, before.gradient)
+        numbers = (lin.along, lin.decrease, now.length, before.length)
+        if torch.is_grad_enabled() or it.x.ndim > 1 or it.x.device.type != "cpu":
+            sight = Sight(*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
+            return _update(sight, Weights(*(w.to(it.x.dtype) for w in weights)), torch)
+        small = Sight(*(v.numpy() for v in vectors), *(v.item() for v in numbers))
+        dtype = small.x.dtype
+        arrays = Weights(*(w.numpy().astype(dtype, copy=False) for w in weights))
         return torch.from_numpy(_update(small, arrays, np))
 
 
-def _update(sight: Sight, weights: Mapping[str, Any], xp: ModuleType) -> Any:
+class Weights(NamedTuple):
+    """The weights of a `LearnedPoint`, arrays of torch or NumPy."""
+
+    first: Any  # (hidden, COORDINATE_FEATURES)
+    first_bias: Any
+    context: Any  # (hidden, PROBLEM_FEATURES)
+    second: Any  # (hidden, hidden)
+    second_bias: Any
+    head: Any  # (2, hidden)
+
+
+def _update(sight: Sight, weights: Weights, xp: ModuleType) -> Any:
     """u of torch tensors or NumPy arrays: one formula for both."""
     surplus = surplus_of(sight)
     rows, numbers = coordinate_features(sight, surplus, xp)
-    context = numbers @ weights["context.weight"].T + weights["first.bias"]
-    out = weights["first.weight"] @ rows + context[..., None]
-    out = weights["second.weight"] @ out.clip(0) + weights["second.bias"][:, None]
-    out = weights["head.weight"] @ out.clip(0) + weights["head.bias"][:, None]
+    context = numbers @ weights.context.T + weights.first_bias
+    out = weights.first @ rows + context[..., None]
+    out = weights.second @ out.clip(0) + weights.second_bias[:, None]
+    out = weights.head @ out.clip(0)
     out = out / (1 + abs(out))
     grow, momentum = _REACH * out[..., 0, :], out[..., 1, :]
-    return (1 + grow) / (1 - grow) * sight.length * surplus + momentum * sight.step
+    return (1 + grow) / (1 - grow) * sight.length * surplus + momentum * (sight.x - sight.last_x)
 
 
 @final

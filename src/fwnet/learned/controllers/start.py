@@ -9,11 +9,14 @@ from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.domains import Domain
+from fwnet.iterates import Iterate, Move, Term
 from fwnet.learned.controllers.base import Controller
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.starts import Start
+from fwnet.steps import LineSearch, bounded
+from fwnet.vertices import Dense
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,15 +30,17 @@ POINT_FEATURES = 8
 class LearnedStart(Controller, Start):
     """A start on the simplex from a guess, corrected by one small network for all coordinates.
 
-        y <- normalise(max(0, y_i exp(a_i) + b_i / n)),   (a_i, b_i) = network(φ_i(y, ∇f(y)))
+        p = normalise(max(0, y_i exp(a_i) + b_i / n)),   (a_i, b_i) = network(φ_i(y, ∇f(y)))
+        y <- argmin of f over the segment [y, p]
 
-    a few rounds, one gradient each; the first y is the guess: the solution of a neighbour (the
-    last C of a path, the same points in other pairs of classes), or the barycentre. φ are
-    scale-free features of a coordinate. Untrained, the guess itself.
+    a few rounds, one product with the matrix each; the first y is the guess: the solution of a
+    neighbour (the last C of a path, the same points in other pairs of classes), or the
+    barycentre. φ are scale-free features of a coordinate. Whatever the weights, the start is a
+    point of the simplex, and on a quadratic not above the guess. Untrained, the guess itself.
 
     Arguments:
         hidden: units of the network's two layers.
-        rounds: corrections, one gradient evaluation each.
+        rounds: corrections.
 
     Example:
         >>> from fwnet import learned
@@ -46,10 +51,11 @@ class LearnedStart(Controller, Start):
         'converged'
     """
 
-    def __init__(self, hidden: int = 24, rounds: int = 2) -> None:
+    def __init__(self, hidden: int = 24, rounds: int = 5) -> None:
         checks.at_least("LearnedStart(hidden=...)", hidden, 1)
         super().__init__(hidden=hidden, rounds=checks.at_least("LearnedStart(rounds)", rounds, 0))
         self.rounds = rounds
+        self.search = LineSearch()
         self.first = nn.Linear(POINT_FEATURES, hidden)
         self.second = nn.Linear(hidden, hidden)
         self.head = nn.Linear(hidden, 2)
@@ -73,20 +79,29 @@ class LearnedStart(Controller, Start):
         """The guess and the points after each round, `(*batch, n)`."""
         self.check_domain(domain)
         total = guess.sum(-1, keepdim=True)  # the radius
-        points = [problem.check_point("guess", guess)]
+        it = problem.at(problem.check_point("guess", guess))
+        points = [guess]
         for _ in range(self.rounds):
-            y = points[-1]
-            gradient = dense_gradient(problem.gradient(problem.at(y)))
-            features = point_features(y / total, gradient).to(self.head.weight.dtype)
+            gradient = dense_gradient(problem.gradient(it))
+            features = point_features(it.x / total, gradient).to(self.head.weight.dtype)
             hidden = self.second(self.first(features).relu()).relu()
-            grow, add = self.head(hidden).unbind(-1)
-            y = y * grow.clamp(-3.0, 3.0).exp().to(y) + total * add.to(y) / y.shape[-1]
+            grow, add = self.head(hidden).to(it.x.dtype).unbind(-1)
+            y = it.x * grow.clamp(-3.0, 3.0).exp() + total * add / it.x.shape[-1]
             y = y.clamp_min(0.0)
-            # All coordinates gone (wild weights): the guess is a point of the domain still.
+            # All coordinates gone (wild weights): stay, at a point of the domain.
             lost = y.sum(-1, keepdim=True) <= torch.finfo(y.dtype).eps * total
-            y = torch.where(lost, guess, y)
-            points.append(total * y / y.sum(-1, keepdim=True))
+            y = torch.where(lost, it.x, y)
+            it = self._segment(problem, it, gradient, total * y / y.sum(-1, keepdim=True))
+            points.append(it.x)
         return points
+
+    def _segment(self, problem: Problem, it: Iterate, gradient: Tensor, p: Tensor) -> Iterate:
+        """The minimum on the way to p, with its image."""
+        term = Term(1.0, Dense(p), problem.image(p))
+        slope = torch.linalg.vecdot(gradient, p - it.x)
+        move = Move(it, -1.0, (term,), problem.value(it), slope)
+        step_size, _ = self.search(problem, it, move, None)
+        return move.trial(bounded(step_size, move))
 
 
 @final

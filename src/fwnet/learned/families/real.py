@@ -28,7 +28,7 @@ def digits_pairs(
     part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 360)
 ) -> SVMFamily:
     """Pairs of scikit-learn's 8×8 digits, linear and rbf kernels."""
-    return SVMFamily([_of_part(*_digits(), part)], C, n)
+    return SVMFamily([digits(part)], C, n)
 
 
 def mnist_pairs(
@@ -43,11 +43,27 @@ def circles(
 ) -> SVMFamily:
     """The paper's concentric circles, noisy, an rbf kernel; each part has draws of its own."""
     _check(part)
+    return SVMFamily([circle_points(part)], C, n, kernels=[RBFKernel()])
+
+
+def circle_points(part: Part) -> tuple[Tensor, Tensor]:
+    """2000 points `(2000, 2)` in [−1, 1]² of the part's own draw, and their circle."""
+    _check(part)
     X, y = _sklearn().make_circles(
-        2000, factor=0.2, noise=0.1, random_state=list(CLASSES).index(part)
+        2000, factor=0.2, noise=0.1, random_state=100 + list(CLASSES).index(part)
     )
-    X = torch.as_tensor(X / np.abs(X).max())
-    return SVMFamily([(X, torch.as_tensor(y))], C, n, kernels=[RBFKernel()])
+    return torch.as_tensor(X / np.abs(X).max()), torch.as_tensor(y)
+
+
+def digits(part: Part) -> tuple[Tensor, Tensor]:
+    """Images `(rows, 64)` in [0, 1] of the part's digits, and their classes."""
+    return _of_part(*_digits(), part)
+
+
+def all_digits() -> tuple[Tensor, Tensor]:
+    """Images of all ten digits, and their classes."""
+    X, y = _digits()
+    return torch.as_tensor(X), torch.as_tensor(y)
 
 
 REAL = {"digits": digits_pairs, "circles": circles, "mnist-pairs": mnist_pairs}
@@ -69,17 +85,26 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
     return X / 16.0, y
 
 
-def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
-    """The first 600 images of each digit, (6000, 784) in [0, 1], or None without the files."""
+def all_mnist() -> tuple[np.ndarray, np.ndarray] | None:
+    """The training images `(60000, 784)` in [0, 1] and their digits; None without FWNET_DATA."""
     root = os.environ.get("FWNET_DATA")
     if not root or not (folder := Path(root) / "mnist").is_dir():
         return None
     with gzip.open(folder / "train-images-idx3-ubyte.gz") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
     with gzip.open(folder / "train-labels-idx1-ubyte.gz") as file:
-        digits = np.frombuffer(file.read(), np.uint8, offset=8)
-    rows = np.concatenate([np.flatnonzero(digits == digit)[:600] for digit in range(10)])
-    return images[rows] / 255.0, digits[rows].astype(np.int64)
+        labels = np.frombuffer(file.read(), np.uint8, offset=8)
+    return images / np.float32(255.0), labels.astype(np.int64)
+
+
+def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
+    """The first 600 images of each digit."""
+    data = all_mnist()
+    if data is None:
+        return None
+    images, labels = data
+    rows = np.concatenate([np.flatnonzero(labels == digit)[:600] for digit in range(10)])
+    return images[rows].astype(np.float64), labels[rows]
 
 
 def _sklearn() -> Any:

@@ -1,0 +1,1 @@
+"""Learned optimizers against tuned hand-designed ones, bar by bar."""

@@ -1,0 +1,89 @@
+"""Bar: what was asked, what was measured, met or short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line: our figure beside theirs, and the ratio that the bar asks for.
+
+    `ratio` is theirs / ours for costs (above 1, ours is cheaper), and must be at least `least`;
+    without `theirs`, `ours` must be at most `most`. Neither: a figure for the record.
+    """
+
+    name: str
+    ours: float
+    unit: str
+    theirs: float | None = None
+    rival: str = ""
+    ratio: float | None = None
+    quartiles: tuple[float, float] | None = None
+    least: float | None = None
+    most: float | None = None
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.least is not None:
+            return self.ratio is not None and self.ratio >= self.least
+        if self.most is not None:
+            return self.ours <= self.most
+        return None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A bar that could not be measured, and why."""
+
+    name: str
+    note: str
+
+
+def table(rows: Sequence[Bar | Missing]) -> str:
+    header = ("bar", "ours", "theirs", "", "ratio", "quartiles", "asked", "")
+    lines = [header, *(_cells(row) for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
+    out = []
+    for k, line in enumerate(lines):
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        out.append("  ".join(cells).rstrip())
+        if k and rows[k - 1].note:
+            out.append(f"    {rows[k - 1].note}")
+    return "\n".join(out)
+
+
+def as_json(rows: Sequence[Bar | Missing]) -> list[dict[str, Any]]:
+    return [
+        {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(row).items()}
+        | ({"met": row.met} if isinstance(row, Bar) else {"met": None})
+        for row in rows
+    ]
+
+
+def _cells(row: Bar | Missing) -> tuple[str, ...]:
+    if isinstance(row, Missing):
+        return (row.name, "not measured", "", "", "", "", "", "")
+    asked = f">= {row.least:g}" if row.least is not None else ""
+    asked = f"<= {row.most:g} {row.unit}" if row.most is not None else asked
+    low, high = row.quartiles or (None, None)
+    return (
+        row.name,
+        f"{_short(row.ours)} {row.unit}",
+        "" if row.theirs is None else _short(row.theirs),
+        row.rival,
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+        "" if low is None or high is None else f"{low:.2f} to {high:.2f}",
+        asked,
+        {True: "met", False: "SHORT", None: ""}[row.met],
+    )
+
+
+def _short(value: float) -> str:
+    if math.isinf(value):
+        return "never"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,167 @@
+"""Bars on SVM duals: steps, directions, pairwise steps, atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from benchmarks.learned.bars import Bar
+from fwnet import learned
+from fwnet.learned import Evaluation, baselines
+from fwnet.learned.baselines import Baseline, Tuned, default_baselines
+from fwnet.learned.families import LogUniform, SVMFamily, circles, digits_pairs, mnist_pairs
+from fwnet.learned.families.real import all_digits
+from fwnet.learned.recipes import SEED
+
+Family = Callable[..., SVMFamily]
+SIZES = (200, 360)
+
+
+def unseen_digits(part: str, C: LogUniform | float, n: tuple[int, int] | int) -> SVMFamily:
+    """Pairs of digits that the larger recipes held out (other pairs share their points)."""
+    place = ("train", "validation", "test").index(part)
+    return SVMFamily([all_digits()], C, n).split(SEED)[place]
+
+
+LARGE: dict[str, Family] = {"digits": unseen_digits, "circles": circles, "mnist": mnist_pairs}
+SMALL: dict[str, Family] = {"digits": digits_pairs, "circles": circles, "mnist": mnist_pairs}
+
+
+def by_name(*names: str) -> list[Baseline | Tuned]:
+    return [b for b in default_baselines() if b.name in names]
+
+
+def compare(
+    controllers: Sequence[learned.Controller],
+    family: Family,
+    C: LogUniform | float,
+    rivals: Sequence[Baseline | Tuned],
+    problems: int,
+    max_steps: int,
+    n: tuple[int, int] | int = SIZES,
+) -> Evaluation:
+    """On the test part, constants tuned on the validation part."""
+    return learned.evaluate(
+        list(controllers),
+        family("test", C, n),
+        rivals,
+        validation=family("validation", C, n),
+        problems=problems,
+        max_steps=max_steps,
+        generator=torch.Generator().manual_seed(1),
+    )
+
+
+def bar(
+    name: str, found: Evaluation, rival: str, tolerance: float, by: str, least: float | None
+) -> Bar:
+    low, middle, high = found.speedup("learned", rival, tolerance, by)
+    ours, theirs = (found.quartiles(m, tolerance, by)[1] for m in ("learned", rival))
+    chosen = found.choices.get(rival)
+    label = rival if chosen is None else f"{rival} [{chosen.constant:g}]"
+    return Bar(name, ours, by, theirs, label, middle, (low, high), least)
+
+
+def steps(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+    """L2LC_γ: fewer iterations to 1e-2 than line search, 2/(t+2) and the tuned c/(t+2)."""
+    rows, rivals = [], {"line search FW": 3.0, "2/(t+2)": 1.0, "c/(t+2)": 1.0}
+    for data, family in LARGE.items():
+        found = compare(
+            controllers, family, LogUniform(1.0, 10.0), by_name(*rivals), problems, 2500
+        )
+        rows += [
+            bar(f"step to 1e-2, {data}", found, rival, 1e-2, "iterations", least)
+            for rival, least in rivals.items()
+        ]
+        rows.append(_ten_horizons(controllers, family, data, max(2, problems // 2)))
+    return rows
+
+
+def _ten_horizons(
+    controllers: Sequence[learned.Controller], family: Family, data: str, problems: int
+) -> Bar:
+    """The worst (f − f*)(2/(t+2)) / (f − f*)(ours) after ten times the trained horizon."""
+    drawn = family("test", LogUniform(1.0, 10.0), SIZES)
+    problem = drawn.sample(problems, torch.Generator().manual_seed(2))
+    best, (rival,) = drawn.best_values(problem).double(), by_name("2/(t+2)")
+    assert isinstance(rival, Baseline)
+    theirs = (rival.run(problem, drawn.domain, 3000).values[-1] - best) / best
+    worst, ours = float("inf"), theirs
+    for controller in controllers:
+        solver = baselines.Solver("learned", partial(baselines.as_solver, controller))
+        mine = (solver.run(problem, drawn.domain, 3000).values[-1] - best) / best
+        ratio = theirs / mine.clamp_min(1e-9)
+        if float(ratio.min()) < worst:
+            worst, ours = float(ratio.min()), mine
+    name = f"step, worst after 3000, {data}"
+    return Bar(
+        name, float(ours.median()), "f/f* − 1", float(theirs.median()), "2/(t+2)", worst, None, 1.0
+    )
+
+
+def directions(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+    """L2LC_∇: iterations to 1e-2, against FISTA to 1e-4, and at sizes never trained on."""
+    rows = []
+    rivals = [*by_name("FISTA"), baselines.corrective(4)]
+    for C, most in ((1.0, 20.0), (10.0, 40.0)):
+        found = compare(controllers, unseen_digits, C, rivals, problems, 700, 356)
+        ours = found.quartiles("learned", 1e-2)[1]
+        rows.append(Bar(f"direction to 1e-2, digits C={C:g}", ours, "iterations", most=most))
+        rows += _against(found, f"digits C={C:g}")
+    found = compare(controllers, mnist_pairs, LogUniform(1.0, 10.0), rivals, problems, 700)
+    rows += _against(found, "mnist")
+    found = compare(
+        controllers,
+        circles,
+        LogUniform(1.0, 10.0),
+        by_name("FISTA"),
+        max(2, problems // 5),
+        400,
+        1600,
+    )
+    name = "direction to 1e-4, circles n=1600"
+    return [*rows, bar(name, found, "FISTA", 1e-4, "gradients", 1.0)]
+
+
+def _against(found: Evaluation, data: str) -> list[Bar]:
+    name = f"direction to 1e-4, {data}"
+    return [
+        bar(name, found, "FISTA", 1e-4, "gradients", 3.0),
+        bar(name, found, "corrective, 4 atoms", 1e-4, "gradients", None),
+    ]
+
+
+def pairwise(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+    """Learned over-relaxed pairwise against pairwise, its tuned ω, and second-order partners."""
+    rows = []
+    rivals = {"pairwise": 2.0, "over-relaxed pairwise": 1.2, "second-order pairwise": None}
+    for data, family in SMALL.items():
+        for C in (10.0, 100.0):
+            found = compare(controllers, family, C, by_name(*rivals), problems, 2500)
+            rows += [
+                bar(f"pairwise to 1e-4, {data} C={C:g}", found, rival, 1e-4, "iterations", least)
+                for rival, least in rivals.items()
+            ]
+    return rows
+
+
+def atoms(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+    """Learned atoms against the corrective solver with as many, and with three times as many."""
+    rows = []
+    rivals = [baselines.corrective(6), baselines.corrective(18)]
+    for data, family in SMALL.items():
+        ratios = 1.0
+        for C in (1.0, 10.0, 100.0):
+            found = compare(controllers, family, C, rivals, problems, 200)
+            name = f"atoms to 1e-4, {data} C={C:g}"
+            same = bar(name, found, "corrective, 6 atoms", 1e-4, "gradients", None)
+            rows.append(same)
+            rows.append(bar(name, found, "corrective, 18 atoms", 1e-4, "gradients", None))
+            assert same.ratio is not None
+            ratios *= same.ratio ** (1 / 3)
+        rows.append(
+            Bar(f"atoms, {data}, mean of the three C", ratios, "×", ratio=ratios, least=1.3)
+        )
+    return rows

@@ -1,0 +1,101 @@
+"""How the small shipped controllers were trained: `python -m fwnet.learned.small_recipes`.
+
+Pairs of the digits 0 to 3 and one draw of the circles to train on, the digits 4 to 6 to choose by;
+the digits 7 to 9, other circles and all of MNIST are never looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from fwnet.learned.checkpoints import save
+from fwnet.learned.controllers import Controller, LearnedAtoms, LearnedPairwise, LearnedStart
+from fwnet.learned.families import LogUniform, SVMFamily
+from fwnet.learned.families.real import Part, circle_points, digits
+from fwnet.learned.meta_gradients import EvolutionStrategies
+from fwnet.learned.meta_train import MetaConfig, meta_train
+from fwnet.learned.recurring import train_start
+
+SEED = 0
+
+
+def family(part: Part, n: tuple[int, int]) -> SVMFamily:
+    """SVM duals of digits and circles, C log-uniform in 0.5 to 200, in float64."""
+    sources = [digits(part), circle_points(part)]
+    return SVMFamily(sources, LogUniform(0.5, 200.0), n, dtype=torch.float64)
+
+
+def atoms(seed: int = SEED) -> Controller:
+    """Truncated back-propagation over 16 steps, from the hand-designed atom."""
+    config = MetaConfig(
+        steps=150, unroll=16, batch=8, learning_rate=5e-2, validate_every=25, seed=seed
+    )
+    training, validation = family("train", (64, 256)), family("validation", (64, 256))
+    return meta_train(LearnedAtoms(), training, config, validation=validation)[0]
+
+
+def pairwise(seed: int = SEED) -> Controller:
+    """Evolution strategies over 40 to 200 steps, from the line search."""
+    config = MetaConfig(
+        steps=60,
+        unroll=200,
+        horizon=(40, 200),
+        batch=8,
+        learning_rate=8e-2,
+        gradient=EvolutionStrategies(4, 0.3),
+        validate_every=10,
+        seed=seed,
+    )
+    training, validation = family("train", (64, 200)), family("validation", (64, 200))
+    return meta_train(LearnedPairwise(), training, config, validation=validation)[0]
+
+
+def start(seed: int = SEED) -> Controller:
+    """Supervised by exact solutions of C-paths, pairs and episodes."""
+    torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
+    controller = LearnedStart()
+    train_start(controller, *digits("train"), seed=seed)
+    return controller
+
+
+RECIPES: dict[str, Callable[[int], Controller]] = {
+    "corrective-atoms": atoms,
+    "pairwise": pairwise,
+    "recurring-start": start,
+}
+
+
+def main() -> None:
+    """Train the small controllers, or those that are named."""
+    parser = argparse.ArgumentParser(description="Train the small shipped controllers.")
+    parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "shipped")
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.names:
+        if name not in RECIPES:
+            raise SystemExit(f"no recipe {name!r}; there are {', '.join(RECIPES)}.")
+        began = time.process_time()
+        controller = RECIPES[name](arguments.seed)
+        card = {
+            "trained_on": "scikit-learn's digits 0 to 3 and circles; chosen by the digits 4 to 6",
+            "how": RECIPES[name].__doc__,
+            "recipe": f"python -m fwnet.learned.small_recipes {name}",
+            "processor_seconds": round(time.process_time() - began),
+            "seed": arguments.seed,
+            "licence": "MIT",
+            "torch": torch.__version__.split("+")[0],
+        }
+        path = arguments.out / f"{name}.fwnet"
+        save(controller, path, card)
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

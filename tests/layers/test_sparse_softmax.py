@@ -1,0 +1,121 @@
+"""NeuralSparseSoftmax: the paper's step in closed form, gradients by finite differences."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fwnet
+from fwnet.layers import NeuralSparseSoftmax
+
+F64 = torch.float64
+
+
+def batch(n: int = 30, d: int = 6, m: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, d, generator=generator, dtype=F64)
+    return X, torch.randint(0, m, (n,), generator=generator)
+
+
+def layer(**options: object) -> NeuralSparseSoftmax:
+    options = {"radius": 5.0, "step_size": 0.2, "oracle": fwnet.PowerIteration(300)} | options
+    return NeuralSparseSoftmax(6, 4, **options).double()
+
+
+def step(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """The paper's update with a full SVD."""
+    P = torch.softmax(X @ W, 1) - nn.functional.one_hot(y, 4)
+    u, _, vh = torch.linalg.svd(X.T @ P / len(X))
+    return 0.8 * W - 0.2 * 5.0 * torch.outer(u[:, 0], vh[0])
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_the_update_of_the_paper(cells: int) -> None:
+    sparse = layer(cells=cells)
+    W = torch.zeros(6, 4, dtype=F64)
+    for seed in range(4):
+        X, y = batch(seed=seed)
+        loss = sparse.loss(X, y)
+        for _ in range(cells):
+            W = step(W, X, y)
+        torch.testing.assert_close(sparse.weight, W, rtol=0, atol=1e-8)
+        logits = X @ W
+        expected = (torch.logsumexp(logits, 1) - logits[torch.arange(30), y]).mean()
+        assert float(loss) == pytest.approx(float(expected), abs=1e-8)
+        torch.testing.assert_close(sparse(X), logits, rtol=0, atol=1e-7)
+
+
+def test_the_weights_stay_in_the_ball_and_have_low_rank() -> None:
+    sparse = NeuralSparseSoftmax(6, 4, radius=3.0, step_size=0.5)
+    for t in range(1, 60):
+        X, y = batch(seed=t)
+        sparse.loss(X.float(), y)
+        s = torch.linalg.svdvals(sparse.weight.double())
+        assert float(s.sum()) <= 3.0 * (1 + 1e-6)
+        assert int((s > 1e-5).sum()) <= t
+
+
+def value_and_layer(features: Tensor, y: Tensor, unrolled: bool) -> tuple[Tensor, Tensor]:
+    """The loss, and the weights after it, from a start that is not 0."""
+    sparse = layer(unrolled=unrolled, oracle=fwnet.PowerIteration(3), cells=2)
+    generator = torch.Generator().manual_seed(1)
+    sparse.weight = torch.randn(6, 4, generator=generator, dtype=F64) / 10
+    return sparse.loss(features, y), sparse.weight
+
+
+def test_the_gradient_of_the_features_at_fixed_weights() -> None:
+    X, y = batch()
+    leaf = X.clone().requires_grad_()
+    loss, W = value_and_layer(leaf, y, unrolled=False)
+    loss.backward()
+    errors = torch.softmax(X @ W, 1) - nn.functional.one_hot(y, 4)
+    torch.testing.assert_close(leaf.grad, errors @ W.T / 30, rtol=0, atol=1e-12)
+
+
+def test_the_gradient_of_the_features_through_the_steps() -> None:
+    X, y = batch()
+    leaf = X.clone().requires_grad_()
+    value_and_layer(leaf, y, unrolled=True)[0].backward()
+    for i, j in ((0, 0), (7, 3), (29, 5)):
+        shift = torch.zeros_like(X)
+        shift[i, j] = 1e-6
+        right, left = (value_and_layer(X + sign * shift, y, True)[0] for sign in (1, -1))
+        assert float(leaf.grad[i, j]) == pytest.approx(
+            float(right - left) / 2e-6, rel=1e-5, abs=1e-9
+        )
+
+
+def test_a_network_below_is_trained_with_it() -> None:
+    """Classes that no linear layer tells apart: the quadrants of the plane, by sign products."""
+    torch.manual_seed(0)
+    X = torch.randn(400, 2)
+    y = (X[:, 0] * X[:, 1] > 0).long()
+    net = nn.Sequential(nn.Linear(2, 16), nn.Tanh())
+    head = NeuralSparseSoftmax(16, 2, radius=20.0, step_size=0.02)
+    opt = torch.optim.Adam(net.parameters(), lr=0.02)
+    for _ in range(200):
+        opt.zero_grad()
+        head.loss(net(X), y).backward()
+        opt.step()
+    assert float((head(net(X)).argmax(1) == y).float().mean()) >= 0.97
+    file = io.BytesIO()
+    torch.save(head.state_dict(), file)
+    file.seek(0)
+    again = NeuralSparseSoftmax(16, 2)
+    again.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(again.weight, head.weight)
+
+
+def test_bad_input_gets_a_sentence() -> None:
+    X, y = batch()
+    with pytest.raises(ValueError, match=r"X must hold features of shape \(n, 6\); got \(30, 5\)"):
+        layer().loss(X[:, :5], y)
+    with pytest.raises(ValueError, match=r"SoftmaxRegression\(y\) must lie in 0..3; got 0..7"):
+        layer().loss(X, y + 4 * (y == 3))
+    with pytest.raises(ValueError, match=r"TraceNormBall\(radius=...\) must be a positive"):
+        NeuralSparseSoftmax(6, 4, radius=0.0)
+    with pytest.raises(ValueError, match=r"NeuralSparseSoftmax\(cells=...\) must be a whole"):
+        NeuralSparseSoftmax(6, 4, cells=0)
