@@ -185,6 +185,11 @@ def test_reproduce_keeps_the_others_when_one_fails(monkeypatch: pytest.MonkeyPat
     assert Path("report/index.html").is_file()
 
 
+def save_text(name: str) -> str:
+    np.savez(name, text=np.array(["no points"]))
+    return name
+
+
 def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
     import onnx
     from onnx import TensorProto, helper
@@ -205,9 +210,14 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
         "features", "digits", "--model", "pool.onnx", "--limit", 5, "--out", "o.npz", "--json"
     )
     assert json.loads(out)["train_x"] == [5, 4]
+    many = "many.npz"
+    call("features", "digits", "--model", "pool.onnx", "--limit", 300, "--out", many)
     with np.load("torch.npz") as ours, np.load("o.npz") as theirs:
         np.testing.assert_allclose(ours["train_x"], theirs["train_x"], rtol=1e-6)
         np.testing.assert_array_equal(ours["test_y"], theirs["test_y"])
+    assert "must hold arrays X and y, or train_x" in call("fit", save_text("a.npz"), code=1)[1]
+    facts = json.loads(call("fit", many, "--json")[0])
+    assert facts["train_points"] + facts["test_points"] == 300
     for model_name, sentence in (
         ("nets:text", "must make a torch module; got str"),
         ("nets:none", "cannot be imported"),

@@ -187,6 +187,22 @@ def test_libsvm_files_by_name(folder: Path) -> None:
         load("bad")
 
 
+def test_features_of_ones_own_need_no_checksum(folder: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"no inception_v3_pool3\.npz in .* make features of your own"
+    ):
+        load("cifar10-inception")
+    (folder / "cifar10-inception").mkdir()
+    arrays = {"train_x": np.eye(3), "train_y": [0, 9, 1], "test_x": np.eye(3)[:1], "test_y": [2]}
+    np.savez(folder / "cifar10-inception" / "features.npz", **arrays)
+    own = load("cifar10-inception")
+    np.testing.assert_array_equal(own.train()[0], np.eye(3))
+    assert own.source == "FWNET_DATA/cifar10-inception/features.npz"
+    (folder / "inception_v3_pool3.npz").write_bytes(b"not the published one")
+    with pytest.raises(DataError, match=r"inception_v3_pool3\.npz is damaged: .*sha256:5ed0abea"):
+        load("cifar10-inception", download=False)  # another key of what is kept
+
+
 def test_unknown_names_get_a_hint() -> None:
     with pytest.raises(DataError, match=r"no data set 'minst'\. Did you mean 'mnist'\? Known: "):
         load("minst")

@@ -19,20 +19,18 @@ COUNTS = {
 
 
 def test_the_sets_on_this_machine_are_the_published_ones() -> None:
-    there = available()
-    assert there["digits"] == "scikit-learn"
-    assert there["mnist"] is not None or not os.environ.get("FWNET_DATA")
-    for name, counts in COUNTS.items():
-        if there[name] is not None:
-            dataset = load(name)
-            np.testing.assert_array_equal(np.bincount(dataset.y), counts)
-            assert len(dataset.classes) == len(counts)
+    there = {name for name, where in available().items() if where is not None}
+    assert "digits" in there
+    assert len(there) > 2 or not os.environ.get("FWNET_DATA")  # a folder that holds nothing
+    for name in there & COUNTS.keys():
+        dataset = load(name)
+        np.testing.assert_array_equal(np.bincount(dataset.y), COUNTS[name])
+        assert len(dataset.classes) == len(COUNTS[name])
 
 
-def test_the_content_of_mnist_is_the_one_that_downloads_are_held_to() -> None:
-    if available()["mnist"] is None:
-        assert not os.environ.get("FWNET_DATA")
-        return
-    mnist = load("mnist")
-    assert content_checksum((mnist.x, mnist.y)) == CONTENTS["mnist"][0]
-    assert content_checksum((mnist.x_test, mnist.y_test)) == CONTENTS["mnist"][1]
+def test_the_content_is_the_one_that_downloads_are_held_to() -> None:
+    sets = [load("mnist")] if available()["mnist"] else []  # CIFAR takes ten seconds to unpack
+    for dataset in sets:
+        train, test = CONTENTS[dataset.name]
+        assert content_checksum((dataset.x, dataset.y)) == train
+        assert content_checksum((dataset.x_test, dataset.y_test)) == test

@@ -65,10 +65,13 @@ def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
         return read_csv(path, target)
     if path.suffix == ".npz":
         arrays = read_arrays(path)
-        for name in ("X", "y"):
-            if name not in arrays:
-                raise Failed(f"{path} must hold arrays X and y; it holds {', '.join(arrays)}.")
-        return arrays["X"], arrays["y"]
+        for points, classes in (("X", "y"), ("train_x", "train_y")):
+            if points in arrays and classes in arrays:
+                return arrays[points], arrays[classes]
+        raise Failed(
+            f"{path} must hold arrays X and y, or train_x and train_y as `fwnet features` writes "
+            f"them; it holds {', '.join(arrays)}."
+        )
     if not path.is_file():
         raise Failed(f"there is no file {path}, and no data set of that name: {', '.join(NAMES)}.")
     from sklearn.datasets import load_svmlight_file

@@ -119,7 +119,10 @@ def _images(name: str, download: bool) -> Dataset:
 
 
 def _inception_file() -> Path | None:
-    return find(("cifar10-inception/inception_v3_pool3.npz", "inception_v3_pool3.npz"))
+    """The published file, or one of the user's own, which has no checksum."""
+    official = "inception_v3_pool3.npz"
+    own = "cifar10-inception/features.npz"
+    return find((f"cifar10-inception/{official}", official, own))
 
 
 def _inception() -> Dataset:
@@ -127,7 +130,8 @@ def _inception() -> Dataset:
     if path is None:
         raise DataError(
             "cifar10-inception is not here: no inception_v3_pool3.npz in "
-            f"{_searched()}. Make features of your own with `fwnet features`, or get the file."
+            f"{_searched()}. Get it, or make features of your own: fwnet features cifar10 --model "
+            "... --out cifar10-inception/features.npz, in that folder."
         )
     try:
         with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
