@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test quick format bench bench-svm bench-layers clean
+.PHONY: help reproduce test quick format bench bench-svm bench-layers bench-trace clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ bench-svm: $(VENV)/installed  ## FWSVC against scikit-learn, and other peers if 
 bench-layers: $(VENV)/installed  ## SimplexQP and SVMLayer against other QP layers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/layers/requirements.txt -c constraints.txt
 	$(BIN)/python -m benchmarks.layers
+
+bench-trace: $(VENV)/installed  ## the trace-norm ball: iteration cost, races, oracle (FWNET_DATA for MNIST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace
 
 clean:
 	rm -rf $(VENV) report build dist .mypy_cache .ruff_cache .pytest_cache
