@@ -1,6 +1,6 @@
 """Learned conditional gradients: slots with weights, their training, their files."""
 
-from fwnet.learned import baselines, families
+from fwnet.learned import baselines, families, recurring
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
@@ -51,5 +51,6 @@ __all__ = [
     "families",
     "load",
     "meta_train",
+    "recurring",
     "save",
 ]

@@ -2,7 +2,7 @@
 
 from fwnet.learned.families.base import LogUniform, Mixture, ProblemFamily, Scaled
 from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
-from fwnet.learned.families.real import Part, circles, digits_pairs, mnist_pairs
+from fwnet.learned.families.real import Part, circles, digits, digits_pairs, mnist_pairs
 from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "SVMFamily",
     "Scaled",
     "circles",
+    "digits",
     "digits_pairs",
     "mnist_pairs",
 ]
