@@ -4,6 +4,8 @@ from fwnet.learned import families
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
+    L2LLagrangian,
+    L2LSoftmax,
     LearnedDirection,
     LearnedStep,
     LSTMDirection,
@@ -20,6 +22,8 @@ __all__ = [
     "Backpropagation",
     "Controller",
     "EvolutionStrategies",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",

@@ -2,12 +2,15 @@
 
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.step import LearnedStep
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
     for kind in (
+        L2LLagrangian,
+        L2LSoftmax,
         LSTMDirection,
         LSTMPowerIteration,
         LSTMStep,
@@ -19,6 +22,8 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
 __all__ = [
     "KINDS",
     "Controller",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
