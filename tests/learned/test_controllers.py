@@ -7,7 +7,14 @@ import torch
 
 import fwnet
 from fwnet import learned
-from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, values, with_random_weights
+from learned_cases import (
+    ON_THE_SIMPLEX,
+    seeded,
+    svm_family,
+    two_gaussians,
+    values,
+    with_random_weights,
+)
 
 EVERY = pytest.mark.parametrize("name", ON_THE_SIMPLEX)
 RAW = ("LSTMDirection", "L2LSoftmax", "L2LLagrangian")  # see the gradient with its unit
@@ -157,3 +164,23 @@ def test_bad_options_are_sentences() -> None:
         learned.LearnedStep(low=1.0)
     with pytest.raises(ValueError, match="hidden must be a whole number of at least 1"):
         learned.LearnedDirection(hidden=0)
+
+
+@pytest.mark.parametrize("name", learned.available())
+def test_shipped_controllers_on_twenty_times_their_smallest_size(name: str) -> None:
+    X, y = two_gaussians(1300)
+    large = fwnet.SVMDual(X @ X.T / 5, 2.0 * y - 1.0, C=1.0)
+    result = learned.load(name).solver(fwnet.Simplex(), max_steps=150, tol=1e-4)(large)
+    plain = fwnet.FrankWolfe(fwnet.Simplex(), max_steps=150, tol=1e-4)(large)
+    assert bool(fwnet.Simplex().contains(result.x))
+    assert result.value <= plain.value
+
+
+def test_the_shipped_direction_at_fifty_times_its_horizon() -> None:
+    """Monotone to the end, and at the minimum there: an ill-conditioned problem, 14 steps a try."""
+    family = svm_family(C=1e4)
+    problem = family.sample(1, seeded(1))
+    solver = learned.load("simplex-qp").solver(fwnet.Simplex(), max_steps=700, tol=1e-9)
+    f = values(solver(problem))
+    assert bool((f[1:] <= f[:-1] * (1 + 1e-12)).all())
+    assert torch.allclose(f[-1], family.best_values(problem), rtol=1e-6)

@@ -43,7 +43,8 @@ class L2LSoftmax(Controller, Direction):
         hidden: units of a layer.
         layers: how many.
 
-    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent (2016).
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016).
     """
 
     def __init__(self, hidden: int = 20, layers: int = 2) -> None:
