@@ -30,6 +30,8 @@ def svm_family(**options: object) -> learned.families.SVMFamily:
 ON_THE_SIMPLEX: dict[str, Callable[[], learned.Controller]] = {
     "LSTMStep": learned.LSTMStep,
     "LSTMDirection": learned.LSTMDirection,
+    "L2LSoftmax": learned.L2LSoftmax,
+    "L2LLagrangian": learned.L2LLagrangian,
     "LearnedStep": learned.LearnedStep,
     "LearnedPairwise": learned.LearnedPairwise,
     "LearnedStart": learned.LearnedStart,

@@ -4,6 +4,8 @@ from fwnet.learned import baselines, families, recurring
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
+    L2LLagrangian,
+    L2LSoftmax,
     LearnedAtoms,
     LearnedDirection,
     LearnedPairwise,
@@ -28,6 +30,8 @@ __all__ = [
     "Cost",
     "Evaluation",
     "EvolutionStrategies",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",

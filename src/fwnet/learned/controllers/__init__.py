@@ -3,6 +3,7 @@
 from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
@@ -11,6 +12,8 @@ from fwnet.learned.controllers.step import LearnedStep
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
     for kind in (
+        L2LLagrangian,
+        L2LSoftmax,
         LSTMDirection,
         LSTMPowerIteration,
         LSTMStep,
@@ -25,6 +28,8 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
 __all__ = [
     "KINDS",
     "Controller",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
