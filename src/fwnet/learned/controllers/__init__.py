@@ -5,6 +5,7 @@ from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.step import LearnedStep
+from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
@@ -16,6 +17,7 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LSTMStep,
         LearnedDirection,
         LearnedStep,
+        LearnedTraceNorm,
     )
 }
 
@@ -30,4 +32,5 @@ __all__ = [
     "LearnedDirection",
     "LearnedPoint",
     "LearnedStep",
+    "LearnedTraceNorm",
 ]

@@ -2,6 +2,7 @@
 
 from fwnet.learned.families.base import LogUniform, Mixture, ProblemFamily, Scaled
 from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
+from fwnet.learned.families.softmax import SoftmaxFamily
 from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "RBFKernel",
     "SVMFamily",
     "Scaled",
+    "SoftmaxFamily",
 ]
