@@ -160,6 +160,29 @@ def test_the_paper_over_low_rank_matrices_is_feasible_and_differentiable() -> No
     assert all(bool(w.grad.abs().sum() > 0) for w in controller.network.head.parameters())
 
 
+@pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
+def test_a_learned_trace_norm_oracle_stays_in_the_ball_and_descends(scale: float) -> None:
+    X = torch.randn(2, 30, 6, generator=seeded(), dtype=torch.float64)
+    problem = fwnet.SoftmaxRegression(X, torch.arange(60).reshape(2, 30) % 4)
+    ball = fwnet.TraceNormBall(5.0)
+    controller = with_random_weights(learned.LearnedTraceNorm(), 1, scale)
+    result = controller.solver(ball, max_steps=30, tol=0.0)(problem)
+    assert bool(ball.contains(result.x).all())
+    known = values(result)
+    assert bool((known[1:] <= known[:-1] + 1e-12).all())
+    sharp = controller.sharpness(torch.rand(3, 4), torch.rand(3), 5)
+    assert bool(((sharp >= 0.099) & (sharp <= 100.1)).all())
+
+
+def test_a_trace_norm_oracle_of_zero_weights_is_the_soft_one() -> None:
+    X = torch.randn(1, 30, 6, generator=seeded(), dtype=torch.float64)
+    problem = fwnet.SoftmaxRegression(X, torch.arange(30).reshape(1, 30) % 4)
+    ball, beta = fwnet.TraceNormBall(5.0), 10**0.5
+    soft = fwnet.FrankWolfe(ball, fwnet.LineSearch(), oracle=fwnet.SoftTraceNorm(beta), max_steps=9)
+    learned_one = learned.LearnedTraceNorm().solver(ball, max_steps=9)
+    assert torch.allclose(learned_one(problem).x, soft(problem).x, rtol=1e-6)
+
+
 def test_bad_options_are_sentences() -> None:
     with pytest.raises(ValueError, match="1 < low <= high"):
         learned.LearnedStep(low=1.0)

@@ -8,6 +8,7 @@ from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LS
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
+from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
@@ -22,6 +23,7 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LearnedPairwise,
         LearnedStart,
         LearnedStep,
+        LearnedTraceNorm,
     )
 }
 
@@ -39,4 +41,5 @@ __all__ = [
     "LearnedPoint",
     "LearnedStart",
     "LearnedStep",
+    "LearnedTraceNorm",
 ]
