@@ -11,6 +11,8 @@ from typing import Any, final
 
 import numpy as np
 
+_POINTS = 240  # of a curve: more cannot be seen
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -136,3 +138,12 @@ def band(
         high.tolist() if many else None,
         baseline,
     )
+
+
+def thinned(n: int) -> list[int]:
+    """Rows that look the same on a linear and on a logarithmic axis, always with both ends."""
+    if n <= _POINTS:
+        return list(range(n))
+    even = np.linspace(0, n - 1, _POINTS // 2).astype(int)
+    early = np.geomspace(1, n, _POINTS // 2).astype(int) - 1
+    return [int(k) for k in np.unique(np.concatenate([even, early]))]

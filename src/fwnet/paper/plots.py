@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fwnet.paper.figures import Curves, Maps, Panel
+from fwnet.paper.figures import Curves, Maps, Panel, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,12 +36,13 @@ def draw_curves(figure: Curves, colours: Mapping[str, int]) -> Drawing:
         number = colours[series.name]
         colour = COLOURS["light"][number % 8]
         dash = "--" if series.baseline and number < 8 else _DASHES[number // 8 % 4]
-        x, y = _floats(series.x), _floats(series.y)
+        rows = thinned(len(series.x))
+        x, y = _floats(series.x)[rows], _floats(series.y)[rows]
         width = 1.2 if series.baseline else 1.8
         marker = "o" if len(x) < 13 else ""
         ax.plot(x, y, dash, color=colour, lw=width, marker=marker, ms=3.5, label=series.name)
         if series.low is not None and series.high is not None:
-            low, high = _floats(series.low), _floats(series.high)
+            low, high = _floats(series.low)[rows], _floats(series.high)[rows]
             low = np.where(low > 0, low, y) if figure.log_y else low
             ax.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
     ax.set_xscale("log" if figure.log_x else "linear")
@@ -78,7 +79,7 @@ def panel_png(panel: Panel, theme: str) -> bytes:
     return picture(drawing, "png", dpi=130)
 
 
-def picture(drawing: Drawing, kind: str, dpi: int = 200) -> bytes:
+def picture(drawing: Drawing, kind: str, dpi: int = 160) -> bytes:
     """The bytes of a PNG or an SVG, the same each time."""
     buffer = io.BytesIO()
     drawing.savefig(buffer, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})

@@ -7,15 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fwnet.paper import plots
-from fwnet.paper.figures import Curves, Figure, Maps, Series, Table
+from fwnet.paper.figures import Curves, Figure, Maps, Series, Table, thinned
 from fwnet.paper.report.section import Section, colours
 from fwnet.paper.report.text import safe
 from fwnet.paper.store import plain
-
-_POINTS = 240  # of a curve: more cannot be seen
 
 
 def figures_data(sections: Sequence[Section]) -> dict[str, Any]:
@@ -78,7 +74,7 @@ def _curves(figure: Curves, numbers: dict[str, int]) -> dict[str, Any]:
 
 
 def _series(series: Series, number: int) -> dict[str, Any]:
-    rows = _thinned(len(series.x))
+    rows = thinned(len(series.x))
     columns = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     data = {
         label: plain([_digits(values[k]) for k in rows])
@@ -86,15 +82,6 @@ def _series(series: Series, number: int) -> dict[str, Any]:
         if values is not None
     }
     return {"name": series.name, "colour": number, "baseline": series.baseline, **data}
-
-
-def _thinned(n: int) -> list[int]:
-    """Rows that look the same on a linear and on a logarithmic axis, always with both ends."""
-    if n <= _POINTS:
-        return list(range(n))
-    even = np.linspace(0, n - 1, _POINTS // 2).astype(int)
-    early = np.geomspace(1, n, _POINTS // 2).astype(int) - 1
-    return [int(k) for k in np.unique(np.concatenate([even, early]))]
 
 
 def _digits(value: float | None) -> float | None:
