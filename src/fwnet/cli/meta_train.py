@@ -122,8 +122,7 @@ def _families(
 ) -> tuple[ProblemFamily, ProblemFamily | None]:
     """Problems to train on, and others to choose by (None: new draws of the same)."""
     if name is FamilyName.SVM:
-        training, validation, _ = svm_families(size)
-        return training, validation
+        return svm_families(size)
     if name is FamilyName.QUADRATIC:
         return families.QuadraticFamily(n=size), None
     return families.LeastSquaresFamily(n=size), None
