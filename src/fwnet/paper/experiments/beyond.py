@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from fwnet import learned
 from fwnet.data import load, splits
+from fwnet.directions import Corrections
 from fwnet.domains import Simplex, TraceNormBall
 from fwnet.estimators import DeepSVC
 from fwnet.linear_maps import DenseMap
@@ -30,6 +31,7 @@ from fwnet.paper.measures import median_text, reached
 from fwnet.paper.softmax_runs import Images
 from fwnet.problems import Quadratic, SVMDual
 from fwnet.solvers import Corrective, FrankWolfe, PairwiseFrankWolfe
+from fwnet.solvers.presets import Budgets
 from fwnet.steps import OpenLoop
 
 PAPERS = "FWNet of the paper"
@@ -182,31 +184,9 @@ def _pairs(config: Cifar2Config, seed: int) -> dict[str, Any]:
     parts = splits(data.y, (0.3, 0.3, 0.4), seed=seed)
     pairs = list(combinations(range(len(data.classes)), 2))[1:][: config.pairs]
     problem = Pairs(config, x, data.y, parts.test).problem(pairs, np.random.default_rng(seed))
-    steps = config.steps
-    simplex = Simplex()
-    solvers: dict[str, FrankWolfe] = {
-        PAPERS: FrankWolfe(simplex, oracle=Softmin(config.beta), max_steps=steps, tol=0.0),
-        "FWNet, relative annealed β": FrankWolfe(
-            simplex,
-            OpenLoop(30.0),
-            oracle=Softmin(10.0, relative=True, growth=0.5),
-            max_steps=steps,
-            tol=0.0,
-        ),
-        "pairwise, second order": PairwiseFrankWolfe(
-            simplex, second_order=True, max_steps=steps, tol=0.0
-        ),
-        "corrective": Corrective(simplex, max_steps=min(steps, 40), tol=0.0),
-    }
-    if config.data not in _SEEN:
-        shipped = {name: learned.load(name) for name in learned.available()}
-        for name, controller in shipped.items():
-            if issubclass(Simplex, controller.domains):
-                steered = controller.solver(simplex, max_steps=steps, tol=0.0)
-                solvers[f"learned: {name}"] = steered
     best = optimum(problem)
     excess, reach = {}, {}
-    for name, solver in solvers.items():
+    for name, solver in _solvers(config).items():
         values = _values(problem, solver)  # (steps + 1, pairs)
         relative = np.maximum((values - best) / best, 1e-12)
         excess[name] = relative.mean(1)
@@ -214,9 +194,30 @@ def _pairs(config: Cifar2Config, seed: int) -> dict[str, Any]:
     return {"excess": excess, "reach": reach}
 
 
+def _solvers(config: Cifar2Config) -> dict[str, FrankWolfe]:
+    """The paper's FWNet, ours, and the shipped controllers if they never saw the data."""
+    simplex, soft = Simplex(), Softmin(10.0, relative=True, growth=0.5)
+    every: Budgets = {"max_steps": config.steps, "tol": 0.0}
+    few: Budgets = {"max_steps": min(config.steps, 40), "tol": 0.0}
+    solvers: dict[str, FrankWolfe] = {
+        PAPERS: FrankWolfe(simplex, oracle=Softmin(config.beta), **every),
+        "FWNet, relative annealed β": FrankWolfe(simplex, OpenLoop(30.0), oracle=soft, **every),
+        "pairwise, second order": PairwiseFrankWolfe(simplex, second_order=True, **every),
+        "corrective": Corrective(simplex, **few),
+    }
+    if config.data in _SEEN:
+        return solvers
+    for name in learned.available():
+        controller = learned.load(name)
+        if issubclass(Simplex, controller.domains):
+            budget = few if isinstance(controller, learned.LearnedDirection) else every
+            solvers[f"learned: {name}"] = controller.solver(simplex, **budget)
+    return solvers
+
+
 def _values(problem: SVMDual, solver: FrankWolfe) -> np.ndarray:  # (steps + 1, pairs)
-    """f at every iterate; the corrective solver's small programmes are faster one by one."""
-    if not isinstance(solver, Corrective):
+    """f at every iterate; small programmes over hulls are faster one by one."""
+    if not isinstance(solver.direction, Corrections | learned.LearnedDirection):
         return solver(problem).trace.column("value")
     kernel = problem.form.matrix
     assert isinstance(kernel, DenseMap)
