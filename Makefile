@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers bench-learned meta-train clean
+.PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,8 @@ bench-learned: $(VENV)/installed  ## learned optimizers against tuned hand-desig
 meta-train: $(VENV)/installed  ## train the shipped controllers anew, seeded
 	$(BIN)/python -m fwnet.learned.recipes
 	$(BIN)/python -m fwnet.learned.small_recipes
+bench-trace: $(VENV)/installed  ## the trace-norm ball: iteration cost, races, oracle (FWNET_DATA for MNIST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace
 
 clean:
 	rm -rf $(VENV) report runs build dist .mypy_cache .ruff_cache .pytest_cache

@@ -30,7 +30,13 @@ def svm_family(**options: object) -> learned.families.SVMFamily:
 ON_THE_SIMPLEX: dict[str, Callable[[], learned.Controller]] = {
     "LSTMStep": learned.LSTMStep,
     "LSTMDirection": learned.LSTMDirection,
+    "L2LSoftmax": learned.L2LSoftmax,
+    "L2LLagrangian": learned.L2LLagrangian,
     "LearnedStep": learned.LearnedStep,
+    "LearnedPairwise": learned.LearnedPairwise,
+    "LearnedStart": learned.LearnedStart,
+    "LearnedAtoms": lambda: learned.LearnedAtoms(memory=3),
+    "LearnedAtoms, columns": lambda: learned.LearnedAtoms(memory=3, exchanges=2),
     "LearnedDirection": lambda: learned.LearnedDirection(memory=3),
     "LearnedDirection, plane": lambda: learned.LearnedDirection(memory=0, exchanges=0),
     "LearnedDirection, projected": lambda: learned.LearnedDirection(memory=2, projected=True),

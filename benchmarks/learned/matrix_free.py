@@ -75,8 +75,8 @@ def matrix_free(
     best = torch.tensor(max(lower), dtype=torch.float64)  # within 5e-5 of f*, from below
     target = best * (1 + 1e-3)
     rivals: list[Baseline] = [
-        corrective(4),
         corrective(6),
+        corrective(8, 4),
         FISTA(),
         SpectralProjectedGradient(),
         Solver("2/(t+2)", lambda d: FrankWolfe(d)),

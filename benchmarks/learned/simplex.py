@@ -104,7 +104,7 @@ def _ten_horizons(
 def directions(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
     """L2LC_∇: iterations to 1e-2, against FISTA to 1e-4, and at sizes never trained on."""
     rows = []
-    rivals = [*by_name("FISTA"), baselines.corrective(4)]
+    rivals = [*by_name("FISTA"), baselines.corrective(6), baselines.corrective(8, 4)]
     for C, most in ((1.0, 20.0), (10.0, 40.0)):
         found = compare(controllers, unseen_digits, C, rivals, problems, 700, 356)
         ours = found.quartiles("learned", 1e-2)[1]
@@ -129,7 +129,8 @@ def _against(found: Evaluation, data: str) -> list[Bar]:
     name = f"direction to 1e-4, {data}"
     return [
         bar(name, found, "FISTA", 1e-4, "gradients", 3.0),
-        bar(name, found, "corrective, 4 atoms", 1e-4, "gradients", None),
+        bar(name, found, "corrective, 6 atoms", 1e-4, "gradients", None),
+        bar(name, found, "corrective, 8 atoms, 8 columns", 1e-4, "gradients", None),
     ]
 
 
@@ -150,7 +151,7 @@ def pairwise(controllers: Sequence[learned.Controller], problems: int) -> list[B
 def atoms(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
     """Learned atoms against the corrective solver with as many, and with three times as many."""
     rows = []
-    rivals = [baselines.corrective(6), baselines.corrective(18)]
+    rivals = [baselines.corrective(6), baselines.corrective(18), baselines.corrective(6, 4)]
     for data, family in SMALL.items():
         ratios = 1.0
         for C in (1.0, 10.0, 100.0):
@@ -158,7 +159,7 @@ def atoms(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]
             name = f"atoms to 1e-4, {data} C={C:g}"
             same = bar(name, found, "corrective, 6 atoms", 1e-4, "gradients", None)
             rows.append(same)
-            rows.append(bar(name, found, "corrective, 18 atoms", 1e-4, "gradients", None))
+            rows += [bar(name, found, r.name, 1e-4, "gradients", None) for r in rivals[1:]]
             assert same.ratio is not None
             ratios *= same.ratio ** (1 / 3)
         rows.append(

@@ -1,1 +1,1 @@
-"""Sparse FWNets: the trace-norm ball, constrained optimizers, many processes."""
+"""Benchmarks on the trace-norm ball. A module with a list CASES joins by being in this folder."""

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
 import fwnet
-from fwnet.estimators import DeepSVC
+from fwnet.estimators import FWSVC, DeepSVC
 
 torch.set_num_threads(1)
 
@@ -174,8 +174,53 @@ def test_validation_and_patience():
 
 
 def test_check_estimator():
-    done = check_estimator(DeepSVC(), on_skip=None, on_fail=None)
+    done = check_estimator(DeepSVC(max_iter=20), on_skip=None, on_fail=None)
     failed = {
         check["check_name"]: check["exception"] for check in done if check["status"] == "failed"
     }
     assert failed == {}
+
+
+@pytest.mark.parametrize("mode", ["exact", "forward", "unrolled"])
+def test_whole_weights_are_repeated_points(mode: str) -> None:
+    X, y = make_circles(80, factor=0.3, noise=0.1, random_state=0)
+    weight = np.random.default_rng(0).integers(0, 3, 80)
+    clf = DeepSVC(C=2.0, mode=mode, fw_steps=None if mode == "exact" else 3, max_iter=5)
+    clf.set_params(random_state=0)
+    weighted = clone(clf).fit(X, y, sample_weight=weight)
+    if mode == "exact":  # Frank-Wolfe steps on repeated points are other steps
+        repeated = clone(clf).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+        expected = repeated.decision_function(X)
+        np.testing.assert_allclose(weighted.decision_function(X), expected, atol=1e-7)
+    features = weighted.module_(torch.tensor(X)).detach().numpy()
+    inner = features @ features.T  # the head is the exact SVM of the weighted points
+    peer = FWSVC(C=2.0, kernel="precomputed", tol=1e-10).fit(inner, y, sample_weight=weight)
+    np.testing.assert_allclose(
+        weighted.decision_function(X), peer.decision_function(inner), atol=1e-6
+    )
+    assert not np.isin(np.flatnonzero(weight == 0), weighted.support_).any()
+
+
+def test_bad_sample_weights() -> None:
+    X, y = make_circles(20, random_state=0)
+    with pytest.raises(ValueError, match="sample_weight must be finite and at least 0"):
+        DeepSVC().fit(X, y, sample_weight=-np.ones(20))
+    with pytest.raises(ValueError, match="at least two classes; got one class, 1"):
+        DeepSVC().fit(X, y, sample_weight=y)
+
+
+def test_probabilities_are_calibrated() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 2))
+    truth = 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))
+    y = rng.random(1600) < truth
+    clf = DeepSVC(probability=True, max_iter=5, random_state=0).fit(X[:800], y[:800])
+    p = clf.predict_proba(X[800:])
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    assert np.abs(p[:, 1] - truth[800:]).mean() < 0.06
+    with pytest.raises(AttributeError, match="predict_proba"):
+        DeepSVC().fit(X[:50], y[:50]).predict_proba(X)
+    X, y = load_digits(n_class=3, return_X_y=True)
+    many = DeepSVC(probability=True, max_iter=5, random_state=0).fit(X, y)
+    np.testing.assert_allclose(many.predict_proba(X).sum(1), 1.0)
+    assert (many.predict_proba(X).argmax(1) == y).mean() > 0.95

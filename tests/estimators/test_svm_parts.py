@@ -123,6 +123,7 @@ def test_kernel_blocks(dtype: type, d: int, thin: bool) -> None:
         assert near(rows.rows(index), K[index], scale)
         assert near(rows.rows(index, index), K[np.ix_(index, index)], scale)
         assert near(rows.square(), K, scale)
+        assert near(rows.sums(np.full(600, 1 / 600)), K.mean(axis=1), scale)
         assert near(rows.diagonal(index), np.diag(K)[index], 1e-9)
         assert near(cross_kernel(points[:9], points, spec), K[:9], 1e-9)
 

@@ -11,11 +11,43 @@ Reference: Lin, Lin and Weng (2007), "A note on Platt's probabilistic outputs".
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.model_selection import StratifiedKFold
 
 from fwnet.estimators.kernels import Array
+
+_FOLDS = 5
+
+
+def cross_validated_sigmoids(
+    estimator: Any, X: Any, labels: Array, weight: Array, square: bool = False
+) -> Array:  # (problems, 2)
+    """Fit one sigmoid a column of `decision_function` to values held out in five folds.
+
+    Arguments:
+        estimator: fitted anew in each fold.
+        X, labels, weight: its points, classes 0, 1, ... and sample weights.
+        square: whether X is a kernel matrix.
+    """
+    counts = np.bincount(labels)
+    folds, classes = min(_FOLDS, int(counts.min())), len(counts)
+    if folds < 2:
+        raise ValueError(
+            "probability=True needs at least two points of every class for its "
+            f"cross-validation; the smallest class has {folds}."
+        )
+    held = np.empty((len(labels), 1 if classes == 2 else classes))
+    fold = StratifiedKFold(folds, shuffle=True, random_state=0)
+    for train, test in fold.split(np.zeros(len(labels)), labels):
+        estimator.fit(X[np.ix_(train, train)] if square else X[train], labels[train], weight[train])
+        unseen = X[np.ix_(test, train)] if square else X[test]
+        held[test] = estimator.decision_function(unseen).reshape(len(test), -1)
+    targets = [1] if classes == 2 else range(classes)
+    return np.array([fit_sigmoid(held[:, k], labels == c, weight) for k, c in enumerate(targets)])
 
 
 def fit_sigmoid(decisions: Array, positive: Array, weight: Array) -> tuple[float, float]:

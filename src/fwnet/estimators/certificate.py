@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
+from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.records import BinaryProblem, Weights, relative_gap
 
 _HEIGHT = 512  # rows of a block
@@ -26,7 +26,7 @@ def certified_gap(
     weights = found.alpha[support] * problem.y[support]
     points, total = X[support], problem.bias * weights.sum()
     exact = problem.y * found.rho * 2.0  # beyond the margin: no loss
-    exact[support] = _symmetric_sums(points, spec, weights) + total
+    exact[support] = KernelRows(points, spec, np.float64).sums(weights) + total
     known = found.alpha > 0
     error = float(np.abs(exact[support] - found.scores[support]).max())
     margins = problem.y * found.scores / found.rho
@@ -40,15 +40,3 @@ def certified_gap(
             exact[some] = cross_kernel(X[some], points, spec) @ weights + total
         known[rows] = True
         error = max(error, float(np.abs(exact[rows] - found.scores[rows]).max()))
-
-
-def _symmetric_sums(points: Any, spec: KernelSpec, weights: Array) -> Array:
-    """Return Σ_j weights_j k(x_i, x_j) (m,), each pair of points evaluated once."""
-    m = points.shape[0]
-    sums = np.zeros(m)
-    for lo in range(0, m, _HEIGHT):
-        hi = min(lo + _HEIGHT, m)
-        block = cross_kernel(points[lo:hi], points[lo:], spec)
-        sums[lo:hi] += block @ weights[lo:]
-        sums[hi:] += weights[lo:hi] @ block[:, hi - lo :]
-    return sums

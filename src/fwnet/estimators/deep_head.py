@@ -1,6 +1,6 @@
 """The SVM on top of a kernel network: exact weights for given features, with a certificate.
 
-    P(w) = ½|w|² + C/2 Σ max(0, 1 − yᵢ⟨w, hᵢ⟩)²      D(β) = Σβ − ½|Σ βᵢyᵢhᵢ|² − |β|²/(2C)
+    P(w) = ½|w|² + ½ Σ Cᵢ max(0, 1 − yᵢ⟨w, hᵢ⟩)²      D(β) = Σβ − ½|Σ βᵢyᵢhᵢ|² − ½ Σ βᵢ²/Cᵢ
 
 hᵢ carries a last feature 1, so the bias is the last weight. Several problems (one against the rest)
 share the features and are solved in one batch. β/Σβ is the α on the simplex of `fwnet.SVMDual`,
@@ -19,6 +19,8 @@ from fwnet.quadratic_programs import simplex_qp
 
 _MAX_NEWTON, _MAX_SEARCH = 100, 60
 _ENTRIES = 1 << 22  # numbers that a normal matrix gathers at a time
+
+Penalty = Tensor | float  # the C of each point `(n,)`, or one for all
 
 
 @final
@@ -46,7 +48,7 @@ def with_bias(features: Tensor) -> Tensor:
 
 @torch.no_grad()
 def solve_head(
-    H: Tensor, Y: Tensor, C: float, start: Tensor | None = None, tol: float = 1e-12
+    H: Tensor, Y: Tensor, C: Penalty, start: Tensor | None = None, tol: float = 1e-12
 ) -> Head:
     """Exact weights for features H `(n, d + 1)` and labels Y `(problems, n)` of −1, +1.
 
@@ -67,7 +69,7 @@ def solve_head(
 
 
 @torch.no_grad()
-def head_of(H: Tensor, Y: Tensor, C: float, beta: Tensor) -> Head:
+def head_of(H: Tensor, Y: Tensor, C: Penalty, beta: Tensor) -> Head:
     """The head w = t Σ βᵢyᵢhᵢ of given multipliers, at the multiple t with the least P(w).
 
     At the solution that t is the multiple with the largest D too; before, P can be far less there.
@@ -79,26 +81,26 @@ def head_of(H: Tensor, Y: Tensor, C: float, beta: Tensor) -> Head:
     best = _line_search(ends, torch.ones_like(ahead), ahead, C, scale)
     weights = best.unsqueeze(-1) * vector
     slack = (1 - best.unsqueeze(-1) * ahead).clamp_min(0)
-    primal = 0.5 * (weights.square().sum(-1) + C * slack.square().sum(-1))
+    primal = 0.5 * (weights.square().sum(-1) + (C * slack.square()).sum(-1))
     gap = (primal - 0.5 * total * scale) / primal
     return Head(weights, scale.unsqueeze(-1) * beta, primal, gap)
 
 
-def _certified(H: Tensor, Y: Tensor, C: float, weights: Tensor, slack: Tensor) -> Head:
-    """The head of given weights; the multipliers are C times the slacks."""
+def _certified(H: Tensor, Y: Tensor, C: Penalty, weights: Tensor, slack: Tensor) -> Head:
+    """The head of given weights; the multipliers are Cᵢ times the slacks."""
     beta = C * slack.clamp_min(0)
-    primal = 0.5 * (weights.square().sum(-1) + beta.square().sum(-1) / C)
+    primal = 0.5 * (weights.square().sum(-1) + (beta.square() / C).sum(-1))
     _, total, curve = _dual_parts(H, Y, C, beta)
     return Head(weights, beta, primal, (primal - 0.5 * total.square() / curve) / primal)
 
 
-def _dual_parts(H: Tensor, Y: Tensor, C: float, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _dual_parts(H: Tensor, Y: Tensor, C: Penalty, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     vector = (beta * Y) @ H
-    curve = vector.square().sum(-1) + beta.square().sum(-1) / C
+    curve = vector.square().sum(-1) + (beta.square() / C).sum(-1)
     return vector, beta.sum(-1), curve.clamp_min(torch.finfo(H.dtype).tiny)
 
 
-def _newton(H: Tensor, Y: Tensor, C: float, weights: Tensor, tol: float) -> Head:
+def _newton(H: Tensor, Y: Tensor, C: Penalty, weights: Tensor, tol: float) -> Head:
     """Newton's steps on the piecewise quadratic P, each with an exact line search.
 
     P is quadratic while the same points lie inside the margin, so the steps end by themselves.
@@ -111,8 +113,8 @@ def _newton(H: Tensor, Y: Tensor, C: float, weights: Tensor, tol: float) -> Head
     for _ in range(_MAX_NEWTON):
         if bool((best.gap <= tol).all()) or idle == 2:
             break
-        inside = (slack > 0).to(H)
-        direction = _solve(_normal(H, inside, C), C * (inside * Y) @ H) - weights
+        inside = C * (slack > 0).to(H)
+        direction = _solve(_normal(H, inside), (inside * Y) @ H) - weights
         change = Y * (direction @ H.mT)
         ends = ((weights * direction).sum(-1), direction.square().sum(-1))
         step = _line_search(ends, slack, change, C, torch.ones_like(ends[0])).unsqueeze(-1)
@@ -138,14 +140,14 @@ def _better(old: Head, new: Head) -> Head:
     )
 
 
-def _normal(H: Tensor, inside: Tensor, C: float) -> Tensor:
-    """I + C Σ hᵢhᵢᵀ over the points inside the margin, `(problems, d + 1, d + 1)`."""
+def _normal(H: Tensor, inside: Tensor) -> Tensor:
+    """I + Σ Cᵢhᵢhᵢᵀ over the points inside the margin, `(problems, d + 1, d + 1)`."""
     n, d = H.shape
     total = torch.eye(d, dtype=H.dtype, device=H.device).repeat(inside.shape[0], 1, 1)
     height = max(1, _ENTRIES // (d * inside.shape[0]))
     for lo in range(0, n, height):
         part = H[lo : lo + height]
-        total += C * (part.mT * inside[:, None, lo : lo + height]) @ part
+        total += (part.mT * inside[:, None, lo : lo + height]) @ part
     return total
 
 
@@ -159,24 +161,25 @@ def _solve(matrix: Tensor, right: Tensor) -> Tensor:
 
 
 def _line_search(
-    ends: tuple[Tensor, Tensor], slack: Tensor, change: Tensor, C: float, start: Tensor
+    ends: tuple[Tensor, Tensor], slack: Tensor, change: Tensor, C: Penalty, start: Tensor
 ) -> Tensor:  # (problems,)
-    """The t where the slope ⟨w, d⟩ + t|d|² − C Σ max(0, slackᵢ − t·changeᵢ)·changeᵢ crosses 0.
+    """The t where the slope ⟨w, d⟩ + t|d|² − Σ Cᵢ max(0, slackᵢ − t·changeᵢ)·changeᵢ crosses 0.
 
     The slope rises with t, in straight pieces: Newton's steps inside a bracket end on the piece.
     A slope of 1e-6 of the first one is near enough: where no point changes sides, t = 1 has none.
     """
     across, square = ends
     low, high, t = torch.zeros_like(across), torch.full_like(across, torch.inf), start
-    goal = 1e-6 * (across - C * (slack.clamp_min(0) * change).sum(-1)).abs()
-    bends, tiny = change.square(), torch.finfo(t.dtype).tiny
+    weighted = C * change
+    goal = 1e-6 * (across - (slack.clamp_min(0) * weighted).sum(-1)).abs()
+    bends, tiny = weighted * change, torch.finfo(t.dtype).tiny
     for _ in range(_MAX_SEARCH):
         left = (slack - t.unsqueeze(-1) * change).clamp_min_(0)
-        slope = torch.addcmul(across, t, square) - C * torch.linalg.vecdot(left, change)
+        slope = torch.addcmul(across, t, square) - torch.linalg.vecdot(left, weighted)
         near = slope.abs() <= goal
         if bool(near.all()):
             break
-        bend = square + C * torch.linalg.vecdot((left > 0).to(bends), bends)
+        bend = square + torch.linalg.vecdot((left > 0).to(bends), bends)
         low, high = torch.where(slope < 0, t, low), torch.where(slope > 0, t, high)
         guess = t - slope / bend.clamp_min(tiny)
         half = torch.where(high.isinf(), 2 * t, 0.5 * (low + high))

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fwnet.estimators.deep_head import Head, head_of, solve_head, with_bias
+from fwnet.estimators.deep_head import Head, Penalty, head_of, solve_head, with_bias
 from fwnet.layers import FWNet
-from fwnet.problems import SVMDual
+from fwnet.problems import LeastSquares
 
 OBJECTIVES = ("svm", "squared_hinge", "logistic")
 
@@ -35,24 +35,27 @@ class Batch:
 
     features: Tensor  # (n, d)
     labels: Tensor  # (problems, n) of −1, +1
-    C: float
+    C: Penalty
     points: Tensor  # (n,) indices
 
 
-def objective_value(name: str, weights: Tensor, H: Tensor, Y: Tensor, C: float) -> Tensor:
+def objective_value(name: str, weights: Tensor, H: Tensor, Y: Tensor, C: Penalty) -> Tensor:
     """Mean over the problems of the loss at the margins mᵢ = yᵢ⟨w, hᵢ⟩.
 
-    svm            (|w|²/C + Σ max(0, 1 − mᵢ)²)/n = 2P(w)/(C n): at most 1 at the solution
-    squared_hinge  Σ max(0, 1 − mᵢ)²/n
-    logistic       Σ log(1 + exp(−mᵢ))/n
+    svm            (|w|² + Σ Cᵢ max(0, 1 − mᵢ)²)/ΣC = 2P(w)/ΣC: at most 1 at the solution
+    squared_hinge  Σ Cᵢ max(0, 1 − mᵢ)²/ΣC
+    logistic       Σ Cᵢ log(1 + exp(−mᵢ))/ΣC
     """
     margins = Y * (weights @ H.mT)
+    share = C * H.new_ones(H.shape[0])
+    total = share.sum()
+    share = share / total
     if name == "logistic":
-        return softplus(-margins).mean()
-    loss = (1 - margins).clamp_min(0).square().mean()
+        return (share * softplus(-margins)).sum(-1).mean()
+    loss = (share * (1 - margins).clamp_min(0).square()).sum(-1).mean()
     if name == "squared_hinge":
         return loss
-    return loss + weights.square().sum(-1).mean() / (C * H.shape[0])
+    return loss + weights.square().sum(-1).mean() / total
 
 
 class Mode(ABC):
@@ -115,7 +118,10 @@ class NetMode(Mode):
         start = self.state[:, batch.points]
         total = start.sum(-1, keepdim=True)
         start = torch.where(total > 0, start / total, 1.0 / start.shape[-1])
-        problem = SVMDual(features=features.expand(Y.shape[0], -1, -1), y=Y, C=C)
+        signed = Y.unsqueeze(-1) * with_bias(features)  # (problems, n, d + 1)
+        problem = LeastSquares(
+            signed.mT, signed.new_zeros(signed.shape[0], signed.shape[2]), ridge=1 / C
+        )
         with torch.set_grad_enabled(self.unrolled):
             alpha = self.net(problem, start).x
         head = head_of(H.detach(), Y, C, alpha.detach())
@@ -126,10 +132,10 @@ class NetMode(Mode):
         return objective_value(self.objective, weights, H, Y, C), head
 
 
-def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: float, weights: Tensor) -> Tensor:
+def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: Penalty, weights: Tensor) -> Tensor:
     """t·vector, equal to `weights`, with the gradient of both.
 
-    t is the root of slope(t) = t|v|² − C Σ max(0, 1 − t·aᵢ)·aᵢ with aᵢ = yᵢ⟨v, hᵢ⟩, so it moves
+    t is the root of slope(t) = t|v|² − Σ Cᵢ max(0, 1 − t·aᵢ)·aᵢ with aᵢ = yᵢ⟨v, hᵢ⟩, so it moves
     with the data as dt = −dslope / slope'(t).
     """
     ahead = Y * (vector @ H.mT)
@@ -137,8 +143,8 @@ def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: float, weights: Tens
     tiny = torch.finfo(square.dtype).tiny
     with torch.no_grad():
         t = (weights * vector).sum(-1) / square.clamp_min(tiny)
-        bend = square + C * ((t.unsqueeze(-1) * ahead < 1) * ahead.square()).sum(-1)
+        bend = square + (C * (t.unsqueeze(-1) * ahead < 1) * ahead.square()).sum(-1)
     left = (1 - t.unsqueeze(-1) * ahead).clamp_min(0)
-    slope = t * square - C * (left * ahead).sum(-1)
+    slope = t * square - (C * left * ahead).sum(-1)
     t = t - (slope - slope.detach()) / bend.clamp_min(tiny)
     return t.unsqueeze(-1) * vector

@@ -15,38 +15,39 @@ _SLICE = 1024  # points that a prediction sends through the network at a time
 
 @final
 class Standardize(nn.Module):
-    """(x − mean) / deviation, with the numbers of the training points."""
+    """(x − mean) / deviation, with the weighted numbers of the training points."""
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, X: Tensor) -> None:
+    def __init__(self, X: Tensor, weight: Tensor) -> None:
         super().__init__()
-        deviation = X.std(0, correction=0)
-        self.register_buffer("mean", X.mean(0))
+        share = weight / weight.sum()
+        mean = share @ X
+        deviation = (share @ (X - mean).square()).sqrt()
+        self.register_buffer("mean", mean)
         self.register_buffer("deviation", torch.where(deviation > 0, deviation, 1.0))
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.deviation
 
 
-def default_module(X: Tensor) -> nn.Module:
-    """Standardise, 32 tanh units, 16 tanh features: for points X `(n, d)`."""
+def default_module(X: Tensor, weight: Tensor) -> nn.Module:
+    """Standardise, 32 tanh units, 16 tanh features, in double precision: for points X `(n, d)`."""
     if X.ndim != 2:
         raise ValueError(
             f"DeepSVC(module=None) builds a network for points (n, d); got X of shape "
             f"{tuple(X.shape)}. Pass a module that takes such input."
         )
-    return nn.Sequential(
-        Standardize(X), nn.Linear(X.shape[1], 32), nn.Tanh(), nn.Linear(32, 16), nn.Tanh()
-    )
+    layers = nn.Linear(X.shape[1], 32), nn.Tanh(), nn.Linear(32, 16), nn.Tanh()
+    return nn.Sequential(Standardize(X, weight), *layers).double()
 
 
-def own_module(module: Any, X: Tensor) -> nn.Module:
+def own_module(module: Any, X: Tensor, weight: Tensor) -> nn.Module:
     """A network of our own: a copy of a given one, what a function builds, or the default."""
     made: Any = module
     if module is None:
-        made = default_module(X)
+        made = default_module(X, weight)
     elif isinstance(module, nn.Module):
         made = copy.deepcopy(module)
     elif callable(module):

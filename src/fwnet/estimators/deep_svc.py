@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.domains import Simplex
+from fwnet.estimators import inputs
+from fwnet.estimators.calibration import cross_validated_sigmoids, probabilities
 from fwnet.estimators.deep_checkpoint import fingerprint
 from fwnet.estimators.deep_head import Head
 from fwnet.estimators.deep_modes import OBJECTIVES, ExactMode, Mode, NetMode
@@ -45,9 +48,9 @@ _SHARP = 1e-6  # the relative gap that the last solve must reach; double precisi
 class DeepSVC(ClassifierMixin, BaseEstimator):
     """Squared-hinge support vector classification on the features of a network.
 
-        min over the network h of  min over w of  ½|w|² + C/2 Σ max(0, 1 − yᵢ⟨w, (h(xᵢ), 1)⟩)²
+        min over the network h of  min over w of  ½|w|² + ½ Σ Cᵢ max(0, 1 − yᵢ⟨w, (h(xᵢ), 1)⟩)²
 
-    The inner minimum is 1/(4 f*), f* the minimum of ½ αᵀ(yyᵀ∘(HHᵀ + 1) + I/C)α over the simplex.
+    The inner minimum is 1/(4 f*), f* = min ½ αᵀ(yyᵀ∘(HHᵀ + 1) + diag(1/C))α over the simplex.
     Several classes are one problem each against the rest, on shared features. Training keeps the
     best network that it saw; then one exact solve on the features of all training points gives
     the classifier, with its duality gap. A prediction is one forward pass.
@@ -56,7 +59,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         module: maps points (n, …) to features (n, d): an `nn.Module`, of which a copy is trained;
             a function that builds one, its weights then drawn from `random_state`; or None for a
             small network.
-        C: weight of the errors.
+        C: weight of the errors; Cᵢ = C · sample weight.
         mode: "exact" solves the SVM at every update and holds it fixed in the gradient;
             "forward" moves α by `fw_steps` Frank-Wolfe steps an update, forward only, as in the
             paper; "unrolled" differentiates through these steps. Both start from the solved SVM.
@@ -83,13 +86,13 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         progress: show a bar (needs rich).
         verbose: 1 writes a line a round to the standard error stream.
         random_state: of the default network, of dropout, batches and the held-out points.
+        probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`: five
+            more trainings.
 
     Attributes: module_, classes_, n_features_in_, n_iter_ (updates), history_ (a `DeepRound` each
     round), stopped_, support_ (indices of training points), n_support_, dual_coef_ (problems,
     support) with entries yᵢβᵢ, coef_ (problems, d) on the features, intercept_, duality_gap_ (the
     largest (P − D)/P of the problems).
-
-    Wrap it in scikit-learn's `CalibratedClassifierCV` for probabilities.
 
     >>> from sklearn.datasets import make_circles
     >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
@@ -122,6 +125,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         progress: bool = False,
         verbose: int = 0,
         random_state: Any = None,
+        probability: bool = False,
     ) -> None:
         self.module = module
         self.C = C
@@ -142,15 +146,22 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         self.progress = progress
         self.verbose = verbose
         self.random_state = random_state
+        self.probability = probability
 
-    def fit(self, X: Any, y: Any) -> DeepSVC:
-        """Train on points X (n, d) or (n, …), as an array or a tensor, with labels y (n,)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DeepSVC:
+        """Train on points X (n, d) or (n, …), as an array or a tensor, with labels y (n,).
+
+        A point of weight 0 is left out; batches and held-out points do not see the weights.
+        """
         schedule = self._schedule()
         X, y = validate_data(
             self, _array(X), _array(y), allow_nd=True, dtype=(np.float32, np.float64)
         )
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        weight = inputs.sample_weights(_array(sample_weight), len(y))
+        there = np.flatnonzero(weight)
+        X, weight = X[there], weight[there]
+        self.classes_, labels = np.unique(y[there], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 "DeepSVC needs points of at least two classes; got one class, "
@@ -161,13 +172,17 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
             stack.enter_context(torch.random.fork_rng())
             stack.enter_context(torch.enable_grad())
             torch.manual_seed(schedule.seed)
-            training = self._training(X, labels, kept, held, schedule)
+            training = self._training(X, labels, weight, kept, held, schedule)
             show = shown(stack, self.progress, self.verbose, schedule.max_iter)
             path = None if self.checkpoint is None else Path(self.checkpoint)
             facts = {} if path is None else self._facts(training)
             self.stopped_ = training.run(path, facts, show)
-        self._store(training, labels, kept)
+        self._store(training, labels, kept, there)
         self._warn()
+        if self.probability:
+            quiet = {"checkpoint": None, "progress": False, "verbose": 0}
+            other = clone(self).set_params(probability=False, **quiet)
+            self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -190,6 +205,12 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         decisions = self.decision_function(X)
         found = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(1)
         return np.asarray(self.classes_[found])
+
+    @available_if(lambda estimator: _has_probability(estimator))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return Platt's probabilities (n, classes); needs probability=True at `fit`."""
+        check_is_fitted(self)
+        return probabilities(self.decision_function(X), self.sigmoids_)
 
     def _schedule(self) -> Schedule:
         """The budgets, after a look at every parameter."""
@@ -239,10 +260,17 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         return np.sort(kept), np.sort(held)
 
     def _training(
-        self, X: np.ndarray, labels: np.ndarray, kept: np.ndarray, held: np.ndarray, plan: Schedule
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        kept: np.ndarray,
+        held: np.ndarray,
+        plan: Schedule,
     ) -> Training:
         self._shape = X.shape[1:]
-        module = own_module(self.module, torch.tensor(X[kept], dtype=torch.get_default_dtype()))
+        points_64, weight_64 = (torch.tensor(a[kept], dtype=torch.float64) for a in (X, weight))
+        module = own_module(self.module, points_64, weight_64)
         dtype, device = kind_of(module)
 
         def points(index: np.ndarray) -> Points:
@@ -267,7 +295,8 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
             )
         held_out = points(held) if len(held) else None
         mode = self._mode()
-        return Training(module, optimizer, mode, train, held_out, float(self.C), plan)
+        C = torch.tensor(float(self.C) * weight[kept], device=device)
+        return Training(module, optimizer, mode, train, held_out, C, plan)
 
     def _mode(self) -> Mode:
         if self.mode == "exact":
@@ -294,25 +323,29 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         facts["solver"] = repr(self.solver)
         facts["optimizer"] = type(training.optimizer).__name__
         facts["X"], facts["y"] = fingerprint(train.X), fingerprint(train.classes)
+        facts["sample_weight"] = fingerprint(training.C)
         facts["seed"] = training.schedule.seed
         facts["weights"] = fingerprint(*training.module.state_dict().values())
         return facts
 
-    def _store(self, training: Training, labels: np.ndarray, kept: np.ndarray) -> None:
+    def _store(
+        self, training: Training, labels: np.ndarray, kept: np.ndarray, there: np.ndarray
+    ) -> None:
         _, head = training.solve()
-        self._store_head(head, training.train.labels, labels, kept)
+        coefs = self._store_head(head, training.train.labels)
+        support = kept[np.flatnonzero(coefs.any(axis=0))]
+        self.support_ = there[support]
+        self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
         self.module_ = training.module.eval()
         self.history_ = training.history
         self.n_iter_ = max(training.t, 1)
 
-    def _store_head(self, head: Head, signs: Tensor, labels: np.ndarray, kept: np.ndarray) -> None:
+    def _store_head(self, head: Head, signs: Tensor) -> np.ndarray:
         weights, coefs = head.weights.cpu().numpy(), (head.beta * signs).cpu().numpy()
-        support = np.flatnonzero(coefs.any(axis=0))
-        self.support_ = kept[support]
-        self.dual_coef_ = coefs[:, support]
-        self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
+        self.dual_coef_ = coefs[:, coefs.any(axis=0)]
         self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
         self.duality_gap_ = max(float(head.gap.max()), 0.0)
+        return coefs
 
     def _warn(self) -> None:
         if self.stopped_ == "non_finite":
@@ -330,6 +363,12 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def _has_probability(estimator: DeepSVC) -> bool:
+    if not estimator.probability:
+        raise AttributeError("predict_proba needs DeepSVC(probability=True) at fit.")
+    return True
 
 
 def _array(X: Any) -> Any:

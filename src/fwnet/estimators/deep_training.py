@@ -30,7 +30,7 @@ class DeepRound(NamedTuple):
 
     Arguments:
         t: updates so far.
-        loss: 2P*/(C n) of the SVM solved exactly on all training features: between 0 and 1.
+        loss: 2P*/ΣC of the SVM solved exactly on all training features: between 0 and 1.
         gap: relative duality gap of the head that trained the network, at its last batch.
         accuracy: on the training points.
         validation_accuracy: on the held-out points, NaN without them.
@@ -77,7 +77,7 @@ class Training:
         optimizer: of its parameters.
         mode: how the SVM moves.
         train, held_out: points; `held_out` may be None.
-        C: weight of the errors.
+        C: weights of the errors, `(n,)`.
         schedule: budgets.
     """
 
@@ -88,7 +88,7 @@ class Training:
         mode: Mode,
         train: Points,
         held_out: Points | None,
-        C: float,
+        C: Tensor,
         schedule: Schedule,
     ) -> None:
         self.module, self.optimizer, self.mode = module, optimizer, mode
@@ -164,7 +164,8 @@ class Training:
         n = self.train.X.shape[0]
         labels = self.train.labels[:, points]
         # The sum over a batch stands for the sum over all points.
-        loss, head = self.mode.loss(Batch(features, labels, self.C * n / len(points), points))
+        C = self.C[points] * (n / len(points))
+        loss, head = self.mode.loss(Batch(features, labels, C, points))
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -186,7 +187,7 @@ class Training:
         H, head = self.solve()
         if not self.history:
             self.mode.begin(head)
-        loss = float(2 * head.primal.mean() / (self.C * H.shape[0]))
+        loss = float(2 * head.primal.mean() / self.C.sum())
         accuracy = _accuracy(head.weights @ H.mT, self.train)
         score: tuple[float, ...] = (-loss,)
         validation = float("nan")

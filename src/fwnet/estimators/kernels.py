@@ -89,12 +89,26 @@ class KernelRows:
         if callable(self.spec.name):
             return self.rows(np.arange(self.n))
         out = np.empty((self.n, self.n), self.dtype)
-        for lo in range(0, self.n, _HEIGHT):
-            hi = min(lo + _HEIGHT, self.n)
-            part = out[lo:hi, lo:]
-            self._fill(part, np.arange(lo, hi), self._points[lo:])
+        for lo, hi in self._spans():
+            self._fill(out[lo:hi, lo:], np.arange(lo, hi), self._points[lo:])
             mirror(out, lo, hi)
         return out
+
+    def sums(self, weights: Array) -> Array:
+        """Return Σ_j weights_j k(x_i, x_j) (n,), each pair of points evaluated once; named kernels.
+
+        The matrix is never there as a whole.
+        """
+        total, block = np.zeros(self.n), np.empty((_HEIGHT, self.n), self.dtype)
+        for lo, hi in self._spans():
+            part = block[: hi - lo, lo:]
+            self._fill(part, np.arange(lo, hi), self._points[lo:])
+            total[lo:hi] += part @ weights[lo:]
+            total[hi:] += weights[lo:hi] @ part[:, hi - lo :]
+        return total
+
+    def _spans(self) -> list[tuple[int, int]]:
+        return [(lo, min(lo + _HEIGHT, self.n)) for lo in range(0, self.n, _HEIGHT)]
 
     def _fill(self, out: Array, index: Array, right: Any) -> None:
         wide = right.shape[1] > _WIDE

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import fit_sigmoid, probabilities
+from fwnet.estimators.calibration import cross_validated_sigmoids, probabilities
 from fwnet.estimators.fitting import Options, Task, solve_all, tell
 from fwnet.estimators.kernel_estimator import KernelEstimator
 from fwnet.estimators.kernels import Array
@@ -127,7 +126,9 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         self._store(task, machines, labels, kept)
         tell("FWSVC", machines, budget.tol, self.verbose)
         if self.probability:
-            self._calibrate(X, labels, weight)
+            other = clone(self).set_params(probability=False, warm_start=False, verbose=0)
+            square = self.kernel == "precomputed"
+            self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -227,28 +228,6 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         if self.kernel == "linear":
             return np.asarray(X @ self.coef_.T) + self.intercept_
         return self._expansion(X, self._spec) + self.intercept_
-
-    def _calibrate(self, X: Any, labels: Array, weight: Array) -> None:
-        """Fit one sigmoid a column of `decision_function` to held-out values."""
-        folds = min(5, int(np.bincount(labels).min()))
-        if folds < 2:
-            raise ValueError(
-                "probability=True needs at least two points of every class for its "
-                f"cross-validation; the smallest class has {folds}."
-            )
-        classes = len(self.classes_)
-        held = np.empty((len(labels), 1 if classes == 2 else classes))
-        fold = StratifiedKFold(folds, shuffle=True, random_state=0)
-        for train, test in fold.split(np.zeros(len(labels)), labels):
-            other = clone(self).set_params(probability=False, warm_start=False, verbose=0)
-            square = self.kernel == "precomputed"
-            other.fit(X[np.ix_(train, train)] if square else X[train], labels[train], weight[train])
-            unseen = X[np.ix_(test, train)] if square else X[test]
-            held[test] = other.decision_function(unseen).reshape(len(test), -1)
-        targets = [1] if classes == 2 else range(classes)
-        self.sigmoids_ = np.array(
-            [fit_sigmoid(held[:, k], labels == c, weight) for k, c in enumerate(targets)]
-        )
 
 
 def _has_probability(estimator: FWSVC) -> bool:

@@ -1,14 +1,17 @@
 """Learned conditional gradients: slots with weights, their training, their files."""
 
-from fwnet.learned import baselines, families
+from fwnet.learned import baselines, families, recurring
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
+    L2LLagrangian,
+    L2LSoftmax,
     LearnedAtoms,
     LearnedDirection,
     LearnedPairwise,
     LearnedStart,
     LearnedStep,
+    LearnedTraceNorm,
     LSTMDirection,
     LSTMPowerIteration,
     LSTMStep,
@@ -28,6 +31,8 @@ __all__ = [
     "Cost",
     "Evaluation",
     "EvolutionStrategies",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
@@ -37,6 +42,7 @@ __all__ = [
     "LearnedPairwise",
     "LearnedStart",
     "LearnedStep",
+    "LearnedTraceNorm",
     "LogSuboptimality",
     "LogUniform",
     "MetaConfig",
@@ -51,5 +57,6 @@ __all__ = [
     "families",
     "load",
     "meta_train",
+    "recurring",
     "save",
 ]

@@ -31,8 +31,8 @@ from fwnet.steps import LineSearch
 
 SEED = 0
 TRAINED_ON = (
-    "SVM duals (linear and rbf kernels, C log-uniform in 0.3..100) of scikit-learn's digits 0 to 3, "
-    "circles, moons and two random classification problems; chosen on digits 4 to 6 and other draws"
+    "SVM duals (linear and rbf kernels, C log-uniform in 0.3..100) of scikit-learn's digits 0 to "
+    "3, circles, moons and two random problems; chosen on digits 4 to 6 and other draws"
 )
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains import Simplex
 from fwnet.learned.controllers import LearnedStart
 from fwnet.learned.families import LinearKernel, LogUniform, RBFKernel
 from fwnet.problems import Quadratic
@@ -96,7 +95,9 @@ def train_start(
 ) -> list[float]:
     """Train a start in place on tasks whose solutions are known; the losses.
 
-        mean over rounds and problems of log10(f(y)/f* − 1 + 1e-7)
+        mean over rounds and problems of log10(f(p)/f* − 1 + 1e-7)
+
+    No gradient passes from round to round: each learns to propose from where it finds itself.
 
     Arguments:
         start: to be trained.
@@ -114,13 +115,18 @@ def train_start(
         make(X, y, 8, sizes[k % len(sizes)], generator) for make, sizes in chosen for k in range(40)
     ]
     adam = torch.optim.Adam(start.parameters(), learning_rate)
-    losses, domain = [], Simplex()
+    losses = []
     for step in range(steps):
         adam.param_groups[0]["lr"] = learning_rate * (1 - 0.9 * step / steps)
         drawn = pool[int(torch.randint(len(pool), (), generator=generator))]
-        points = start.correct(drawn.problem, domain, drawn.guess)[1:]
-        values = torch.stack([drawn.problem.value(drawn.problem.at(point)) for point in points])
-        loss = ((values / drawn.best - 1).clamp_min(0) + 1e-7).log10().mean()
+        problem, it = drawn.problem, drawn.problem.at(drawn.guess)
+        values = []
+        for _ in range(start.rounds):  # each round from where the ones before it ended
+            p = start.propose(problem, it)
+            values.append(problem.value(problem.at(p)))
+            with torch.no_grad():
+                it = start.toward(problem, it, p)
+        loss = ((torch.stack(values) / drawn.best - 1).clamp_min(0) + 1e-7).log10().mean()
         adam.zero_grad()
         loss.backward()
         adam.step()

@@ -25,8 +25,10 @@ class Loss(ABC):
     bend: float
 
     @abstractmethod
-    def errors_(self, Z: Tensor, rows: Index, scale: float = 1.0) -> float:
-        """Return scale · Σ wᵢ ℓ(zᵢ) over some rows, and turn Z into its gradient, in place."""
+    def errors_(
+        self, Z: Tensor, rows: Index, scale: float = 1.0, out: Tensor | None = None
+    ) -> float:
+        """Return scale · Σ wᵢ ℓ(zᵢ) over some rows; write its gradient to `out`, or over Z."""
 
     @abstractmethod
     def value(self, Z: Tensor, rows: Index) -> float:
@@ -53,15 +55,16 @@ class SoftmaxLoss(Loss):
         self.y, self.m = y, m
         self.weight = weight / weight.sum()
 
-    def errors_(self, Z: Tensor, rows: Index, scale: float = 1.0) -> float:
+    def errors_(
+        self, Z: Tensor, rows: Index, scale: float = 1.0, out: Tensor | None = None
+    ) -> float:
         y, weight = self.y[rows].unsqueeze(-1), self.weight[rows].unsqueeze(-1) * scale
         chosen = Z.gather(-1, y)
         top = Z.amax(-1, keepdim=True)
-        Z.sub_(top).exp_()
-        total = Z.sum(-1, keepdim=True)
+        errors = torch.sub(Z, top, out=Z if out is None else out).exp_()
+        total = errors.sum(-1, keepdim=True)
         losses = total.log().add_(top).sub_(chosen)
-        Z.mul_(weight / total)
-        Z.scatter_add_(-1, y, -weight)
+        errors.mul_(weight / total).scatter_add_(-1, y, -weight)
         return float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))
 
     def value(self, Z: Tensor, rows: Index) -> float:
@@ -87,11 +90,13 @@ class SquaredLoss(Loss):
         self.Y, self.m = Y, Y.shape[1]
         self.weight = weight / weight.sum()
 
-    def errors_(self, Z: Tensor, rows: Index, scale: float = 1.0) -> float:
+    def errors_(
+        self, Z: Tensor, rows: Index, scale: float = 1.0, out: Tensor | None = None
+    ) -> float:
         weight = self.weight[rows].unsqueeze(-1) * scale
-        Z.sub_(self.Y[rows])
-        losses = torch.linalg.vecdot(Z, Z).unsqueeze(-1)
-        Z.mul_(weight)
+        errors = torch.sub(Z, self.Y[rows], out=Z if out is None else out)
+        losses = torch.linalg.vecdot(errors, errors).unsqueeze(-1)
+        errors.mul_(weight)
         return 0.5 * float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))
 
     def value(self, Z: Tensor, rows: Index) -> float:

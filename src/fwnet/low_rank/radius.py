@@ -41,8 +41,8 @@ def choose_radius(
 ) -> float:
     """The radius of a geometric path around `natural_radius` that does best on held-out terms.
 
-    Steps of 4, then of 2 and of √2 to either side of the best. With many held-out terms the path stops
-    once their value has risen twice. A W that did not grow to its ball chooses its own norm.
+    Steps of 4, then of 2 and of √2 to either side of the best. With many held-out terms the path
+    stops once their value has risen twice. A W that did not grow to its ball chooses its own norm.
     """
     unit = natural_radius(train)
     rough = replace(budget, tol=max(1e-2, budget.tol), max_steps=min(40, budget.max_steps))

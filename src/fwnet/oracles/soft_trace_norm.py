@@ -11,7 +11,8 @@ from fwnet import checks
 from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.problems.base import dense_gradient
-from fwnet.vertices import Dense
+from fwnet.scaling import expand
+from fwnet.vertices import Dense, Vertex
 
 
 @final
@@ -44,11 +45,23 @@ class SoftTraceNorm(CostOracle):
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         assert isinstance(domain, TraceNormBall)
         u, sigma, vt = torch.linalg.svd(dense_gradient(cost), full_matrices=False)
-        top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
-        # Directions that the gradient does not see have no sign: they get no share.
-        noise = max(cost.shape[-2:]) * torch.finfo(sigma.dtype).eps * top
-        unseen = sigma.detach() <= noise
-        unseen[..., 0] = False
-        shares = torch.softmax((self.beta * sigma / top).masked_fill(unseen, -torch.inf), -1)
-        vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
-        return Answer(vertex, -domain.radius * (shares * sigma).sum(-1), state)
+        return Answer(*soft_vertex(domain, u, sigma, vt, self.beta), state)
+
+
+def soft_vertex(
+    domain: TraceNormBall,
+    u: Tensor,
+    sigma: Tensor,
+    vt: Tensor,
+    beta: Tensor | float,  # (*batch,) or one number
+) -> tuple[Vertex, Tensor]:
+    """−radius · U diag(softmax(β σ / σ₁)) Vᵀ, and its inner product with the cost."""
+    top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
+    # Directions that the gradient does not see have no sign: they get no share.
+    noise = max(u.shape[-2], vt.shape[-1]) * torch.finfo(sigma.dtype).eps * top
+    unseen = sigma.detach() <= noise
+    unseen[..., 0] = False
+    scaled = expand(beta, 1) * sigma / top
+    shares = torch.softmax(scaled.masked_fill(unseen, -torch.inf), -1)
+    vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
+    return vertex, -domain.radius * (shares * sigma).sum(-1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -60,9 +62,22 @@ def _start() -> tuple[BaseProcess, Connection]:
     context = get_context("spawn")  # a forked torch can hang
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    process.start()
+    with _no_interrupts():  # inherited: Ctrl-C is for the parent, which ends the workers
+        process.start()
     theirs.close()
     return process, ours
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only it may set signals
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _next_job(
@@ -86,15 +101,20 @@ def _next_job(
 
 def _serve(connection: Connection) -> None:
     """A worker: jobs in, progress and outcomes out, until the other end closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
     torch.set_num_threads(1)
+
+    def tell(message: Any) -> None:
+        try:
+            connection.send(message)
+        except OSError:  # the parent is gone: nobody will keep what comes next
+            raise SystemExit(1) from None
+
     while True:
         try:
             job = connection.recv()
         except EOFError:
             return
-        outcome = compute(job, lambda share, text: connection.send((share, text)))
-        connection.send(_light(outcome))
+        tell(_light(compute(job, lambda share, text: tell((share, text)))))
 
 
 def _light(outcome: Outcome) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fwnet.directions import Corrections, Exchanges, ProjectedStep
 from fwnet.domains import Domain
 from fwnet.learned.baselines.base import Baseline
 from fwnet.learned.baselines.projected import FISTA, SpectralProjectedGradient
@@ -16,8 +17,8 @@ def default_baselines(atoms: int = 6) -> list[Baseline | Tuned]:
     """Every hand-designed method of the comparison, those with a constant with its grid.
 
     Plain Frank-Wolfe by 2/(t + 2), by c/(t + 2), by line search and over-relaxed; pairwise by line
-    search, over-relaxed, and with second-order partners; corrective; FISTA; Barzilai-Borwein;
-    mirror descent; Adam on logits and on the Lagrangian.
+    search, over-relaxed, and with second-order partners; corrective, with and
+    without columns; FISTA; Barzilai-Borwein; mirror descent; Adam on logits and on the Lagrangian.
 
     Arguments:
         atoms: how many points the corrective solver keeps.
@@ -42,6 +43,7 @@ def default_baselines(atoms: int = 6) -> list[Baseline | Tuned]:
             quadratic=True,
         ),
         corrective(atoms),
+        corrective(atoms, 4),
         Tuned(FISTA, (0.8, 0.95, 0.99, 1.0)),
         Tuned(lambda memory: SpectralProjectedGradient(int(memory)), (1.0, 10.0)),
         Tuned(MirrorDescent, (1.1, 1.3, 1.6, 2.0)),
@@ -50,9 +52,17 @@ def default_baselines(atoms: int = 6) -> list[Baseline | Tuned]:
     ]
 
 
-def corrective(atoms: int) -> Baseline:
-    """The corrective solver that keeps as many points."""
-    return Solver(f"corrective, {atoms} atoms", lambda d: Corrective(d, memory=atoms))
+def corrective(atoms: int, columns: int = 0) -> Baseline:
+    """The corrective solver that keeps as many points, and fills and empties as many columns."""
+    if not columns:
+        return Solver(f"corrective, {atoms} atoms", lambda d: Corrective(d, memory=atoms))
+
+    def make(domain: Domain) -> FrankWolfe:
+        hull = Corrections(atoms, [ProjectedStep(), Exchanges(columns)])
+        return FrankWolfe(domain, LineSearch(), direction=hull)
+
+    name = f"corrective, {atoms} atoms, {2 * columns} columns"
+    return Solver(name, make, simplex=True)
 
 
 def _open_loop(c: float) -> Baseline:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import final
 
 from fwnet.directions import Direction
-from fwnet.domains import Domain
+from fwnet.domains import Domain, Simplex
 from fwnet.learned.baselines.base import Baseline, Report
 from fwnet.learned.controllers import Controller
 from fwnet.oracles import Oracle
@@ -26,15 +26,22 @@ class Solver(Baseline):
         name: as it stands in tables.
         make: the solver for a domain; its budgets are overruled.
         quadratic: whether the slots need a quadratic problem.
+        simplex: whether they need the simplex.
     """
 
     def __init__(
-        self, name: str, make: Callable[[Domain], FrankWolfe], *, quadratic: bool = False
+        self,
+        name: str,
+        make: Callable[[Domain], FrankWolfe],
+        *,
+        quadratic: bool = False,
+        simplex: bool = False,
     ) -> None:
-        self.name, self.make, self.quadratic = name, make, quadratic
+        self.name, self.make, self.quadratic, self.simplex = name, make, quadratic, simplex
 
     def fits(self, problem: Problem, domain: Domain) -> bool:
-        return problem.quadratic or not self.quadratic
+        bent = problem.quadratic or not self.quadratic
+        return bent and (isinstance(domain, Simplex) or not self.simplex)
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         solver = copy.copy(self.make(domain))  # a caller's own solver keeps its budgets

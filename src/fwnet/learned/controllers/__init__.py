@@ -3,14 +3,18 @@
 from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
+from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
     for kind in (
+        L2LLagrangian,
+        L2LSoftmax,
         LSTMDirection,
         LSTMPowerIteration,
         LSTMStep,
@@ -19,12 +23,15 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LearnedPairwise,
         LearnedStart,
         LearnedStep,
+        LearnedTraceNorm,
     )
 }
 
 __all__ = [
     "KINDS",
     "Controller",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
@@ -34,4 +41,5 @@ __all__ = [
     "LearnedPoint",
     "LearnedStart",
     "LearnedStep",
+    "LearnedTraceNorm",
 ]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fwnet import checks
-from fwnet.directions import Corrections, Direction, Proposal
+from fwnet.directions import Corrections, Direction, Exchanges, Proposal
 from fwnet.directions.corrective import CorrectionState
-from fwnet.directions.proposals import LastStep, next_step
+from fwnet.directions.proposals import Candidates, LastStep, next_step
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
@@ -49,6 +49,7 @@ class LearnedAtoms(Controller, Direction):
 
     Arguments:
         memory: how many recent points stay in the hull.
+        exchanges: how many columns to fill and to empty besides, see `Exchanges`.
 
     Example:
         >>> from fwnet import learned
@@ -61,9 +62,12 @@ class LearnedAtoms(Controller, Direction):
 
     line_search = True
 
-    def __init__(self, memory: int = 6) -> None:
-        super().__init__(memory=checks.at_least("LearnedAtoms(memory=...)", memory, 1))
-        self.hull = Corrections(memory, [_Given()])
+    def __init__(self, memory: int = 6, exchanges: int = 0) -> None:
+        checks.at_least("LearnedAtoms(memory=...)", memory, 1)
+        checks.at_least("LearnedAtoms(exchanges=...)", exchanges, 0)
+        super().__init__(memory=memory, exchanges=exchanges)
+        others = [Exchanges(exchanges)] if exchanges else []
+        self.hull = Corrections(memory, [_Given(), *others])
         self.policy = nn.Parameter(torch.tensor(START))
 
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
@@ -85,7 +89,9 @@ class LearnedAtoms(Controller, Direction):
         now = next_step(problem, it, lin, last)
         atom = None if last is None else self._atom(problem, it, lin, hull, now, last)
         move: Move
-        move, hull = self.hull(problem, it, lin, replace(hull, proposals=(atom,)))
+        move, hull = self.hull(
+            problem, it, lin, replace(hull, proposals=(atom, *hull.proposals[1:]))
+        )
         return move, (hull, now)
 
     def _atom(
@@ -114,8 +120,8 @@ class _Given(Proposal):
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Tensor | None, Any]:
-        return state, None
+    ) -> tuple[list[Candidates], Any]:
+        return ([] if state is None else [Candidates(state.unsqueeze(problem.batch_dims))]), None
 
 
 def _extrapolation(

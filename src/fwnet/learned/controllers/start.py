@@ -78,26 +78,30 @@ class LearnedStart(Controller, Start):
     def correct(self, problem: Problem, domain: Domain, guess: Tensor) -> list[Tensor]:
         """The guess and the points after each round, `(*batch, n)`."""
         self.check_domain(domain)
-        total = guess.sum(-1, keepdim=True)  # the radius
         it = problem.at(problem.check_point("guess", guess))
         points = [guess]
         for _ in range(self.rounds):
-            gradient = dense_gradient(problem.gradient(it))
-            features = point_features(it.x / total, gradient).to(self.head.weight.dtype)
-            hidden = self.second(self.first(features).relu()).relu()
-            grow, add = self.head(hidden).to(it.x.dtype).unbind(-1)
-            y = it.x * grow.clamp(-3.0, 3.0).exp() + total * add / it.x.shape[-1]
-            y = y.clamp_min(0.0)
-            # All coordinates gone (wild weights): stay, at a point of the domain.
-            lost = y.sum(-1, keepdim=True) <= torch.finfo(y.dtype).eps * total
-            y = torch.where(lost, it.x, y)
-            it = self._segment(problem, it, gradient, total * y / y.sum(-1, keepdim=True))
+            it = self.toward(problem, it, self.propose(problem, it))
             points.append(it.x)
         return points
 
-    def _segment(self, problem: Problem, it: Iterate, gradient: Tensor, p: Tensor) -> Iterate:
+    def propose(self, problem: Problem, it: Iterate) -> Tensor:
+        """p, a point of the simplex whatever the weights."""
+        x, total = it.x, it.x.sum(-1, keepdim=True)  # the radius
+        gradient = dense_gradient(problem.gradient(it))
+        features = point_features(x / total, gradient).to(self.head.weight.dtype)
+        hidden = self.second(self.first(features).relu()).relu()
+        grow, add = self.head(hidden).to(x.dtype).unbind(-1)
+        p = (x * grow.clamp(-3.0, 3.0).exp() + total * add / x.shape[-1]).clamp_min(0.0)
+        # All coordinates gone (wild weights): stay.
+        lost = p.sum(-1, keepdim=True) <= torch.finfo(p.dtype).eps * total
+        p = torch.where(lost, x, p)
+        return total * p / p.sum(-1, keepdim=True)
+
+    def toward(self, problem: Problem, it: Iterate, p: Tensor) -> Iterate:
         """The minimum on the way to p, with its image."""
         term = Term(1.0, Dense(p), problem.image(p))
+        gradient = dense_gradient(problem.gradient(it))
         slope = torch.linalg.vecdot(gradient, p - it.x)
         move = Move(it, -1.0, (term,), problem.value(it), slope)
         step_size, _ = self.search(problem, it, move, None)

@@ -1,0 +1,141 @@
+"""Frank-Wolfe with rank-1 vertices and cached logits: the cheapest step there is."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet.low_rank.factors import Factors
+from fwnet.low_rank.losses import Loss
+from fwnet.low_rank.problems import RowProblem
+
+_SAMPLE = 512  # rows on which a step's length is found
+_ATOMS = 64  # that are kept before they are recompressed
+
+
+@final
+class RankOneFrankWolfe:
+    """W <- W + γ (−radius · u vᵀ − W), two passes over X and one over the logits a step.
+
+        u = G v / ‖G v‖,   v <- Gᵀu / ‖Gᵀu‖   from the last step's v: one power iteration
+
+    One fused pass moves the logits block by block, makes their errors E and adds up Xᵀ(E v); then
+    Xu and Eᵀ(Xu) are thin products. The core's loop cannot fuse these: its image is a tensor that
+    every step makes anew. γ is the exact line search on a sample of rows, inside [0, 1].
+
+    Arguments:
+        problem: f, over rows in memory or mapped.
+        radius: of the ball.
+        start: where to begin, in the ball.
+        generator: of the first v and of the sample.
+
+    Reference: Jaggi (2013); one warm power iteration as in the paper's recurrent oracle.
+    """
+
+    def __init__(
+        self,
+        problem: RowProblem,
+        radius: float,
+        start: Factors,
+        generator: torch.Generator,
+    ) -> None:
+        self.problem, self.radius = problem, radius
+        self.left, self.right = [start.left], [start.V]
+        self.logits = problem.scores(start.left) @ start.V.mT
+        m = problem.shape[1]
+        self.v = _unit(torch.randn(m, dtype=problem.dtype, generator=generator))
+        self.image = torch.zeros(problem.n, dtype=problem.dtype)  # X u
+        if problem.errors is None:
+            raise ValueError(
+                f"RankOneFrankWolfe keeps the logits, {problem.n} x {m} numbers; that is too many. "
+                "Use AcceleratedProjection."
+            )
+        self.errors = problem.errors
+        rows = torch.randperm(problem.n, generator=generator)[:_SAMPLE].sort().values
+        self.rows, self.some = rows, problem.loss.some(rows, problem.dtype)
+        self.length = 0.0  # γ
+        self.value, self.along, self.estimate = math.nan, math.nan, math.inf
+
+    def step(self) -> None:
+        """One step."""
+        u = self.find_vertex()
+        here = self.logits[self.rows]
+        ahead = torch.addr(here, self.image[self.rows], self.v, beta=-1.0, alpha=-self.radius)
+        self.length = line_search(self.some, here, ahead)
+        self._remember(u)
+
+    def find_vertex(self) -> Tensor:
+        """Arrive at the last step's end, and ask for the next vertex there: u; v is kept."""
+        u = _unit(self._pass())
+        self.image = self.problem.scores(u.unsqueeze(1)).squeeze(1)
+        pulled = self.errors.mT @ self.image  # Gᵀu
+        sigma = float(torch.linalg.vector_norm(pulled))
+        self.v = pulled / sigma if sigma > 0 else self.v
+        self.estimate = self.along + self.radius * sigma
+        return u
+
+    def point(self) -> Factors:
+        """W, recompressed and inside the ball."""
+        return Factors.of_product(torch.cat(self.left, 1), torch.cat(self.right, 1), self.radius)
+
+    def _pass(self) -> Tensor:
+        """Move the logits by the last step; f, ⟨G, W⟩ and G v there."""
+        problem, loss = self.problem, self.problem.loss
+        total = torch.zeros(1, problem.shape[0], dtype=problem.dtype)
+        self.value = self.along = 0.0
+        scale = -self.length * self.radius
+        for lo, block in problem.rows.blocks(problem.height):
+            rows = slice(lo, lo + len(block))
+            Z, errors = self.logits[rows], self.errors[rows]
+            Z.addmm_(self.image[rows, None], self.v[None], beta=1 - self.length, alpha=scale)
+            self.value += loss.errors_(Z, rows, out=errors)
+            self.along += float(torch.dot(errors.view(-1), Z.view(-1)))
+            block.add_adjoint((errors @ self.v).unsqueeze(1), total)
+        return total[0]
+
+    def _remember(self, u: Tensor) -> None:
+        """The atoms of W, recompressed when there are many."""
+        for part in self.left:
+            part.mul_(1 - self.length)
+        self.left.append((-self.length * self.radius * u).unsqueeze(1))
+        self.right.append(self.v.unsqueeze(1))
+        if len(self.left) > _ATOMS:
+            W = self.point()
+            self.left, self.right = [W.left], [W.V]
+
+
+def line_search(loss: Loss, here: Tensor, ahead: Tensor, evaluations: int = 8) -> float:
+    """argmin over [0, 1] of the loss at here + γ · ahead, by a bracketed secant on its slope."""
+    low, high = 0.0, 1.0
+    slope, steep = _slope(loss, here, ahead, 0.0), _slope(loss, here, ahead, 1.0)
+    if slope >= 0:
+        return 0.0
+    if steep <= 0:
+        return 1.0
+    goal, before, guess = 1e-3 * abs(slope), slope, 0.0
+    for _ in range(evaluations):
+        guess = low - before * (high - low) / (steep - before)
+        if not low < guess < high:
+            guess = 0.5 * (low + high)
+        now = _slope(loss, here, ahead, guess)
+        if abs(now) <= goal:
+            break
+        if now < 0:
+            low, before, steep = guess, now, 0.5 * steep  # Illinois: the end that stays weighs less
+        else:
+            high, steep, before = guess, now, 0.5 * before
+    return guess
+
+
+def _slope(loss: Loss, here: Tensor, ahead: Tensor, step: float) -> float:
+    errors = torch.add(here, ahead, alpha=step)
+    loss.errors_(errors, slice(None))
+    return float(torch.dot(errors.view(-1), ahead.view(-1)))
+
+
+def _unit(x: Tensor) -> Tensor:
+    size = float(torch.linalg.vector_norm(x))
+    return x / size if size > 0 else x

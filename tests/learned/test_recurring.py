@@ -1,0 +1,95 @@
+"""Starts for problems that recur, atoms from an affine hull, and the slot of the core."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fwnet
+from fwnet import learned
+from fwnet.learned.families.real import digits
+from fwnet.learned.recurring import TASKS, train_start
+from learned_cases import seeded, svm_family, with_random_weights
+
+SIMPLEX = fwnet.Simplex()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_has_a_feasible_guess_and_the_minimum(name: str) -> None:
+    """The minimum by another solver: pairwise steps with a certificate."""
+    task = TASKS[name][0](*digits("train"), 2, 24, seeded())
+    assert bool(SIMPLEX.contains(task.guess).all())
+    solver = fwnet.PairwiseFrankWolfe(SIMPLEX, second_order=True, max_steps=20_000, tol=1e-10)
+    assert torch.allclose(solver(task.problem).value, task.best, rtol=1e-7)
+    if name != "few-shot episodes":  # a neighbour is nearer than the barycentre
+        centre = torch.full_like(task.guess, 1 / 24)
+        near, far = (task.problem.value(task.problem.at(x)) for x in (task.guess, centre))
+        assert bool((near < far).all())
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
+def test_a_start_is_feasible_and_not_above_its_guess(scale: float) -> None:
+    start = with_random_weights(learned.LearnedStart(hidden=6), 0, scale)
+    problem = svm_family().sample(3, seeded(1))
+    guess = torch.rand(3, 24, generator=seeded(2), dtype=torch.float64)
+    guess = guess / guess.sum(-1, keepdim=True)
+    points = start.correct(problem, SIMPLEX, guess)
+    f = torch.stack([problem.value(problem.at(point)) for point in points])
+    assert bool(torch.stack([SIMPLEX.contains(point) for point in points]).all())
+    assert bool((f[1:] <= f[:-1] * (1 + 1e-9)).all())
+
+
+def test_training_brings_the_start_nearer() -> None:
+    torch.manual_seed(0)
+    start = learned.LearnedStart(hidden=8, rounds=2)
+    data = digits("train")
+    losses = train_start(start, *data, tasks=("few-shot episodes",), steps=150, seed=1)
+    assert sum(losses[-20:]) < sum(losses[:20]) - 20 * 0.1  # a fifth nearer at least
+    task = TASKS["few-shot episodes"][0](*digits("test"), 4, 40, seeded(3))
+    points = start.correct(task.problem, SIMPLEX, task.guess)
+    before, after = (task.problem.value(task.problem.at(p)) for p in (points[0], points[-1]))
+    assert bool((after < before).all())
+
+
+def test_the_slot_begins_where_the_start_says() -> None:
+    problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+    guess = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
+    solver = fwnet.FrankWolfe(SIMPLEX, start=learned.LearnedStart().near(guess), max_steps=0)
+    assert torch.allclose(solver(problem).x, guess)
+    assert torch.equal(solver(problem, torch.eye(5)[0]).x, torch.eye(5)[0])  # x0 goes before
+    with pytest.raises(TypeError, match="start must be a Start; got 3"):
+        fwnet.FrankWolfe(SIMPLEX, start=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must have shape \(5,\)"):
+        fwnet.FrankWolfe(SIMPLEX, start=learned.LearnedStart().near(torch.ones(3) / 3))(problem)
+
+
+def test_a_start_outside_the_domain_is_refused() -> None:
+    class Outside(fwnet.Start):
+        def forward(self, problem: fwnet.Problem, domain: fwnet.Domain) -> torch.Tensor:
+            return torch.ones(4)
+
+    with pytest.raises(ValueError, match="x0 must lie in Simplex"):
+        fwnet.FrankWolfe(SIMPLEX, start=Outside())(fwnet.Quadratic(torch.eye(4)))
+
+
+def test_untrained_atoms_are_the_hand_designed_ones() -> None:
+    problem = svm_family().sample(2, seeded(4))
+    hand = fwnet.Corrective(SIMPLEX, memory=5, max_steps=8, tol=0.0)(problem)
+    ours = learned.LearnedAtoms(memory=5).solver(SIMPLEX, max_steps=8, tol=0.0)(problem)
+    assert torch.allclose(hand.x, ours.x, atol=1e-9)
+
+
+def test_atoms_and_pairwise_say_what_they_need() -> None:
+    problem = fwnet.LogisticRegression(torch.eye(4), torch.tensor([1.0, -1.0, 1.0, -1.0]))
+    for controller in (learned.LearnedAtoms(), learned.LearnedPairwise(second_order=False)):
+        name = type(controller).__name__
+        with pytest.raises(TypeError, match=f"{name} needs a quadratic problem"):
+            controller.solver(SIMPLEX)(problem)
+    with pytest.raises(ValueError, match="class 0 has 178 points, 200 are asked for"):
+        TASKS["C-paths"][0](*(part[:178] for part in _one_class()), 1, 400, seeded())
+
+
+def _one_class() -> tuple[torch.Tensor, torch.Tensor]:
+    X, y = digits("train")
+    order = y.argsort(stable=True)
+    return X[order], y[order]
