@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy
 
 from fwnet import learned
 from fwnet.data import load, splits
-from fwnet.directions import Corrections
 from fwnet.domains import Simplex, TraceNormBall
 from fwnet.estimators import DeepSVC
 from fwnet.linear_maps import DenseMap
@@ -36,6 +35,7 @@ from fwnet.steps import OpenLoop
 
 PAPERS = "FWNet of the paper"
 LEVELS = (1e-1, 1e-2, 1e-4)
+SHIPPED = {"simplex-step": True, "simplex-qp": False}  # for one problem from a cold start
 _SEEN = ("digits", "circles")  # the shipped controllers were trained on these
 
 
@@ -186,38 +186,44 @@ def _pairs(config: Cifar2Config, seed: int) -> dict[str, Any]:
     problem = Pairs(config, x, data.y, parts.test).problem(pairs, np.random.default_rng(seed))
     best = optimum(problem)
     excess, reach = {}, {}
-    for name, solver in _solvers(config).items():
-        values = _values(problem, solver)  # (steps + 1, pairs)
+    for name, (solver, together) in _solvers(config).items():
+        values = _values(problem, solver, together)  # (steps + 1, pairs)
         relative = np.maximum((values - best) / best, 1e-12)
         excess[name] = relative.mean(1)
         reach[name] = [[reached(r, level) for level in LEVELS] for r in relative.T]
     return {"excess": excess, "reach": reach}
 
 
-def _solvers(config: Cifar2Config) -> dict[str, FrankWolfe]:
-    """The paper's FWNet, ours, and the shipped controllers if they never saw the data."""
+def _solvers(config: Cifar2Config) -> dict[str, tuple[FrankWolfe, bool]]:
+    """Solvers, and whether all pairs are solved in one batch: small programmes over hulls are not.
+
+    The shipped controllers take part if they never saw the data.
+    """
     simplex, soft = Simplex(), Softmin(10.0, relative=True, growth=0.5)
     every: Budgets = {"max_steps": config.steps, "tol": 0.0}
     few: Budgets = {"max_steps": min(config.steps, 40), "tol": 0.0}
-    solvers: dict[str, FrankWolfe] = {
-        PAPERS: FrankWolfe(simplex, oracle=Softmin(config.beta), **every),
-        "FWNet, relative annealed β": FrankWolfe(simplex, OpenLoop(30.0), oracle=soft, **every),
-        "pairwise, second order": PairwiseFrankWolfe(simplex, second_order=True, **every),
-        "corrective": Corrective(simplex, **few),
+    solvers: dict[str, tuple[FrankWolfe, bool]] = {
+        PAPERS: (FrankWolfe(simplex, oracle=Softmin(config.beta), **every), True),
+        "FWNet, relative annealed β": (
+            FrankWolfe(simplex, OpenLoop(30.0), oracle=soft, **every),
+            True,
+        ),
+        "pairwise, second order": (PairwiseFrankWolfe(simplex, second_order=True, **every), True),
+        "corrective": (Corrective(simplex, **few), False),
     }
-    if config.data in _SEEN:
-        return solvers
-    for name in learned.available():
-        controller = learned.load(name)
-        if issubclass(Simplex, controller.domains):
-            budget = few if isinstance(controller, learned.LearnedDirection) else every
-            solvers[f"learned: {name}"] = controller.solver(simplex, **budget)
+    if config.data not in _SEEN:
+        for name, together in SHIPPED.items():
+            budget = every if together else few
+            steered = learned.load(name).solver(simplex, **budget)
+            solvers[f"learned: {name}"] = (steered, together)
     return solvers
 
 
-def _values(problem: SVMDual, solver: FrankWolfe) -> np.ndarray:  # (steps + 1, pairs)
-    """f at every iterate; small programmes over hulls are faster one by one."""
-    if not isinstance(solver.direction, Corrections | learned.LearnedDirection):
+def _values(
+    problem: SVMDual, solver: FrankWolfe, together: bool
+) -> np.ndarray:  # (steps + 1, pairs)
+    """f at every iterate, in one batch or one problem after the other."""
+    if together:
         return solver(problem).trace.column("value")
     kernel = problem.form.matrix
     assert isinstance(kernel, DenseMap)
