@@ -148,6 +148,11 @@ def test_images_of_four_parts_are_disjoint() -> None:
             assert not one & other
 
 
+def test_circles_keeps_its_parts_apart() -> None:
+    with pytest.raises(ValueError, match="circles takes seeds from 0 to 99; got 100"):
+        Circles().run(CIRCLES, 100, lambda share, text: None)
+
+
 @dataclass(frozen=True)
 class Disc:
     """Positive inside an ellipse with half axes a and b."""

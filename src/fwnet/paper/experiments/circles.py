@@ -35,7 +35,7 @@ from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
 
 FWNET, TUNED, GAMMA, NABLA = "FWNet", "FWNet, tuned", "L2LC_γ", "L2LC_∇"
 PAPER = {FWNET: 500, GAMMA: 200, NABLA: 20}  # iterations at equal loss, Fig. 6
-_TRAINING, _VALIDATION = 1_000_000, 2_000_000  # seeds of rings: far from those of the runs
+_TRAINING, _VALIDATION = 1_000_000, 2_000_000  # seeds of rings; runs have 0 to 99
 
 Make = Callable[[DeepSVM], DeepRun]
 
@@ -56,6 +56,8 @@ class Circles(Experiment[CirclesConfig]):
         return CIRCLES[profile]
 
     def run(self, config: CirclesConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        if not 0 <= seed < 100:  # so that no run sees the rings of another part
+            raise ValueError(f"circles takes seeds from 0 to 99; got {seed!r}.")
         adam = Adam(config.lr)
         arms: dict[str, Make] = {
             FWNET: _make(config, Constant(config.step_size), adam),
