@@ -68,10 +68,13 @@ def test_what_a_fit_holds(dtype: type) -> None:
     assert model.status_ == "converged"
 
 
+# Separable rows: the best radius is large and its gap closes slowly; here predictions count.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_chosen_radius_predicts_as_well_as_tuned_logistic_regression() -> None:
     X, y = digits(np.float32)
     train, test = slice(0, 900), slice(900, None)
-    ours = LowRankSoftmaxClassifier(tol=0.1).fit(X[train], y[train]).score(X[test], y[test])
+    model = LowRankSoftmaxClassifier(tol=0.1, max_iter=200).fit(X[train], y[train])
+    ours = model.score(X[test], y[test])
     rivals = [LogisticRegression(C=C, max_iter=2000) for C in (0.1, 1.0, 10.0)]
     best = max(rival.fit(X[train], y[train]).score(X[test], y[test]) for rival in rivals)
     assert ours >= best - 0.02  # two standard errors of 897 trials at .91
