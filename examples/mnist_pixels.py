@@ -46,8 +46,8 @@ def main() -> None:
     X, y, X_test, y_test = images(arguments.quick)
     steps = 20 if arguments.quick else 150
     lines = []
-    for radius in (5.0, 20.0, 80.0):
-        model = LowRankSoftmaxClassifier(radius, fit_intercept=False, tol=2e-2, max_iter=2000)
+    for radius in (5.0, 15.0, 40.0):
+        model = LowRankSoftmaxClassifier(radius, fit_intercept=False, tol=5e-2)
         model.fit(X, y)
         problem = fwnet.SoftmaxRegression(torch.from_numpy(X), torch.from_numpy(y))
         ball = fwnet.TraceNormBall(radius)

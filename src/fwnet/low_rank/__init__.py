@@ -6,6 +6,7 @@ from fwnet.low_rank.factors import Factors
 from fwnet.low_rank.losses import Loss, SoftmaxLoss, SquaredLoss
 from fwnet.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.low_rank.radius import choose_radius, natural_radius, path
+from fwnet.low_rank.rank_one import RankOneFrankWolfe
 from fwnet.low_rank.rows import ArrayRows, Rows, StreamedRows
 from fwnet.low_rank.solve import Budget, Solution, solve
 
@@ -17,6 +18,7 @@ __all__ = [
     "FactoredProblem",
     "Factors",
     "Loss",
+    "RankOneFrankWolfe",
     "RowProblem",
     "Rows",
     "SoftmaxLoss",

@@ -60,8 +60,14 @@ def choose_radius(
             break
         try_out(factor * unit, next(reversed(starts.values()), None))
     for factor in (2.0, 2.0**0.5):
-        best = min(values, key=values.__getitem__)
+        best = _smallest_good(values)
         for radius in (best / factor, best * factor):
             try_out(radius, starts[best])
-    best = min(values, key=values.__getitem__)
+    best = _smallest_good(values)
     return min(best, float(starts[best].s.sum()))
+
+
+def _smallest_good(values: dict[float, float]) -> float:
+    """The smallest radius whose value is within a hundredth of the best: flat curves are common."""
+    limit = min(values.values()) * 1.01
+    return min(radius for radius, value in values.items() if value <= limit)
