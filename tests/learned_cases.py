@@ -30,8 +30,9 @@ def svm_family(**options: object) -> learned.families.SVMFamily:
 ON_THE_SIMPLEX: dict[str, Callable[[], learned.Controller]] = {
     "LSTMStep": learned.LSTMStep,
     "LSTMDirection": learned.LSTMDirection,
+    "L2LSoftmax": learned.L2LSoftmax,
+    "L2LLagrangian": learned.L2LLagrangian,
     "LearnedStep": learned.LearnedStep,
-    "LearnedRelaxation": learned.LearnedRelaxation,
     "LearnedPairwise": learned.LearnedPairwise,
     "LearnedStart": learned.LearnedStart,
     "LearnedAtoms": lambda: learned.LearnedAtoms(memory=3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import torch
@@ -89,6 +90,20 @@ def test_an_svm_family_is_the_dual_of_its_data() -> None:
     assert torch.allclose(torch.linalg.eigvalsh(Q), wanted)  # the same, rows in another order
 
 
+def test_the_minimum_of_softmax_regression_against_cvxpy() -> None:
+    X = torch.randn(40, 4, generator=seeded(), dtype=torch.float64)
+    y = torch.arange(40) % 3
+    family = families.SoftmaxFamily([(X, y)], radius=2.0, n=20)
+    problem = family.sample(1, seeded(2))
+    W = cp.Variable((4, 3))
+    Z = problem.X[0].numpy() @ W
+    chosen = np.eye(3)[problem.y[0].numpy()]
+    loss = cp.sum(cp.log_sum_exp(Z, axis=1)) - cp.sum(cp.multiply(chosen, Z))
+    program = cp.Problem(cp.Minimize(loss / 20), [cp.normNuc(W) <= 2.0])
+    wanted = program.solve(solver=cp.SCS, eps=1e-8)
+    assert family.best_values(problem).item() == pytest.approx(wanted, rel=1e-5)
+
+
 def test_a_spectrum_is_kept() -> None:
     spectrum = torch.linspace(0.1, 1, 7, dtype=torch.float64)
     family = families.QuadraticFamily(spectrum=spectrum, dtype=torch.float64)
@@ -124,6 +139,11 @@ def test_splits_share_no_pair_and_no_row() -> None:
         (lambda: learned.LogUniform(2.0, 1.0), "low <= high"),
         (lambda: families.QuadraticFamily(spectrum=-torch.ones(3)), "no eigenvalue below 0"),
         (lambda: families.Mixture([]), "at least one family"),
+        (lambda: families.SoftmaxFamily([]), "at least one data set"),
+        (
+            lambda: families.SoftmaxFamily([(torch.eye(3), torch.zeros(3).long())]),
+            "at least two classes",
+        ),
         (
             lambda: families.Mixture(
                 [svm_family(), families.QuadraticFamily(domain=fwnet.L1Ball())]

@@ -82,6 +82,7 @@ def test_persistent_strategies_see_across_stretches() -> None:
         (learned.LearnedStep(hidden=4), learned.PersistentES(3, 0.1)),
         (learned.LSTMStep(hidden=4), learned.Backpropagation()),
         (learned.LSTMDirection(hidden=4), learned.Backpropagation()),
+        (learned.L2LSoftmax(hidden=4), learned.Backpropagation()),
     ],
 )
 def test_training_lowers_the_loss(controller: learned.Controller, method: MetaGradient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from fwnet import checks
 from fwnet.domains import Domain, TraceNormBall
@@ -12,7 +13,8 @@ from fwnet.iterates import Iterate
 from fwnet.oracles.base import Linearization, Oracle
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
-from fwnet.vertices import Dense
+from fwnet.scaling import expand
+from fwnet.vertices import Dense, Vertex
 
 
 @final
@@ -48,12 +50,25 @@ class SoftTraceNorm(Oracle):
         assert isinstance(domain, TraceNormBall)
         value, gradient, along = problem.first_order(it)
         u, sigma, vt = torch.linalg.svd(dense_gradient(gradient), full_matrices=False)
-        top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
-        # Directions that the gradient does not see have no sign: they get no share.
-        noise = max(gradient.shape[-2:]) * torch.finfo(sigma.dtype).eps * top
-        unseen = sigma.detach() <= noise
-        unseen[..., 0] = False
-        shares = torch.softmax((self.beta * sigma / top).masked_fill(unseen, -torch.inf), -1)
-        vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
-        decrease = along + domain.radius * (shares * sigma).sum(-1)
+        vertex, decrease = soft_vertex(domain, along, u, sigma, vt, self.beta)
         return Linearization(value, gradient, along, vertex, decrease, exact=False), state
+
+
+def soft_vertex(
+    domain: TraceNormBall,
+    along: Tensor,  # (*batch,)
+    u: Tensor,
+    sigma: Tensor,
+    vt: Tensor,
+    beta: Tensor | float,  # (*batch,) or one number
+) -> tuple[Vertex, Tensor]:
+    """−radius · U diag(softmax(β σ / σ₁)) Vᵀ, and the decrease that it promises."""
+    top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
+    # Directions that the gradient does not see have no sign: they get no share.
+    noise = max(u.shape[-2], vt.shape[-1]) * torch.finfo(sigma.dtype).eps * top
+    unseen = sigma.detach() <= noise
+    unseen[..., 0] = False
+    scaled = expand(beta, 1) * sigma / top
+    shares = torch.softmax(scaled.masked_fill(unseen, -torch.inf), -1)
+    vertex = Dense(-domain.radius * (u * shares.unsqueeze(-2)) @ vt, 2)
+    return vertex, along + domain.radius * (shares * sigma).sum(-1)

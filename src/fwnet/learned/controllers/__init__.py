@@ -3,29 +3,35 @@
 from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
-from fwnet.learned.controllers.step import LearnedRelaxation, LearnedStep
+from fwnet.learned.controllers.step import LearnedStep
+from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
     for kind in (
+        L2LLagrangian,
+        L2LSoftmax,
         LSTMDirection,
         LSTMPowerIteration,
         LSTMStep,
         LearnedAtoms,
         LearnedDirection,
         LearnedPairwise,
-        LearnedRelaxation,
         LearnedStart,
         LearnedStep,
+        LearnedTraceNorm,
     )
 }
 
 __all__ = [
     "KINDS",
     "Controller",
+    "L2LLagrangian",
+    "L2LSoftmax",
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
@@ -33,7 +39,7 @@ __all__ = [
     "LearnedDirection",
     "LearnedPairwise",
     "LearnedPoint",
-    "LearnedRelaxation",
     "LearnedStart",
     "LearnedStep",
+    "LearnedTraceNorm",
 ]

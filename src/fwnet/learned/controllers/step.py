@@ -1,4 +1,4 @@
-"""LearnedStep and LearnedRelaxation: step sizes that are learned within a guarantee."""
+"""LearnedStep: a step size that is learned within a guarantee."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from fwnet import checks
-from fwnet.directions import Pairwise
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
@@ -102,50 +101,6 @@ class LearnedStep(Controller, StepRule):
         top = self.low + (self.high - self.low) * self.network(features)
         t = 0 if state is None else state.t
         step_size = (top / (t + 1)).clamp_max(1.0)
-        return step_size, remember(move, state, step_size)
-
-
-@final
-class LearnedRelaxation(Controller, StepRule):
-    """A learned multiple of the exact line search.
-
-        γ = ω_t γ_LS,   ω_t in [0.3, 1.95], as far as the segment goes
-
-    Wherever the step ends, between 0 and 2 γ_LS, a quadratic does not rise; inside the segment it
-    falls by ω(2 − ω) of what the line search gains: at least 0.0975 of it. Made for pairwise
-    steps, whose zigzag it breaks.
-
-    Arguments:
-        hidden: units of the network's layer.
-    """
-
-    reads_objective = True
-    domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
-
-    def __init__(self, hidden: int = 12) -> None:
-        super().__init__(hidden=hidden)
-        self.network = StepNetwork(hidden, 0.9)
-
-    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, self, direction=Pairwise(), **budgets)
-
-    def init(self, problem: Problem, it: Iterate) -> StepMemory | None:
-        self.check_weights()
-        if not problem.quadratic:
-            raise TypeError(
-                f"LearnedRelaxation needs a quadratic problem; {type(problem).__name__} is none. "
-                "Use LineSearch()."
-            )
-        return None
-
-    def forward(
-        self, problem: Problem, it: Iterate, move: Move, state: Any
-    ) -> tuple[Tensor | float, Any]:
-        features = step_features(problem, it, move, state)
-        bend = problem.curvature(it, move)
-        assert bend is not None
-        best = -move.slope.detach() / bend.detach().clamp_min(torch.finfo(bend.dtype).tiny)
-        step_size = (0.3 + 1.65 * self.network(features)) * best
         return step_size, remember(move, state, step_size)
 
 

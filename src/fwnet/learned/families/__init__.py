@@ -3,6 +3,7 @@
 from fwnet.learned.families.base import LogUniform, Mixture, ProblemFamily, Scaled
 from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
 from fwnet.learned.families.real import circles, digits, digits_pairs, mnist_pairs
+from fwnet.learned.families.softmax import SoftmaxFamily
 from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "RBFKernel",
     "SVMFamily",
     "Scaled",
+    "SoftmaxFamily",
     "circles",
     "digits",
     "digits_pairs",

@@ -1,0 +1,118 @@
+"""L2L of Andrychowicz et al. on the simplex: the paper's unconstrained, learned competitors.
+
+An unconstrained optimizer knows nothing of the simplex. Either x is a softmax of free variables, or
+the constraint enters as a Lagrangian; both give a point of the simplex after every step, so both
+are directions, taken at full length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet.directions import Direction
+from fwnet.directions.base import image_if_kept
+from fwnet.domains import Domain, Simplex
+from fwnet.iterates import Iterate, Move, Term
+from fwnet.learned.controllers.base import Controller
+from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.oracles import Linearization
+from fwnet.problems import Problem
+from fwnet.problems.base import dense_gradient
+from fwnet.solvers import FrankWolfe
+from fwnet.steps import Constant
+from fwnet.vertices import Dense
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
+
+_OUTPUT = 0.1  # scale of the network's answers: its first steps are small
+
+
+@final
+class L2LSoftmax(Controller, Direction):
+    """L2L on the reparameterised objective.
+
+        x = radius · softmax(u),   u <- u + 0.1 LSTM(n ∂f/∂u),   ∂f/∂u = x ∘ (∇f − ⟨∇f, x⟩/radius)
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016).
+    """
+
+    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
+        super().__init__(hidden=hidden, layers=layers)
+        self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        self.check_domain(domain)
+        assert isinstance(domain, Simplex)
+        tiny = 1e-6 * domain.radius / it.x.shape[-1]  # a logit of −∞ would never come back
+        return domain.radius, it.x.clamp_min(tiny).log(), None
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        radius, logits, memory = state
+        level = lin.along.unsqueeze(-1) / radius
+        inward = it.x * (dense_gradient(lin.gradient) - level) * it.x.shape[-1] / radius
+        out, memory = self.network(inward.detach(), memory)
+        logits = logits + _OUTPUT * out
+        point = radius * torch.softmax(logits, -1)
+        return _to(problem, it, lin, point), (radius, logits, memory)
+
+
+@final
+class L2LLagrangian(Controller, Direction):
+    """L2L on the Lagrangian of Σ x = radius, kept at x >= 0 by clipping.
+
+        x <- max(0, x + 0.1 radius/n · LSTM(∇L)) rescaled,   ∇L = ∇f − ⟨∇f, x⟩/radius
+
+    The multiplier is the one that the optimality conditions ask for.
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+    """
+
+    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
+        super().__init__(hidden=hidden, layers=layers)
+        self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        self.check_domain(domain)
+        assert isinstance(domain, Simplex)
+        return domain.radius, None
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        radius, memory = state
+        slope = dense_gradient(lin.gradient) - lin.along.unsqueeze(-1) / radius
+        out, memory = self.network(slope.detach(), memory)
+        ahead = (it.x + (_OUTPUT * radius / it.x.shape[-1]) * out).clamp_min(0)
+        total = ahead.sum(-1, keepdim=True)
+        kept = torch.where(total > 0, total, 1.0)
+        point = torch.where(total > 0, radius * ahead / kept, it.x)
+        return _to(problem, it, lin, point), (radius, memory)
+
+
+def _to(problem: Problem, it: Iterate, lin: Linearization, point: Tensor) -> Move:
+    """The move to a point of the simplex."""
+    target = Dense(point)
+    term = Term(1.0, target, image_if_kept(problem, it, target))
+    slope = target.inner(dense_gradient(lin.gradient)) - lin.along
+    return Move(it, -1.0, (term,), lin.value, slope)
