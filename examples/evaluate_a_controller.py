@@ -22,7 +22,7 @@ def main() -> None:
     arguments = options(__doc__)
     n, problems, steps = ((40, 60), 3, 120) if arguments.quick else ((150, 250), 10, 600)
     found = learned.evaluate(
-        {name: learned.load(name) for name in CONTROLLERS},
+        {f"learned {name}": learned.load(name) for name in CONTROLLERS},
         learned.families.digits_pairs("test", C=10.0, n=n),
         validation=learned.families.digits_pairs("validation", C=10.0, n=n),
         problems=problems,

@@ -1,6 +1,6 @@
 """Every bar of the learned optimizers: ours, theirs, ratio, met or short.
 
-    python -m benchmarks.learned [--only start,atoms] [--quick] [--also FOLDER ...] [--n 20000]
+    python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
 FWNET_DATA). `--also` adds trainings with other seeds, as `small_recipes --out FOLDER` writes them;
@@ -34,13 +34,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="names, separated by commas")
+    parser.add_argument("--problems", type=int, default=20, help="held-out problems of each kind")
     parser.add_argument("--quick", action="store_true", help="4 problems: does it run at all?")
     parser.add_argument("--also", nargs="*", type=Path, default=[], help="folders of other seeds")
     parser.add_argument("--n", type=int, default=20_000, help="of the matrix-free problem")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learned.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    problems = 4 if arguments.quick else 20
+    problems = 4 if arguments.quick else arguments.problems
 
     def trained(name: str) -> list[Any]:
         files = [folder / f"{name}.fwnet" for folder in arguments.also]

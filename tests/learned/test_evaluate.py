@@ -112,6 +112,8 @@ def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
         learned.evaluate(fwnet.LineSearch(), SMALL, "best")
     with pytest.raises(ValueError, match="names of their own"):
         learned.evaluate(fwnet.LineSearch(), SMALL, [learned.baselines.corrective(3)] * 2)
+    with pytest.raises(ValueError, match=r"not be named as a baseline is; rename \['pairwise'\]"):
+        learned.evaluate({"pairwise": fwnet.LineSearch()}, SMALL)
     with pytest.raises(ValueError, match="problems must be a whole number"):
         learned.evaluate(fwnet.LineSearch(), SMALL, problems=0)
     with pytest.raises(ValueError, match="by must be one of"):

@@ -77,6 +77,9 @@ def evaluate(
     """
     named = _named(controllers)
     chosen = _chosen(baselines)
+    shared = sorted(set(named) & {baseline.name for baseline in chosen})
+    if shared:
+        raise ValueError(f"controllers must not be named as a baseline is; rename {shared}.")
     checks.at_least("problems", problems, 1)
     checks.at_least("max_steps", max_steps, 1)
     epsilons = sorted((checks.positive("tolerances", tol) for tol in tolerances), reverse=True)

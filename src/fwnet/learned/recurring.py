@@ -150,6 +150,8 @@ def _gram(X: Tensor, half: int, kernel: Kernel, generator: torch.Generator) -> T
 
 def _classes(y: Tensor, count: int, generator: torch.Generator) -> list[int]:
     labels = y.unique()
+    if len(labels) < count:
+        raise ValueError(f"y must hold at least {count} classes; got {labels.tolist()}.")
     return labels[torch.randperm(len(labels), generator=generator)[:count]].tolist()
 
 
