@@ -5,9 +5,9 @@
 Trained by evolution strategies on SVM duals of some pairs of digits, chosen on other pairs, shown
 on a third part: the median number of steps to a relative suboptimality of 10 % and 1 %.
 
-See: it learns a numerator just above 1, the plain average of the vertices, early on, and more
-later; that is better than 2/(t + 2) and than one tuned constant, by a little. The exact line
-search is far behind both. The decades are in the direction: the last row is the shipped one.
+See: it learns a numerator just above 1 early on, the plain average of the vertices, and more later.
+That is far better than 2/(t + 2) and than the exact line search, and about as good as one constant
+that was tuned by hand. The decades are in the direction: the last row is the shipped one.
 """
 
 import torch
@@ -15,7 +15,8 @@ from sklearn.datasets import load_digits
 
 import fwnet
 from fwnet import learned
-from show import options, plot_gaps, table
+from fwnet.plotting import plot_curves
+from show import options, table
 
 
 def steps_to(values: torch.Tensor, best: torch.Tensor, goal: float) -> str:
@@ -56,13 +57,17 @@ def main() -> None:
     shipped = learned.load("simplex-qp")
     solvers["shipped simplex-qp (direction)"] = shipped.solver(simplex, max_steps=40, tol=0.0)
     problem = test.sample(8, torch.Generator().manual_seed(1))
-    best, rows, results = test.best_values(problem), [], {}
+    best, rows, curves = test.best_values(problem), [], {}
     for name, solver in solvers.items():
-        results[name] = solver(problem)
-        values = torch.stack([record.value for record in results[name].trace])
+        values = torch.stack([record.value for record in solver(problem).trace])
         rows.append((name, *(steps_to(values, best, goal) for goal in (0.1, 0.01))))
+        away = ((values - best) / best).clamp_min(1e-7).median(1).values
+        curves[name] = (range(len(away)), away.tolist())
     table(("step size", "steps to 10 %", "to 1 %"), rows)
-    plot_gaps(results, arguments.plot, "SVM duals of unseen pairs of digits")
+    if arguments.plot:
+        ax = plot_curves(curves, "step", "relative suboptimality, median of 8 problems")
+        ax.set_yscale("log")
+        ax.figure.savefig(arguments.plot)
 
 
 if __name__ == "__main__":
