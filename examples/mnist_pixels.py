@@ -10,15 +10,11 @@ See: projection wins by far, and the certified gap says so without knowing the o
 ball has a smaller loss and a higher rank; somewhere in between the test error is best.
 """
 
-import gzip
-import os
-from pathlib import Path
-
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 import fwnet
+from fwnet.data import available, load
 from fwnet.estimators import LowRankSoftmaxClassifier
 from show import options, table
 
@@ -27,18 +23,10 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def images(quick: bool) -> Data:
     """Training rows, their labels, test rows, their labels."""
-    folder = Path(os.environ.get("FWNET_DATA", "")) / "mnist"
-    if quick or not folder.is_dir() or "FWNET_DATA" not in os.environ:
-        X, y = load_digits(return_X_y=True)
-        X = (X / 16).astype(np.float32)
-        return X[:1200], y[:1200], X[1200:], y[1200:]
-    parts = []
-    for name, head in (("images-idx3", 16), ("labels-idx1", 8)):
-        for split in ("train", "t10k"):
-            with gzip.open(folder / f"{split}-{name}-ubyte.gz") as file:
-                parts.append(np.frombuffer(file.read(), np.uint8, offset=head))
-    train, test = (part.reshape(-1, 784) / np.float32(255) for part in parts[:2])
-    return train[:10_000], parts[2][:10_000].astype(int), test, parts[3].astype(int)
+    name = "digits" if quick or available()["mnist"] is None else "mnist"
+    data = load(name)
+    (X, y), (X_test, y_test) = data.train(slice(10_000)), data.test()
+    return X.reshape(len(X), -1), y, X_test.reshape(len(X_test), -1), y_test
 
 
 def main() -> None:

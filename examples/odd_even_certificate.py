@@ -10,13 +10,9 @@ See: the bound holds at every tolerance, with the truth a little below it, and t
 moves below 1e-1. A number of iterations tells neither.
 """
 
-import gzip
-import os
-from pathlib import Path
-
 import numpy as np
-from sklearn.datasets import load_digits
 
+from fwnet.data import available, load
 from fwnet.estimators import FWSVC
 from fwnet.plotting import plot_trace
 from show import options, table, timed
@@ -53,23 +49,11 @@ def primal(model: FWSVC, X: np.ndarray, odd: np.ndarray) -> float:
 
 
 def images(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]:
-    root = os.environ.get("FWNET_DATA")
-    if root and (Path(root) / "mnist").is_dir():
-        X, digit = mnist(Path(root) / "mnist", "train")
-        test_X, test_digit = mnist(Path(root) / "mnist", "t10k")
-        name = "MNIST"
-    else:
-        X, digit = load_digits(return_X_y=True)
-        X, test_X, digit, test_digit = X[:1200] / 16, X[1200:] / 16, digit[:1200], digit[1200:]
-        name = "scikit-learn's digits"
-    return X[:n], digit[:n] % 2 == 1, test_X, test_digit % 2 == 1, name
-
-
-def mnist(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    with gzip.open(folder / f"{part}-images-idx3-ubyte.gz") as file:
-        pixels = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-    with gzip.open(folder / f"{part}-labels-idx1-ubyte.gz") as file:
-        return pixels / 255.0, np.frombuffer(file.read(), np.uint8, offset=8)
+    name = "digits" if available()["mnist"] is None else "mnist"
+    data = load(name)
+    (X, digit), (test_X, test_digit) = data.train(slice(n)), data.test()
+    flat, test_flat = X.reshape(len(X), -1), test_X.reshape(len(test_X), -1)
+    return flat.astype(float), digit % 2 == 1, test_flat.astype(float), test_digit % 2 == 1, name
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_svmlight_file, make_classification
+
+from fwnet.data import load
 
 
 def folder() -> Path | None:
@@ -19,13 +20,9 @@ def folder() -> Path | None:
 
 def mnist(part: str = "train") -> tuple[np.ndarray, np.ndarray]:
     """Images (n, 784) in [0, 1] as float64 and digits (n,)."""
-    root = folder()
-    assert root is not None
-    with gzip.open(root / "mnist" / f"{part}-images-idx3-ubyte.gz") as file:
-        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-    with gzip.open(root / "mnist" / f"{part}-labels-idx1-ubyte.gz") as file:
-        digits = np.frombuffer(file.read(), np.uint8, offset=8)
-    return images / 255.0, digits.astype(np.int64)
+    data = load("mnist", download=False)
+    images, digits = data.train() if part == "train" else data.test()
+    return images.reshape(len(images), -1).astype(float), digits
 
 
 def a9a() -> tuple[Any, np.ndarray]:

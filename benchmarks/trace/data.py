@@ -1,14 +1,11 @@
 """The problems: a thousand classes of rank 10, and the pixels of MNIST."""
 
-import gzip
-import os
 from functools import lru_cache
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.data import available, load
 from fwnet.low_rank import ArrayRows, RowProblem, SoftmaxLoss
 
 N, D, M, RANK, SPREAD = 50_000, 2000, 1000, 10, 6.0  # SPREAD: standard deviation of a logit
@@ -36,12 +33,8 @@ def softmax(X: Tensor, y: Tensor, classes: int) -> RowProblem:
 
 
 def mnist() -> tuple[Tensor, Tensor] | None:
-    """60,000 images in [0, 1] and their digits, from the folder FWNET_DATA; None without it."""
-    folder = os.environ.get("FWNET_DATA")
-    if folder is None or not (Path(folder) / "mnist").is_dir():
+    """60,000 images in [0, 1] and their digits; None where they are not on this machine."""
+    if available()["mnist"] is None:
         return None
-    with gzip.open(Path(folder) / "mnist" / "train-images-idx3-ubyte.gz") as file:
-        pixels = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-    with gzip.open(Path(folder) / "mnist" / "train-labels-idx1-ubyte.gz") as file:
-        digits = np.frombuffer(file.read(), np.uint8, offset=8)
-    return torch.from_numpy(pixels / np.float32(255)), torch.from_numpy(digits.astype(np.int64))
+    pixels, digits = load("mnist", download=False).train()
+    return torch.from_numpy(pixels.reshape(len(pixels), -1)), torch.from_numpy(digits)

@@ -58,11 +58,11 @@ class Dataset:
 
     def train(self, rows: Any = slice(None)) -> tuple[Any, np.ndarray]:
         """Points for training as float32, pixels scaled to [0, 1], and their classes."""
-        return self._scaled(self.x[rows]), self.y[rows]
+        return self._scaled(self.x[rows]), self.y[rows].copy()
 
     def test(self, rows: Any = slice(None)) -> tuple[Any, np.ndarray]:
         """Points for testing as float32, pixels scaled to [0, 1], and their classes."""
-        return self._scaled(self.x_test[rows]), self.y_test[rows]
+        return self._scaled(self.x_test[rows]), self.y_test[rows].copy()
 
     def _scaled(self, x: Any) -> Any:
         floats = x.astype(np.float32)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.data import available, load
 from fwnet.learned.families.base import LogUniform
 from fwnet.learned.families.svm import RBFKernel, SVMFamily
 
@@ -86,15 +84,11 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def all_mnist() -> tuple[np.ndarray, np.ndarray] | None:
-    """The training images `(60000, 784)` in [0, 1] and their digits; None without FWNET_DATA."""
-    root = os.environ.get("FWNET_DATA")
-    if not root or not (folder := Path(root) / "mnist").is_dir():
+    """The training images `(60000, 784)` in [0, 1] and their digits; None if not here."""
+    if available()["mnist"] is None:
         return None
-    with gzip.open(folder / "train-images-idx3-ubyte.gz") as file:
-        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-    with gzip.open(folder / "train-labels-idx1-ubyte.gz") as file:
-        labels = np.frombuffer(file.read(), np.uint8, offset=8)
-    return images / np.float32(255.0), labels.astype(np.int64)
+    images, labels = load("mnist", download=False).train()
+    return images.reshape(len(images), -1), labels
 
 
 def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
