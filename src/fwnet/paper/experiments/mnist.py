@@ -196,8 +196,8 @@ def claims(results: Results) -> list[Claim]:
                 range_text(counts[name]),
                 grid,
                 verdict(untuned > 3, tuned > 3),
-                "Holds if the factor is above 3. Much of the gain is the Gaussian start of the "
-                "paper's algorithm: Adam from there gains too.",
+                "Holds if the factor is above 3. Adam from FWNet's Gaussian start shows what the "
+                "start alone gives.",
             )
         )
     loss = {n: results.over_seeds("curves", n, "loss")[:, -1] for n in results.first("curves")}
