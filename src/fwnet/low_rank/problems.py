@@ -14,7 +14,7 @@ from fwnet.low_rank.losses import Loss
 from fwnet.low_rank.rows import ArrayRows, Block, Rows
 from fwnet.matrices import ImplicitMatrix
 
-_ENTRIES = 1 << 20  # of a block of rows: 4 MB of float32 stay near between their uses
+_ENTRIES = 1 << 19  # of a block of rows: 2 MB of float32 stay near between their uses
 _CACHED = 1 << 30  # bytes of errors that are kept; beyond, they are computed again
 
 

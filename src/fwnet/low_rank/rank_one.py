@@ -57,7 +57,7 @@ class RankOneFrankWolfe:
         rows = torch.randperm(problem.n, generator=generator)[:_SAMPLE].sort().values
         self.rows, self.some = rows, problem.loss.some(rows, problem.dtype)
         self.length = 0.0  # γ
-        self.value, self.along, self.estimate = math.nan, math.nan, math.inf
+        self.value = math.nan  # f where the last vertex was asked for
 
     def step(self) -> None:
         """One step."""
@@ -74,7 +74,6 @@ class RankOneFrankWolfe:
         pulled = self.errors.mT @ self.image  # Gᵀu
         sigma = float(torch.linalg.vector_norm(pulled))
         self.v = pulled / sigma if sigma > 0 else self.v
-        self.estimate = self.along + self.radius * sigma
         return u
 
     def point(self) -> Factors:
@@ -82,17 +81,16 @@ class RankOneFrankWolfe:
         return Factors.of_product(torch.cat(self.left, 1), torch.cat(self.right, 1), self.radius)
 
     def _pass(self) -> Tensor:
-        """Move the logits by the last step; f, ⟨G, W⟩ and G v there."""
+        """Move the logits by the last step; f and G v there."""
         problem, loss = self.problem, self.problem.loss
         total = torch.zeros(1, problem.shape[0], dtype=problem.dtype)
-        self.value = self.along = 0.0
+        self.value = 0.0
         scale = -self.length * self.radius
         for lo, block in problem.rows.blocks(problem.height):
             rows = slice(lo, lo + len(block))
             Z, errors = self.logits[rows], self.errors[rows]
             Z.addmm_(self.image[rows, None], self.v[None], beta=1 - self.length, alpha=scale)
             self.value += loss.errors_(Z, rows, out=errors)
-            self.along += float(torch.dot(errors.view(-1), Z.view(-1)))
             block.add_adjoint((errors @ self.v).unsqueeze(1), total)
         return total[0]
 

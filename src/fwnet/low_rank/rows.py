@@ -44,7 +44,9 @@ class Block:
         if self.constant is not None:
             total[:, -1].add_(rows.sum(-1), alpha=self.constant)
             total = total[:, :-1]
-        if isinstance(self.data, Tensor):
+        if isinstance(self.data, Tensor) and len(rows) == 1:
+            total[0].addmv_(self.data.mT, rows[0])  # half the time of a product of matrices
+        elif isinstance(self.data, Tensor):
             total.addmm_(rows, self.data)
         else:
             total += torch.from_numpy(self.data.T @ R.numpy()).mT
