@@ -131,13 +131,12 @@ def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
 def _semidefinite(gram: Tensor) -> Tensor:
     """Symmetric and a hair above semidefinite: rounding bends a small gram, points may repeat.
 
-    The ridge, near the rounding of the largest entry, weighs on squares of the weights of the
-    points other than x, which vanish with the step.
+    The ridge is relative to each point's own bend: near the optimum, useful points lie close to x.
     """
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
-    ridge = max(1e-11, 4 * torch.finfo(gram.dtype).eps) * diagonal.amax(-1, keepdim=True)
-    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal + ridge.clamp_min(0))
+    raised = diagonal.clamp_min(0) * (1 + max(1e-11, 4 * torch.finfo(gram.dtype).eps))
+    return gram + torch.diag_embed(raised - diagonal)
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:
