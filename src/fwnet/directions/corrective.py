@@ -129,14 +129,10 @@ def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
 
 
 def _semidefinite(gram: Tensor) -> Tensor:
-    """Symmetric and a hair above semidefinite: rounding bends a small gram, points may repeat.
-
-    The ridge is relative to each point's own bend: near the optimum, useful points lie close to x.
-    """
+    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
-    raised = diagonal.clamp_min(0) * (1 + max(1e-11, 4 * torch.finfo(gram.dtype).eps))
-    return gram + torch.diag_embed(raised - diagonal)
+    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:
