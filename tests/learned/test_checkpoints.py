@@ -34,9 +34,11 @@ def test_a_shipped_controller(name: str) -> None:
     controller = learned.load(name)
     for entry in ("trained_on", "horizon", "validation", "licence", "recipe", "seed"):
         assert controller.card[entry] is not None, entry
-    problem = svm_family(n=40, dtype=torch.float32).sample(2, seeded())
-    result = controller.solver(fwnet.Simplex(), max_steps=300, tol=1e-3)(problem)
-    assert result.status == ("converged",) * 2
+    family = svm_family(n=40, dtype=torch.float32)
+    problem = family.sample(2, seeded())
+    result = controller.solver(fwnet.Simplex(), max_steps=200, tol=1e-4)(problem)
+    best = family.best_values(problem)
+    assert bool(((result.value - best) / best < 0.05).all())
 
 
 def test_what_is_shipped() -> None:

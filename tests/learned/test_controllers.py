@@ -50,7 +50,7 @@ def test_a_batch_equals_a_loop(name: str) -> None:
 def test_safe_controllers_never_increase_f(name: str, scale: float) -> None:
     controller = with_random_weights(ON_THE_SIMPLEX[name](), 3, scale)
     problem = svm_family(C=50.0).sample(3, seeded(2))
-    f = values(controller.solver(fwnet.Simplex(), max_steps=60, tol=0.0)(problem))
+    f = values(controller.solver(fwnet.Simplex(), max_steps=25, tol=0.0)(problem))
     assert bool((f[1:] <= f[:-1] * (1 + 1e-12)).all())
 
 
@@ -70,7 +70,7 @@ def test_a_learned_direction_is_never_worse_than_the_steps_it_contains(
     with torch.no_grad():
         it, slots = solver.begin(problem, None)
         net = fwnet.FWNet(solver)
-        for _ in range(25):
+        for _ in range(15):
             cell = net.cell(problem, it, slots)
             mine = problem.value(cell.it)
             for rival in rivals:
@@ -83,7 +83,7 @@ def test_a_learned_direction_is_never_worse_than_the_steps_it_contains(
 def _climb(controller: learned.Controller, problem: fwnet.Problem) -> None:
     """Train the weights to make f large."""
     optimizer = torch.optim.Adam(controller.parameters(), 0.1, maximize=True)
-    for _ in range(10):
+    for _ in range(6):
         net = fwnet.FWNet(controller.solver(fwnet.Simplex(), max_steps=4))
         loss = torch.stack([problem.value(cell.it) for cell in net.cells(problem)]).log().mean()
         optimizer.zero_grad()

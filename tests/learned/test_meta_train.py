@@ -119,7 +119,7 @@ def test_an_interrupted_training_resumes_bit_for_bit(tmp_path: Path) -> None:
                 raise KeyboardInterrupt
             return svm_family(n=12).sample(batch, generator)
 
-    config = replace(QUICK, steps=9, horizon=(5, 12), curriculum=True, groups=2)
+    config = replace(QUICK, steps=5, horizon=(5, 10), curriculum=True, groups=2)
     start, judge = learned.LearnedDirection(hidden=4, memory=1), svm_family(n=14)
     family = Stops()
     with pytest.raises(KeyboardInterrupt):

@@ -129,15 +129,10 @@ def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
 
 
 def _semidefinite(gram: Tensor) -> Tensor:
-    """Symmetric and a hair above semidefinite: rounding bends a small gram, points may repeat.
-
-    The ridge, near the rounding of the largest entry, weighs on squares of the weights of the
-    points other than x, which vanish with the step.
-    """
+    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
-    ridge = max(1e-11, 4 * torch.finfo(gram.dtype).eps) * diagonal.amax(-1, keepdim=True)
-    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal + ridge.clamp_min(0))
+    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
 
 
 def _mix(weights: Tensor, points: Tensor) -> Tensor:

@@ -70,7 +70,10 @@ def coordinate_features(sight: Sight, surplus: Any, xp: ModuleType) -> tuple[Any
     used = mass * mass / (x * x).sum(axis=-1, keepdims=True)  # effective support
     growth = sight.length / sight.last_length + 0 * spread  # of its shape
     numbers = xp.concatenate((sight.gap / spread, used / n, growth), -1)
-    return rows / (1 + abs(rows)), 0.25 * xp.log(numbers.clip(1e-12, 1e12))
+    size = abs(rows)
+    size += 1
+    rows /= size  # bounded, and in place: these are the largest arrays here
+    return rows, 0.25 * xp.log(numbers.clip(1e-12, 1e12))
 
 
 @final

@@ -107,8 +107,10 @@ def _update(sight: Sight, weights: Weights, xp: ModuleType) -> Any:
     surplus = surplus_of(sight)
     rows, numbers = coordinate_features(sight, surplus, xp)
     context = numbers @ weights.context.T + weights.first_bias
-    out = weights.first @ rows + context[..., None]
-    out = weights.second @ out.clip(0) + weights.second_bias[:, None]
+    out = weights.first @ rows
+    out += context[..., None]
+    out = weights.second @ out.clip(0)
+    out += weights.second_bias[:, None]
     out = weights.head @ out.clip(0)
     out = out / (1 + abs(out))
     grow, momentum = _REACH * out[..., 0, :], out[..., 1, :]
