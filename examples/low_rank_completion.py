@@ -2,10 +2,9 @@
 
     min ½ Σ over seen (i, j) of (W_ij − M_ij)²,   ‖W‖_* <= radius
 
-M is 400 x 300, of rank 5, with noise; the radius is chosen on a fifth of what was seen.
+M is 120 x 100, of rank 5, with noise; the radius is chosen on a fifth of what was seen.
 
-See: from a tenth of the entries on the error falls well below that of the mean, and with a third
-it is near the noise; the rank is found, not given.
+See: the error falls below that of the mean as more is seen; the rank is found, not given.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ RANK, NOISE = 5, 0.1
 
 def main() -> None:
     arguments = options(__doc__)
-    d, m = (60, 50) if arguments.quick else (400, 300)
+    d, m = (60, 50) if arguments.quick else (120, 100)
     rng = np.random.default_rng(0)
     M = rng.normal(size=(d, RANK)) @ rng.normal(size=(RANK, m)) / RANK**0.5
     lines = []

@@ -3,10 +3,10 @@
     min over ‖W‖_* <= radius of the mean log loss of softmax(XW),   X sparse
 
 Twenty newsgroups, made here: each group has words of its own, three groups share a theme, and
-most words of a message are common ones (Zipf). X holds the tf-idf of 4000 words in CSR.
+most words of a message are common ones (Zipf). X holds the tf-idf of 1500 words in CSR.
 
-See: the classifier never makes X dense; its rank stays below the number of groups, and it does as
-well as logistic regression that was tuned on the test set.
+See: the classifier never makes X dense, and it is a little better than logistic regression with
+the best of three C (0.75 against 0.72 of the 400 messages held out), though slower to fit.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def messages(n: int, words: int) -> tuple[sparse.csr_matrix, np.ndarray]:
 
 def main() -> None:
     arguments = options(__doc__)
-    n, words = (400, 500) if arguments.quick else (4000, 4000)
+    n, words = (400, 500) if arguments.quick else (800, 1500)
     X, y = messages(n, words)
     half = n // 2
     lines = []

@@ -3,10 +3,11 @@
     min over ‖W‖_* <= radius of the mean log loss of softmax(XW),   W = U diag(s) Vᵀ
 
 20,000 rows of 300 features; the labels are drawn from 1000 classes by a W* of rank 10. The fit
-starts with minibatches on two thin factors and ends with a certified gap; scikit-learn's
-logistic regression has 300,000 free weights.
+starts with minibatches on two thin factors and ends with a certified gap, here after 15 seconds;
+without a bound W has 300,000 free weights.
 
-See: the low-rank classifier finds the ten directions, and predicts nearly as well as W* itself.
+See: ten singular values stand out, as in W*, and the test accuracy is 0.47 where W* itself, which
+knows the truth, has 0.55 and a guess 0.001.
 """
 
 import numpy as np

@@ -33,7 +33,8 @@ def run(repeats: int) -> list[Row]:
     first = next(when for when, value in ours if value <= best + CLOSE)
     note = (
         f"best loss {best:.5f}, ours {found[0]:.5f} with gap {found[1]:.1e}; "
-        f"seconds of FISTA at 4 and 8 times the safe step (200 steps at most): {', '.join(f'{s:.0f}' for s in rows)}"
+        "seconds of FISTA at 4 and 8 times the safe step (200 steps at most): "
+        f"{', '.join(f'{s:.0f}' for s in rows)}"
     )
     line = compare(
         "time to the best loss + 1e-3",
