@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,7 +87,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def all_mnist() -> tuple[np.ndarray, np.ndarray] | None:
-    """The training images `(60000, 784)` in [0, 1] and their digits; None without FWNET_DATA."""
+    """The training images `(60000, 784)` as bytes and their digits; None without FWNET_DATA."""
     root = os.environ.get("FWNET_DATA")
     if not root or not (folder := Path(root) / "mnist").is_dir():
         return None
@@ -94,17 +95,18 @@ def all_mnist() -> tuple[np.ndarray, np.ndarray] | None:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
     with gzip.open(folder / "train-labels-idx1-ubyte.gz") as file:
         labels = np.frombuffer(file.read(), np.uint8, offset=8)
-    return images / np.float32(255.0), labels.astype(np.int64)
+    return images, labels.astype(np.int64)
 
 
+@cache  # unpacking takes a second
 def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
-    """The first 600 images of each digit."""
+    """The first 600 images of each digit, in [0, 1]."""
     data = all_mnist()
     if data is None:
         return None
     images, labels = data
     rows = np.concatenate([np.flatnonzero(labels == digit)[:600] for digit in range(10)])
-    return images[rows].astype(np.float64), labels[rows]
+    return images[rows] / 255.0, labels[rows]
 
 
 def _sklearn() -> Any:
