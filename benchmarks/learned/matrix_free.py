@@ -60,7 +60,7 @@ def matrix_free(
     if data is None:
         return [Missing(name, "needs MNIST in the folder FWNET_DATA")]
     images, digits = data
-    X = torch.as_tensor(images).reshape(-1, 7, 4, 7, 4).mean((2, 4)).flatten(1)[:n].float()
+    X = torch.as_tensor(images[:n] / 255.0).reshape(-1, 7, 4, 7, 4).mean((2, 4)).flatten(1).float()
     y = 1.0 - 2.0 * (torch.as_tensor(digits[:n]) % 2).float()
     problem, domain = Quadratic(RBFMap(X, y, 10.0)), Simplex()
     exact = Corrective(domain, memory=20, max_steps=200, tol=0.0)

@@ -35,7 +35,7 @@ def minimum(Q: torch.Tensor) -> torch.Tensor:
 def test_comes_to_the_minimum_from_above(name: str) -> None:
     Q = matrices(3)
     best = minimum(Q)
-    run = ALL[name].run(fwnet.Quadratic(Q), fwnet.Simplex(), 400)
+    run = ALL[name].run(fwnet.Quadratic(Q), fwnet.Simplex(), 400, best * (1 + 1e-4))
     excess = (run.values - best) / best
     assert run.values.shape == (len(run.gradients), 3)
     assert float(excess.min()) > -1e-9  # feasible points only: none below the minimum

@@ -84,21 +84,21 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def all_mnist() -> tuple[np.ndarray, np.ndarray] | None:
-    """The training images `(60000, 784)` in [0, 1] and their digits; None if not here."""
+    """The training images `(60000, 784)` as bytes and their digits; None if not here."""
     if available()["mnist"] is None:
         return None
-    images, labels = load("mnist", download=False).train()
-    return images.reshape(len(images), -1), labels
+    data = load("mnist", download=False)
+    return data.x.reshape(len(data.x), -1), data.y
 
 
 def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
-    """The first 600 images of each digit."""
+    """The first 600 images of each digit, in [0, 1]."""
     data = all_mnist()
     if data is None:
         return None
     images, labels = data
     rows = np.concatenate([np.flatnonzero(labels == digit)[:600] for digit in range(10)])
-    return images[rows].astype(np.float64), labels[rows]
+    return images[rows] / 255.0, labels[rows]
 
 
 def _sklearn() -> Any:
