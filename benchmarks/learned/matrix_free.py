@@ -46,9 +46,10 @@ class RBFMap(LinearMap):
     adjoint = apply
 
     def columns(self, index: Tensor) -> Tensor:
-        column = (self.y * self.y[index]) * self.kernel(index.reshape(1)).squeeze(0)
-        column[index] += self.ridge
-        return column
+        rows = index.reshape(-1)  # one index, or several of one problem
+        columns = self.y * self.y[rows].unsqueeze(-1) * self.kernel(rows)
+        columns[torch.arange(len(rows)), rows] += self.ridge
+        return columns.reshape(*index.shape, -1)
 
 
 def matrix_free(
