@@ -57,6 +57,12 @@ class Backpropagation(MetaGradient):
             rollout.detach()
             with torch.enable_grad():
                 loss = episode.loss(rollout.run(steps), rollout.first, rollout.best)
+                if not loss.requires_grad:
+                    kind = type(episode.controller).__name__
+                    raise ValueError(
+                        f"Backpropagation() finds no path from {kind}'s weights to the loss; use "
+                        "EvolutionStrategies()."
+                    )
                 parts = torch.autograd.grad(loss, weights, allow_unused=True)
             known = [
                 torch.zeros_like(w) if g is None else g for w, g in zip(weights, parts, strict=True)

@@ -142,7 +142,7 @@ def train(name: str, folder: Path, minutes: float | None, progress: bool = False
         "trained_on": TRAINED_ON,
         "horizon": list(recipe.config.limits),
         "size": list(recipe.n),
-        "validation": judge(controller, recipe, validation),
+        "validation": judge(controller, recipe.rivals, recipe.judged_steps, validation),
         "config": {field.name: repr(getattr(recipe.config, field.name)) for field in settings},
         "episodes": len(history),
         "recipe": f"python -m fwnet.learned.recipes {name}",
@@ -156,12 +156,16 @@ def train(name: str, folder: Path, minutes: float | None, progress: bool = False
 
 
 @torch.no_grad()
-def judge(controller: Controller, recipe: Recipe, family: ProblemFamily) -> dict[str, Any]:
-    """Median steps to a relative suboptimality of 1e-2 and 1e-4 on 24 validation problems."""
-    steps = recipe.judged_steps
+def judge(
+    controller: Controller,
+    rivals: dict[str, Callable[[], FrankWolfe]],
+    steps: int,
+    family: ProblemFamily,
+) -> dict[str, Any]:
+    """Median steps to a relative suboptimality of 1e-2 and 1e-4 on 24 problems of a family."""
     solvers: dict[str, Callable[[], FrankWolfe]] = {
         "learned": lambda: controller.solver(family.domain, max_steps=steps, tol=0.0),
-        **recipe.rivals,
+        **rivals,
     }
     table: dict[str, Any] = {}
     problems = [draw(family, 8, seeded(SEED, "card", k)) for k in range(3)]

@@ -7,19 +7,23 @@ the digits 7 to 9, other circles and all of MNIST are never looked at.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, final
 
 import torch
 
+from fwnet.domains import Simplex
 from fwnet.learned.checkpoints import save
 from fwnet.learned.controllers import Controller, LearnedAtoms, LearnedPairwise, LearnedStart
 from fwnet.learned.families import LogUniform, SVMFamily
 from fwnet.learned.families.real import Part, circle_points, digits
 from fwnet.learned.meta_gradients import EvolutionStrategies
 from fwnet.learned.meta_train import MetaConfig, meta_train
+from fwnet.learned.recipes import judge
 from fwnet.learned.recurring import train_start
+from fwnet.solvers import Corrective, FrankWolfe, PairwiseFrankWolfe
 
 SEED = 0
 
@@ -63,10 +67,63 @@ def start(seed: int = SEED) -> Controller:
     return controller
 
 
-RECIPES: dict[str, Callable[[int], Controller]] = {
-    "corrective-atoms": atoms,
-    "pairwise": pairwise,
-    "recurring-start": start,
+@final
+@dataclass(frozen=True)
+class SmallRecipe:
+    """A function of the seed that trains a controller, and what its card compares it with."""
+
+    train: Callable[[int], Controller]
+    horizon: tuple[int, int]  # solver steps while training
+    n: tuple[int, int]
+    rivals: dict[str, Callable[[], FrankWolfe]]
+    judged_steps: int
+
+    def card(self, name: str, controller: Controller, seed: int) -> dict[str, Any]:
+        """What the file says about its controller."""
+        return {
+            "trained_on": "scikit-learn's digits 0 to 3 and circles; chosen by the digits 4 to 6",
+            "how": self.train.__doc__,
+            "horizon": list(self.horizon),
+            "size": list(self.n),
+            "validation": judge(
+                controller, self.rivals, self.judged_steps, family("validation", self.n)
+            ),
+            "recipe": f"python -m fwnet.learned.small_recipes {name}",
+            "seed": seed,
+            "licence": "MIT",
+            "torch": torch.__version__.split("+")[0],
+        }
+
+
+def _pairwise(**options: Any) -> Callable[[], FrankWolfe]:
+    return lambda: PairwiseFrankWolfe(Simplex(), max_steps=400, tol=0.0, **options)
+
+
+RECIPES = {
+    "corrective-atoms": SmallRecipe(
+        atoms,
+        (16, 16),
+        (64, 256),
+        {"corrective": lambda: Corrective(Simplex(), max_steps=60, tol=0.0)},
+        60,
+    ),
+    "pairwise": SmallRecipe(
+        pairwise,
+        (40, 200),
+        (64, 200),
+        {
+            "line search": _pairwise(),
+            "second-order partner": _pairwise(second_order=True),
+        },
+        400,
+    ),
+    "recurring-start": SmallRecipe(  # judged from the barycentre: no neighbour's solution
+        start,
+        (0, 0),
+        (64, 200),
+        {"cold start": _pairwise(second_order=True)},
+        400,
+    ),
 }
 
 
@@ -81,19 +138,9 @@ def main() -> None:
     for name in arguments.names:
         if name not in RECIPES:
             raise SystemExit(f"no recipe {name!r}; there are {', '.join(RECIPES)}.")
-        began = time.process_time()
-        controller = RECIPES[name](arguments.seed)
-        card = {
-            "trained_on": "scikit-learn's digits 0 to 3 and circles; chosen by the digits 4 to 6",
-            "how": RECIPES[name].__doc__,
-            "recipe": f"python -m fwnet.learned.small_recipes {name}",
-            "processor_seconds": round(time.process_time() - began),
-            "seed": arguments.seed,
-            "licence": "MIT",
-            "torch": torch.__version__.split("+")[0],
-        }
+        controller = RECIPES[name].train(arguments.seed)
         path = arguments.out / f"{name}.fwnet"
-        save(controller, path, card)
+        save(controller, path, RECIPES[name].card(name, controller, arguments.seed))
         print(path)
 
 
