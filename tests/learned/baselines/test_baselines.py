@@ -49,9 +49,7 @@ def test_a_batch_equals_a_loop(name: str) -> None:
     for k in range(2):
         one = ALL[name].run(fwnet.Quadratic(Q[k]), fwnet.Simplex(), 12)
         same = whole.values[: len(one.values), k]  # one that is solved stops sooner alone
-        if (
-            "columns" in name
-        ):  # gradients tie on the support, rounding breaks the tie: the ends meet
+        if "columns" in name:  # gradients tie on the support: rounding chooses, the ends meet
             same, alone = whole.values[-1, k], one.values[-1]
         else:
             alone = one.values
