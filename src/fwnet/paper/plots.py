@@ -47,6 +47,9 @@ def draw_curves(figure: Curves, colours: Mapping[str, int]) -> Drawing:
             ax.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
     ax.set_xscale("log" if figure.log_x else "linear")
     ax.set_yscale("log" if figure.log_y else "linear")
+    for axis, logarithmic in ((ax.xaxis, figure.log_x), (ax.yaxis, figure.log_y)):
+        if logarithmic:
+            _label_short_spans(axis)
     ax.set_xlabel(figure.x_label)
     ax.set_ylabel(figure.y_label)
     ax.grid(alpha=0.3, lw=0.6)
@@ -56,6 +59,17 @@ def draw_curves(figure: Curves, colours: Mapping[str, int]) -> Drawing:
             loc="outside lower center", ncols=columns, frameon=False, fontsize=8, handlelength=2.6
         )
     return drawing
+
+
+def _label_short_spans(axis: Any) -> None:
+    """1, 2, 5, 10, … on a logarithmic axis of few decades, where powers of ten are too few."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    low, high = axis.get_view_interval()
+    if low > 0 and high / low < 50:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def draw_maps(figure: Maps) -> Drawing:
