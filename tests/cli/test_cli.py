@@ -260,7 +260,8 @@ def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
 sys.path.insert(0, sys.argv[1])
 from paper.toy import Toy
 import fwnet.paper.experiments as experiments
