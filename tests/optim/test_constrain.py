@@ -102,6 +102,11 @@ ERRORS = [
         {"*": fwnet.L1Ball(9.0), "fc.bias": fwnet.L1Ball(1.0)},
         "all parameters that 'fc.bias' fits (fc.bias) are taken by patterns before it; move it up.",
     ),
+    (
+        {"*.bias": fwnet.TraceNormBall(1.0)},
+        "and TraceNormBall(radius=1.0) holds matrices; name a matrix, or choose a ball of vectors",
+    ),
+    ({"fc.bias": fwnet.TraceNormBall("init")}, "constrain: 'fc.bias' fits vectors only (fc.bias)"),
     ({"conv.weight": fwnet.Birkhoff(3)}, "conv.weight: Birkhoff(n=3) takes 3 × 3 matrices; got"),
 ]
 

@@ -51,6 +51,11 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
                 f"constrain: all parameters that {pattern!r} fits ({', '.join(names)}) are taken "
                 "by patterns before it; move it up."
             )
+        if domain is not None and all(domain_of(parameters[n], domain) is None for n in fresh):
+            raise ValueError(  # one pattern for a layer may name its bias too, but not biases alone
+                f"constrain: {pattern!r} fits vectors only ({', '.join(fresh)}), and {domain} "
+                "holds matrices; name a matrix, or choose a ball of vectors such as LInfBall(1.0)."
+            )
         groups += _groups(fresh, parameters, domain)
     rest = [n for n in _not_yet(parameters, parameters, taken) if parameters[n].requires_grad]
     if rest:
