@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.scripts import ROOT, run
 PAGES = sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def run(arguments: list[str], folder: Path) -> None:
-    """Run in a folder of its own, without a screen, warnings as errors."""
-    paths = [str(ROOT / "src"), str(ROOT / "examples"), str(ROOT)]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(paths),
-        "MPLBACKEND": "Agg",
-        "PYTHONWARNINGS": "error",
-    }
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
