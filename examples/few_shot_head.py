@@ -26,13 +26,13 @@ WAYS, SHOTS, QUERIES, BATCH, C = 5, 2, 6, 8, 1.0
 
 def main() -> None:
     arguments = options(__doc__)
-    updates = 80 if arguments.quick else 200
+    updates, seeds = (60, 1) if arguments.quick else (200, 2)
     old, new = classes(range(5), turns=4), classes(range(5, 10), turns=1)
     head, generator = SVMLayer(C), torch.Generator().manual_seed(1)
     test = [episodes(new, generator) for _ in range(40)]
     raw = accuracy(nn.Flatten(), head, test)
     rows = [("raw pixels", 0, f"{raw:.3f}", 0.0)]
-    for seed in range(2):
+    for seed in range(seeds):
         net, seconds = timed(lambda s=seed: trained(old, head, updates, s))
         rows.append((f"learned, seed {seed}", updates, f"{accuracy(net, head, test):.3f}", seconds))
     table(("features", "updates", "test accuracy", "seconds"), rows)
