@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -25,11 +26,11 @@ def non_negative(name: str, value: float) -> float:
     return number
 
 
-def at_least(name: str, value: int, least: int) -> int:
-    """Return `value` if it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def at_least(name: str, value: Any, least: int) -> int:
+    """Return `value` as an int if it is a whole number, also of NumPy, of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
-    return value
+    return int(value)
 
 
 def real_tensor(name: str, value: Any) -> Tensor:
@@ -76,6 +77,8 @@ def same_kind(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
 
 def _number(name: str, value: Any) -> float:
     try:
-        return float(value)
+        if not isinstance(value, str):  # "3" is no number
+            return float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number; got {value!r}.") from None
+        pass
+    raise TypeError(f"{name} must be a number; got {value!r}.")

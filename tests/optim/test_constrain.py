@@ -107,21 +107,42 @@ ERRORS = [
         "and TraceNormBall(radius=1.0) holds matrices; name a matrix, or choose a ball of vectors",
     ),
     ({"fc.bias": fwnet.TraceNormBall("init")}, "constrain: 'fc.bias' fits vectors only (fc.bias)"),
+    ({0: fwnet.L1Ball(1.0)}, "constrain: a name must be a string; got 0."),
+    ({"fc.weight": "init"}, "domain must be a fwnet domain, spectral(...), sign(...), row(...), "),
+    ({"fc.weight": fwnet.L1Ball}, "or None for Adam; got <class"),
+    ([("fc.weight", None)], "takes a dict, name -> domain; got list."),
     ({"conv.weight": fwnet.Birkhoff(3)}, "conv.weight: Birkhoff(n=3) takes 3 × 3 matrices; got"),
 ]
 
 
 @pytest.mark.parametrize(("domains", "text"), ERRORS, ids=[text[:30] for _, text in ERRORS])
 def test_bad_patterns_get_a_sentence(domains, text: str) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises((TypeError, ValueError)) as error:
         constrain(Net(), domains)
     assert text in str(error.value)
+
+
+def test_an_error_leaves_the_network_as_it_was() -> None:
+    net = Net()
+    before = net.fc.weight.detach().clone()
+    with pytest.raises(ValueError, match=r"'out.wieght' fits no parameter"):
+        constrain(net, {"fc.weight": fwnet.TraceNormBall(0.1), "out.wieght": fwnet.L1Ball(1.0)})
+    assert torch.equal(net.fc.weight, before)
 
 
 def test_other_bad_input() -> None:
     with pytest.raises(TypeError, match=r"constrain\(net, ...\) takes an nn.Module; got list"):
         constrain([], {})
+    with pytest.raises(ValueError, match=r"'\*' fits no parameter; the network has none."):
+        constrain(nn.ReLU(), {"*": fwnet.L1Ball(1.0)})
+    with pytest.raises(ValueError, match="weight has no numbers yet, so no domain can hold it"):
+        constrain(nn.LazyLinear(3), {"weight": fwnet.TraceNormBall(1.0)})
     net = Net()
+    with torch.no_grad():
+        net.out.weight[1, 2] = torch.nan
+    for radius in (1.0, "init"):
+        with pytest.raises(ValueError, match=r"out.weight must be finite; entry \(1, 2\) is nan."):
+            constrain(net, {"out.weight": fwnet.TraceNormBall(radius)})
     nn.init.zeros_(net.fc.weight)
     with pytest.raises(ValueError, match=r"TraceNormBall\('init'\): the initial weights, shape"):
         constrain(net, {"fc.weight": fwnet.TraceNormBall("init")})

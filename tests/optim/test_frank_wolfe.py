@@ -235,6 +235,23 @@ def test_a_large_matrix_that_rests_on_the_sphere_stays_inside(lr: float) -> None
             assert float(torch.linalg.svdvals(w.detach().double()).sum()) <= 5.0 * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("lr", [1e-4, 1e-2])
+def test_polytopes_without_a_projection_do_not_drift(lr: float) -> None:
+    """Sums of rows and columns, of one vector in a large simplex too: to float32's last digits."""
+    net = nn.ParameterDict({"square": torch.rand(8, 8), "large": torch.rand(30)})
+    domains = {"square": fwnet.Birkhoff(8), "large": fwnet.Simplex(1e4)}
+    opt = FrankWolfe(constrain(net, domains), lr=lr, rescale=None)
+    square, large, noise = net["square"], net["large"], seeded(6)
+    for _ in range(2000):
+        for p in (square, large):
+            p.grad = torch.randn(p.shape, generator=noise)
+        opt.step()
+    x = square.detach().double()
+    assert float((torch.cat([x.sum(0), x.sum(1)]) - 1).abs().max()) <= 3e-7
+    assert float(x.min()) >= 0
+    assert float(large.detach().double().sum()) == pytest.approx(1e4, rel=1e-7)
+
+
 def test_a_simplex_and_a_box_keep_their_sums_and_bounds() -> None:
     w = nn.Parameter(torch.full((50,), 0.02))
     box = nn.Parameter(torch.zeros(4, 5))

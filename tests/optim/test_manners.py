@@ -134,6 +134,19 @@ def test_schedulers_move_the_rate() -> None:
     assert torch.equal(w, moved)
 
 
+@pytest.mark.parametrize("lr", [-0.1, float("nan")])
+def test_a_rate_that_a_schedule_spoils_changes_nothing(lr: float) -> None:
+    """A step of negative length would leave the ball."""
+    w, free = nn.Parameter(torch.zeros(4, 5)), nn.Parameter(torch.zeros(3))
+    opt = FrankWolfe([{"params": [free]}, {"params": [w], "domain": fwnet.SpectralBall(1.0)}])
+    w.grad, free.grad = torch.ones(4, 5), torch.ones(3)
+    opt.param_groups[1]["lr"] = lr
+    with pytest.raises(ValueError, match="lr must be a finite number of at least 0; got"):
+        opt.step()
+    assert not w.any()
+    assert not free.any()
+
+
 def test_a_tensor_is_a_learning_rate_too() -> None:
     w, other = nn.Parameter(torch.zeros(4, 5)), nn.Parameter(torch.zeros(4, 5))
     w.grad = other.grad = torch.randn(4, 5, generator=seeded(2))
@@ -238,7 +251,39 @@ def test_two_processes_agree_to_the_bit_and_with_one(tmp_path: Path) -> None:
 
 ERRORS = [
     (lambda w: FrankWolfe([w], lr=-1.0), "lr must be a finite number of at least 0; got -1.0."),
+    (lambda w: FrankWolfe([w], lr="0.1"), "lr must be a number; got '0.1'."),
+    (lambda w: FrankWolfe([w], lr=None), "lr must be a number; got None."),
+    (lambda w: FrankWolfe([w], lr=torch.ones(2)), "lr must be a number; got tensor([1., 1.])."),
     (lambda w: FrankWolfe([w], momentum=1.0), "momentum must lie in [0, 1); got 1.0."),
+    (lambda w: FrankWolfe([w], momentum=None), "momentum must be a number; got None."),
+    (lambda w: FrankWolfe([w], betas=0.9), "betas must be two numbers in [0, 1); got 0.9."),
+    (lambda w: FrankWolfe([w], betas=(0.9, 1.0)), "betas[1] must lie in [0, 1); got 1.0."),
+    (lambda w: FrankWolfe([w], eps=-1.0), "eps must be a finite number of at least 0; got -1.0."),
+    (lambda w: FrankWolfe([w], weight_decay=-1.0), "weight_decay must be a finite number of at"),
+    (
+        lambda w: FrankWolfe([{"params": [w], "domian": fwnet.L1Ball(9.0)}]),
+        "a group has the option 'domian'; did you mean 'domain'?",
+    ),
+    (
+        lambda w: FrankWolfe([{"params": [w], "norm": spectral(9.0)}]),
+        'a group of FrankWolfe has a domain, not a norm: {"domain": ...}.',
+    ),
+    (
+        lambda w: ConditionalGradient([w], lr=2.0),
+        "lr is a share of the way to a vertex, at most 1; got 2.0.",
+    ),
+    (
+        lambda w: FrankWolfe([nn.Parameter(w / 0)], domain=fwnet.LInfBall(1.0)),
+        "parameter 0 of shape (4, 5) must be finite; entry (0, 0) is inf.",
+    ),
+    (
+        lambda w: FrankWolfe(nn.LazyLinear(3).parameters(), domain=fwnet.TraceNormBall()),
+        "parameter 0 of unknown shape has no numbers yet, so no domain can hold it. Run the net",
+    ),
+    (
+        lambda w: FrankWolfe([nn.Parameter(w.to("meta"))], domain=fwnet.TraceNormBall()),
+        "parameter 0 of shape (4, 5) has no numbers yet, so no domain can hold it. Run the net",
+    ),
     (lambda w: FrankWolfe([w], rescale="norm"), "rescale must be one of (None, 'diameter', 'gra"),
     (lambda w: FrankWolfe([w], domain=3.0), "domain must be a fwnet domain, spectral(...), sign"),
     (lambda w: FrankWolfe([w], oracle=fwnet.Softmin()), "oracle must be PowerIteration(), Soft"),
@@ -315,6 +360,37 @@ def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
     assert bool(torch.isfinite(w).all())
 
 
+def test_options_of_other_names_belong_to_the_user() -> None:
+    w = nn.Parameter(torch.zeros(3))
+    group = {"params": [w], "name": "head", "lr_scale": 0.5, "layer": 3}
+    assert FrankWolfe([group]).param_groups[0]["lr_scale"] == 0.5
+
+
+def test_a_state_of_another_network_is_refused() -> None:
+    net, other = nn.Linear(3, 2), nn.Linear(4, 2)
+    opt = FrankWolfe(net.parameters(), domain=fwnet.TraceNormBall(9.0))
+    net(torch.ones(1, 3)).sum().backward()
+    opt.step()
+    again = FrankWolfe(other.named_parameters(), domain=fwnet.TraceNormBall(9.0))
+    text = r"another network: weight has shape \(2, 4\), and its momentum \(2, 3\)\."
+    with pytest.raises(ValueError, match=text):
+        again.load_state_dict(opt.state_dict())
+
+
+def test_weights_that_do_not_belong_to_a_loaded_state_are_noticed() -> None:
+    nets, opts = [nn.Linear(3, 2), nn.Linear(3, 2)], []
+    for net, scale in zip(nets, (0.1, 100.0), strict=True):
+        nn.init.constant_(net.weight, scale)
+        net(torch.ones(1, 3)).sum().backward()
+        opts.append(FrankWolfe(net.named_parameters(), domain=fwnet.TraceNormBall(10 * scale)))
+    opts[0].step()
+    opts[1].load_state_dict(opts[0].state_dict())
+    with pytest.raises(ValueError, match=r"weight must start inside TraceNormBall\(radius=1.0\)"):
+        opts[1].step()
+    nets[1].load_state_dict(nets[0].state_dict())
+    opts[1].step()
+
+
 def test_a_state_of_adamw_loads() -> None:
     ours, theirs = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     adamw = torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.0)
@@ -355,6 +431,16 @@ def test_conditional_gradient_in_closed_form() -> None:
             opt.step()
             expected = (7.5 if constrained else 10.0) + 0.25 * vertex
             torch.testing.assert_close(w.detach(), expected, rtol=0, atol=1e-8)
+
+
+def test_every_group_may_have_its_own_pull() -> None:
+    pulled, free = (nn.Parameter(torch.full((2, 2), 4.0)) for _ in range(2))
+    groups = [{"params": [pulled]}, {"params": [free], "constrained": False}]
+    opt = ConditionalGradient(groups, 0.5, sign(2.0), momentum=0.0)
+    pulled.grad, free.grad = torch.ones(2, 2), torch.ones(2, 2)
+    opt.step()
+    assert torch.equal(pulled.detach(), torch.full((2, 2), 0.5 * 4.0 - 0.5))
+    assert torch.equal(free.detach(), torch.full((2, 2), 4.0 - 0.5))
 
 
 def test_conditional_gradient_trains_and_saves() -> None:

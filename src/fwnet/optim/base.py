@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -12,11 +13,22 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.optim.adam import adam_step
-from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import as_point, check_fits, domain_of, margin, settle
-from fwnet.optim.records import from_record, to_record
+from fwnet.optim.points import (
+    as_point,
+    check_fits,
+    check_kind,
+    check_known,
+    domain_of,
+    drifts,
+    margin,
+    mix,
+    mix_doubled,
+    name_of,
+    settle,
+)
+from fwnet.optim.records import check_shapes, packed, unpacked
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz, PowerIteration
-from fwnet.vertices import Rank1, Vertex
+from fwnet.vertices import Vertex
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]
@@ -34,11 +46,13 @@ class VertexOptimizer(torch.optim.Optimizer):
     """
 
     feasible: bool
+    _loaded = False  # whether domains came from a file, and the weights were not looked at since
 
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with options of their own; a group that does not fit is not added."""
         super().add_param_group(param_group)
         try:
+            self._check_names(self.param_groups[-1])
             self.check_group(self.param_groups[-1])
         except (TypeError, ValueError):
             self.param_groups.pop()
@@ -46,27 +60,37 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     def check_group(self, group: Group) -> None:
         """Raise an error in words if the options do not fit each other or the parameters."""
-        checks.non_negative("lr", float(group["lr"]))
-        if not 0 <= group["momentum"] < 1:
-            raise ValueError(f"momentum must lie in [0, 1); got {group['momentum']!r}.")
+        for name in ("lr", "eps", "weight_decay"):
+            checks.non_negative(name, group[name])
+        _below_one("momentum", group["momentum"])
+        betas = group["betas"]
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise TypeError(f"betas must be two numbers in [0, 1); got {betas!r}.")
+        for k, beta in enumerate(betas):
+            _below_one(f"betas[{k}]", beta)
         if group["rescale"] not in RESCALES:
             raise ValueError(f"rescale must be one of {RESCALES}; got {group['rescale']!r}.")
         domain, oracle = group["domain"], group["oracle"]
-        if domain is not None and not isinstance(domain, Domain | OperatorNorm):
-            raise TypeError(
-                "domain must be a fwnet domain, spectral(...), sign(...), row(...), or None for "
-                f"Adam; got {domain!r}."
-            )
+        check_kind(domain)
         if oracle is not None and not isinstance(oracle, CostOracle):
             raise TypeError(
                 "oracle must be PowerIteration(), SoftTraceNorm(), NewtonSchulz() or Exact(); "
                 f"got {oracle!r}."
             )
-        for parameter in group["params"]:
+        for parameter in group["params"] if domain is not None else ():
+            check_known(name_of(parameter, group), parameter)
             own = domain_of(parameter, domain)
             if own is not None:
                 check_fits(name_of(parameter, group), parameter, own)
                 oracle_of(own, oracle).begin(own, as_point(parameter.detach(), own))
+
+    def _check_names(self, group: Group) -> None:
+        """A misspelt option would be ignored, and its weights left to Adam."""
+        known = [*self.defaults, "params", "param_names", "norm"]
+        for name in group:
+            close = get_close_matches(name, known, n=1, cutoff=0.82)
+            if close and name not in known:  # schedulers and users add options of other names
+                raise TypeError(f"a group has the option {name!r}; did you mean {close[0]!r}?")
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # Python numbers decide each step
     @torch.no_grad()
@@ -80,6 +104,10 @@ class VertexOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if self._loaded:
+            for group in self.param_groups:
+                self.check_group(group)
+            self._loaded = False
         plans = [self._plan(group) for group in self.param_groups]  # errors come before changes
         for group, (free, moving) in zip(self.param_groups, plans, strict=True):
             if free:
@@ -90,6 +118,7 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     def _plan(self, group: Group) -> tuple[list[Tensor], list[Held]]:
         """The parameters that Adam moves, and those that move in their domains."""
+        checks.non_negative("lr", group["lr"])  # a schedule may have changed it
         free: list[Tensor] = []
         held: list[Held] = []
         for parameter in group["params"]:
@@ -141,12 +170,15 @@ class VertexOptimizer(torch.optim.Optimizer):
         if step_size == 0:
             return
         if not self.feasible:
-            _mix(x, 1 - step_size if group["pull"] else 1.0, vertex, step_size)
+            mix(x, 1 - step_size if group["constrained"] else 1.0, vertex, step_size)
         else:
             if own["step"] == 0:
                 settle(domain, x, 0)
-            _mix(x, 1 - step_size, vertex, step_size * (1 - margin(domain, x)))
-            settle(domain, x, own["step"] + 1)
+            if drifts(domain, x):
+                own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
+            else:
+                mix(x, 1 - step_size, vertex, step_size * (1 - margin(domain, x)))
+                settle(domain, x, own["step"] + 1)
         own["step"] += 1
         if x.data_ptr() != parameter.data_ptr():  # channels last: the point is a copy
             parameter.copy_(x.view(parameter.shape))
@@ -154,21 +186,20 @@ class VertexOptimizer(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """The state as numbers, strings and tensors, domains included."""
         state = super().state_dict()
-        return state | {"param_groups": [_packed(group) for group in state["param_groups"]]}
+        return state | {"param_groups": [packed(group) for group in state["param_groups"]]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a `state_dict()`; its domains and oracles replace those of the groups."""
+        """Continue from a `state_dict()`; its domains and oracles replace those of the groups.
+
+        The weights must be those that belong to it; the next step looks whether they fit.
+        """
         saved = state_dict["param_groups"]
         now = [*self.param_groups, *({} for _ in saved)]
-        groups = [_unpacked(group, mine) for group, mine in zip(saved, now, strict=False)]
+        groups = [unpacked(group, mine) for group, mine in zip(saved, now, strict=False)]
+        for group, mine in zip(saved, self.param_groups, strict=False):
+            check_shapes(state_dict["state"], group, mine)
         super().load_state_dict(state_dict | {"param_groups": groups})
-
-
-def name_of(parameter: Tensor, group: Group) -> str:
-    """What to call a parameter in an error."""
-    place = next(k for k, other in enumerate(group["params"]) if other is parameter)
-    names = group.get("param_names")
-    return names[place] if names else f"parameter {place} of shape {tuple(parameter.shape)}"
+        self._loaded = True
 
 
 def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
@@ -197,12 +228,9 @@ def _step_size(group: Group, domain: Domain, x: Tensor, vertex: Vertex, paramete
     return min(lr, 1.0)
 
 
-def _mix(x: Tensor, keep: float, vertex: Vertex, gain: float) -> None:
-    """x <- keep · x + gain · vertex, in place."""
-    if isinstance(vertex, Rank1):
-        x.addr_(vertex.u, vertex.v, beta=keep, alpha=gain)  # one pass over x instead of two
-    else:
-        vertex.add_to(x.mul_(keep), gain)
+def _below_one(name: str, value: float) -> None:
+    if not checks.non_negative(name, value) < 1:
+        raise ValueError(f"{name} must lie in [0, 1); got {value!r}.")
 
 
 def _gradient(parameter: Tensor) -> Tensor:
@@ -220,17 +248,3 @@ def _moving(parameters: list[Tensor], group: Group) -> list[bool]:
         elif size == 0:  # or its square too small
             sizes[k] = float(_gradient(parameter).abs().max())
     return [size != 0 for size in sizes]
-
-
-def _packed(group: Group) -> Group:
-    plain = {key: group[key] and to_record(group[key]) for key in ("domain", "oracle")}
-    return group | plain
-
-
-def _unpacked(saved: Group, mine: Group) -> Group:
-    objects = {}
-    for key in ("domain", "oracle"):
-        record = saved.get(key)
-        objects[key] = from_record(record, mine.get(key)) if record else None
-    options = {key: value for key, value in mine.items() if key != "params"}
-    return options | saved | objects

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
-from fwnet.optim.base import VertexOptimizer
+from fwnet.optim.base import Group, VertexOptimizer
 from fwnet.optim.norms import OperatorNorm, spectral
 from fwnet.oracles import CostOracle
 
@@ -72,12 +72,17 @@ class ConditionalGradient(VertexOptimizer):
             "weight_decay": 0.0,
             "foreach": None,
             "maximize": maximize,
-            "pull": constrained,
+            "constrained": constrained,
         }
         super().__init__(params, defaults)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: Group) -> None:
         """Add parameters with a norm of their own."""
         if "norm" in param_group:
             param_group["domain"] = param_group.pop("norm")
         super().add_param_group(param_group)
+
+    def check_group(self, group: Group) -> None:
+        super().check_group(group)
+        if group["domain"] is not None and float(group["lr"]) > 1:
+            raise ValueError(f"lr is a share of the way to a vertex, at most 1; got {group['lr']}.")

@@ -10,9 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fwnet import checks
 from fwnet.domains import Domain, Unsized
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import as_point, check_fits, domain_of, move_inside
+from fwnet.optim.points import (
+    as_point,
+    check_fits,
+    check_kind,
+    check_known,
+    domain_of,
+    move_inside,
+)
 
 Choice = Domain | OperatorNorm | None
 
@@ -38,10 +46,17 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
     """
     if not isinstance(net, nn.Module):
         raise TypeError(f"constrain(net, ...) takes an nn.Module; got {type(net).__name__}.")
+    if not isinstance(domains, Mapping):
+        raise TypeError(
+            f"constrain(net, domains) takes a dict, name -> domain; got {type(domains).__name__}."
+        )
     parameters = dict(net.named_parameters(remove_duplicate=False))
     taken: set[Tensor] = set()
     groups: list[dict[str, Any]] = []
     for pattern, domain in domains.items():
+        if not isinstance(pattern, str):
+            raise TypeError(f"constrain: a name must be a string; got {pattern!r}.")
+        check_kind(domain)
         names = [name for name in parameters if fnmatchcase(name, pattern)]
         if not names:
             raise ValueError(_unknown(pattern, list(parameters)))
@@ -51,6 +66,8 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
                 f"constrain: all parameters that {pattern!r} fits ({', '.join(names)}) are taken "
                 "by patterns before it; move it up."
             )
+        for name in fresh if domain is not None else ():
+            check_known(name, parameters[name])
         if domain is not None and all(domain_of(parameters[n], domain) is None for n in fresh):
             raise ValueError(  # one pattern for a layer may name its bias too, but not biases alone
                 f"constrain: {pattern!r} fits vectors only ({', '.join(fresh)}), and {domain} "
@@ -60,17 +77,24 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
     rest = [n for n in _not_yet(parameters, parameters, taken) if parameters[n].requires_grad]
     if rest:
         groups += _groups(rest, parameters, None)
+    for group in groups:  # errors came before changes
+        for parameter in group["params"]:
+            own = domain_of(parameter, group["domain"])
+            if own is not None:
+                move_inside(parameter, own)
     return groups
 
 
 def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
     """One group; with "init", one for each parameter, since each has its own radius."""
+    for name in names:
+        if domain_of(parameters[name], domain) is not None:
+            checks.finite(name, parameters[name].detach())
     sized: dict[str, Choice] = {name: _sized(parameters[name], domain) for name in names}
     for name, choice in sized.items():
         own = domain_of(parameters[name], choice)
         if own is not None:
             check_fits(name, parameters[name], own)
-            move_inside(parameters[name], own)
     shared = [names] if not isinstance(domain, Unsized) else [[name] for name in names]
     return [
         {
@@ -110,5 +134,7 @@ def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]
 
 
 def _unknown(pattern: str, names: list[str]) -> str:
+    if not names:
+        return f"constrain: {pattern!r} fits no parameter; the network has none."
     close = get_close_matches(pattern, names, n=5, cutoff=0.3) or names[:5]
     return f"constrain: {pattern!r} fits no parameter; did you mean {', '.join(close)}?"

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
-from fwnet.optim.base import Group, VertexOptimizer, name_of
+from fwnet.optim.base import Group, VertexOptimizer
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import check_inside, domain_of
+from fwnet.optim.points import check_inside, domain_of, name_of
 from fwnet.oracles import CostOracle
 
 
@@ -96,6 +96,8 @@ class FrankWolfe(VertexOptimizer):
 
     def check_group(self, group: Group) -> None:
         super().check_group(group)
+        if "norm" in group:
+            raise TypeError('a group of FrankWolfe has a domain, not a norm: {"domain": ...}.')
         for parameter in group["params"]:
             domain = domain_of(parameter, group["domain"])
             if domain is not None:

@@ -1,16 +1,18 @@
-"""A parameter as a point of a domain: how it is seen, whether it fits, how it stays inside."""
+"""A parameter as a point of a domain: how it is seen, whether it fits, how it moves inside."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
+from fwnet import checks
 from fwnet.domains import Domain, NormBall, SpectralBall, TraceNormBall, Unsized
 from fwnet.optim.norms import OperatorNorm
-
-_PROJECT_EVERY = 32  # steps after which a domain that is no ball has its rounding removed
+from fwnet.vertices import Rank1, Vertex
 
 
 def domain_of(parameter: Tensor, domain: Domain | OperatorNorm | None) -> Domain | None:
@@ -27,6 +29,32 @@ def as_point(tensor: Tensor, domain: Domain) -> Tensor:
     if tensor.ndim == domain.event_dim:
         return tensor
     return tensor.reshape(-1) if domain.event_dim == 1 else tensor.flatten(1)
+
+
+def name_of(parameter: Tensor, group: dict[str, Any]) -> str:
+    """What to call a parameter in an error."""
+    place = next(k for k, other in enumerate(group["params"]) if other is parameter)
+    names = group.get("param_names")
+    shape = "unknown shape" if is_lazy(parameter) else f"shape {tuple(parameter.shape)}"
+    return names[place] if names else f"parameter {place} of {shape}"
+
+
+def check_kind(domain: Any) -> None:
+    """Raise a TypeError unless it is something that a parameter can be held by, or None."""
+    if domain is not None and not isinstance(domain, Domain | OperatorNorm):
+        raise TypeError(
+            "domain must be a fwnet domain, spectral(...), sign(...), row(...), or None for "
+            f"Adam; got {domain!r}."
+        )
+
+
+def check_known(name: str, parameter: Tensor) -> None:
+    """Raise a ValueError if the parameter has no numbers yet, and perhaps no shape."""
+    if is_lazy(parameter) or parameter.is_meta:
+        raise ValueError(
+            f"{name} has no numbers yet, so no domain can hold it. Run the network once, or move "
+            "it off the meta device, before it is constrained."
+        )
 
 
 def check_fits(name: str, parameter: Tensor, domain: Domain) -> None:
@@ -48,8 +76,10 @@ def check_fits(name: str, parameter: Tensor, domain: Domain) -> None:
 
 def check_inside(name: str, parameter: Tensor, domain: Domain) -> None:
     """Raise a ValueError unless the parameter lies in the domain."""
+    checks.finite(name, parameter.detach())
     x = as_point(parameter.detach(), domain).double()
-    scale = domain.radius if isinstance(domain, NormBall) else 1.0
+    # Sums of n rounded numbers are as exact as they are large.
+    scale = domain.radius if isinstance(domain, NormBall) else max(1.0, float(x.abs().sum()))
     if bool(domain.contains(x, tol=1e-6 * scale)):
         return
     size = f"has norm {float(domain.norm(x)):.6g}" if isinstance(domain, NormBall) else "is outside"
@@ -74,6 +104,26 @@ def move_inside(parameter: Tensor, domain: Domain) -> None:
     parameter.copy_(inside.reshape(parameter.shape))
 
 
+def mix(x: Tensor, keep: float, vertex: Vertex, gain: float) -> None:
+    """x <- keep · x + gain · vertex, in place."""
+    if isinstance(vertex, Rank1):
+        x.addr_(vertex.u, vertex.v, beta=keep, alpha=gain)  # one pass over x instead of two
+    else:
+        vertex.add_to(x.mul_(keep), gain)
+
+
+def mix_doubled(x: Tensor, rest: Tensor | float, vertex: Vertex, step_size: float) -> Tensor:
+    """x + rest <- (1 − γ)(x + rest) + γ · vertex; the new rest, what x has no digits for."""
+    whole = x.double() + rest
+    mix(whole, 1 - step_size, vertex.each(_in_double), step_size)
+    x.copy_(whole)
+    return (whole - x).to(x.dtype)
+
+
+def _in_double(part: Tensor, _: int) -> Tensor:
+    return part.double() if part.is_floating_point() else part
+
+
 def margin(domain: Domain, x: Tensor) -> float:
     """Share of the radius that rounding may use up between two measurements.
 
@@ -88,15 +138,23 @@ def margin(domain: Domain, x: Tensor) -> float:
     return _period(x) * torch.finfo(x.dtype).eps * math.sqrt(min(x.shape))
 
 
+def drifts(domain: Domain, x: Tensor) -> bool:
+    """Whether rounding would add up: where no norm tells how far to scale x back.
+
+    The sum of a simplex or the rows of a Birkhoff matrix lose 1e-4 in ten thousand float32 steps.
+    """
+    return x.dtype == torch.float32 and not isinstance(domain, NormBall)
+
+
 def settle(domain: Domain, x: Tensor, step: int) -> None:
-    """Remove what `step` updates have rounded outward, in place: scale balls, project the rest."""
+    """Remove what `step` updates have rounded outward, in place: scale balls, project a start."""
     if isinstance(domain, TraceNormBall | SpectralBall):
         if step % _period(x) == 0:
             limit = domain.radius * (1 - margin(domain, x))
             x.mul_((limit / domain.norm(x.double())).clamp_max_(1.0))
     elif isinstance(domain, NormBall):
         x.div_((domain.norm(x) / domain.radius).clamp_min_(1.0))
-    elif step % _PROJECT_EVERY == 0:
+    elif step == 0:
         projected = domain.project(x)
         if projected is not None:
             x.copy_(projected)

@@ -6,12 +6,15 @@ import inspect
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fwnet import domains, oracles
 from fwnet.domains import Domain
 from fwnet.optim.norms import OperatorNorm
+from fwnet.optim.points import name_of
 from fwnet.oracles import CostOracle
 
+Group = dict[str, Any]
 Choice = Domain | OperatorNorm | CostOracle
 _KNOWN = {
     **{name: getattr(domains, name) for name in domains.__all__},
@@ -40,6 +43,32 @@ def from_record(record: dict[str, Any], current: Choice | None) -> Choice:
         )
     choice: Choice = kind(**values)
     return choice
+
+
+def packed(group: Group) -> Group:
+    plain = {key: group[key] and to_record(group[key]) for key in ("domain", "oracle")}
+    return group | plain
+
+
+def unpacked(saved: Group, mine: Group) -> Group:
+    objects = {}
+    for key in ("domain", "oracle"):
+        record = saved.get(key)
+        objects[key] = from_record(record, mine.get(key)) if record else None
+    options = {key: value for key, value in mine.items() if key != "params"}
+    return options | saved | objects
+
+
+def check_shapes(state: dict[Any, Any], saved: Group, mine: Group) -> None:
+    """Raise a ValueError where an average belongs to a parameter of another shape."""
+    for place, parameter in zip(saved["params"], mine.get("params", []), strict=False):
+        for name in ("momentum", "exp_avg"):
+            average = state.get(place, {}).get(name)
+            if isinstance(average, Tensor) and average.shape != parameter.shape:
+                raise ValueError(
+                    f"the state_dict belongs to another network: {name_of(parameter, mine)} has "
+                    f"shape {tuple(parameter.shape)}, and its {name} {tuple(average.shape)}."
+                )
 
 
 def _plain(value: Any) -> Any:
