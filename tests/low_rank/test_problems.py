@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from tests.low_rank import cases
 
 import fwnet
@@ -96,13 +98,27 @@ def test_rows_in_any_order() -> None:
         torch.testing.assert_close(block.times(torch.eye(cases.D).double()), X[index])
 
 
+def test_some_rows_of_sparse_blocks_stay_sparse() -> None:
+    X = sparse.random(60, 10**6, density=1e-6, format="csr", random_state=0)
+    rows = StreamedRows(lambda: [X[:20], X[20:]], X.shape, torch.float64)
+    picked = rows.some(torch.tensor([50, 3, 3])).data
+    assert sparse.issparse(picked)
+    assert (picked != X[[50, 3, 3]]).nnz == 0
+
+
 def test_blocks_that_change_are_noticed() -> None:
     X, _ = cases.data()
-    lengths = iter([300, 290])
-    rows = StreamedRows(lambda: [X.numpy()[: next(lengths)]], (300, cases.D), torch.float64)
-    list(rows.blocks())
-    with pytest.raises(ValueError, match="300 rows at first and 290 now"):
-        list(rows.blocks())
+    whole = X.numpy()
+    for now in (whole[:290], np.concatenate([whole, whole[:5]]), whole[:, :7], whole[:0]):
+        rows = StreamedRows(lambda now=now: [now], (300, cases.D), torch.float64)
+        text = f"300 rows of {cases.D} columns at first and {len(now)} of {now.shape[1]} now"
+        for walk in (
+            rows.blocks(),
+            rows.batches(64, torch.Generator()),
+            iter(lambda rows=rows: rows.some(torch.arange(9)), None),
+        ):
+            with pytest.raises(ValueError, match=text):
+                list(walk)
 
 
 def test_whole_numbers_on_disk_are_read_as_float32() -> None:

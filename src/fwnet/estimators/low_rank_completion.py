@@ -9,6 +9,7 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fwnet import checks
 from fwnet.estimators.low_rank_inputs import Array
 from fwnet.estimators.low_rank_model import LowRankModel
 from fwnet.low_rank import CompletionProblem
@@ -72,7 +73,7 @@ class LowRankCompletion(RegressorMixin, LowRankModel):
         pairs = _pairs(X)
         values = _values(y, len(pairs))
         largest = (int(pairs[:, 0].max()) + 1, int(pairs[:, 1].max()) + 1)
-        self.shape_ = largest if self.shape is None else (int(self.shape[0]), int(self.shape[1]))
+        self.shape_ = largest if self.shape is None else _shape(self.shape)
         _check_inside(pairs, self.shape_)
         self.n_features_in_ = 2
         self.mean_ = float(values.mean(dtype=np.float64))
@@ -118,8 +119,17 @@ def _pairs(X: Any) -> Array:
     return pairs.astype(np.int64)
 
 
+def _shape(shape: Any) -> tuple[int, int]:
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise ValueError(f"shape must be (rows, columns); got {shape!r}.")
+    rows, columns = (checks.at_least(f"shape[{k}]", shape[k], 1) for k in (0, 1))
+    return rows, columns
+
+
 def _values(y: Any, n: int) -> Array:
     values = np.asarray(y)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"y must hold real numbers; got {values.dtype}.")
     values = values if values.dtype == np.float32 else values.astype(np.float64)
     if values.shape != (n,):
         raise ValueError(f"y must have one value a position, shape ({n},); got {values.shape}.")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, log_loss, make_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -26,7 +26,7 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
     rows. The folds solve to `path_tol`, the last fit to `tol`.
 
     Arguments:
-        radii: a list, or how many of a geometric grid around f(0)/σ₁(∇f(0)).
+        radii: a list, or how many of a geometric grid from f(0)/σ₁(∇f(0)) upward.
         cv: number of folds, or a splitter of scikit-learn.
         scoring: a scorer's name; None for the log loss.
         path_tol: relative gap at which a fold's fit stops.
@@ -34,7 +34,7 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
             `LowRankSoftmaxClassifier`; `max_time` is for each fit.
 
     Attributes: radii_, scores_ (folds, radii), radius_, best_estimator_ (the last fit), classes_,
-    U_, s_, V_, rank_, duality_gap_, n_iter_, n_features_in_.
+    U_, s_, V_, rank_, coef_, intercept_, duality_gap_, n_iter_, n_features_in_.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
         weight = sample_weights(sample_weight, len(y))
         self.classes_ = np.unique(y)
         self.radii_ = self._grid(X, y)
-        scorer = get_scorer("neg_log_loss" if self.scoring is None else self.scoring)
+        scorer = self._scorer()
         folds = check_cv(self.cv, y, classifier=True)
         scores = []
         for train, test in folds.split(X, y):
@@ -89,11 +89,24 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
                 self.radii_, X[train], y[train], weight[train]
             )
             scores.append([scorer(model, X[test], y[test]) for model in path])
+        if not scores:
+            raise ValueError(f"cv must give at least one fold; got {self.cv!r}.")
         self.scores_ = np.array(scores)
         self.radius_ = float(self.radii_[self.scores_.mean(axis=0).argmax()])
         self.best_estimator_ = self._model(radius=self.radius_, tol=self.tol).fit(X, y, weight)
         self.n_iter_ = self.best_estimator_.n_iter_
         return self
+
+    def _scorer(self) -> Any:
+        if self.scoring is not None:
+            return get_scorer(self.scoring)
+        # All classes are named: a small fold need not hold them all.
+        return make_scorer(
+            log_loss,
+            greater_is_better=False,
+            response_method="predict_proba",
+            labels=self.classes_,
+        )
 
     def _model(self, **options: Any) -> LowRankSoftmaxClassifier:
         shared = ("max_rank", "max_iter", "max_time", "fit_intercept", "class_weight")
@@ -103,12 +116,13 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
     def _grid(self, X: Any, y: Array) -> list[float]:
         whole = isinstance(self.radii, numbers.Integral) and not isinstance(self.radii, bool)
         if not whole:
-            radii = [float(radius) for radius in np.ravel(self.radii)]
+            given = np.ravel(self.radii)
+            radii = given.tolist() if given.dtype.kind in "fiu" else []
             if not radii or not np.isfinite(radii).all() or min(radii) <= 0:
                 raise ValueError(
                     f"radii must be a whole number above 0, or numbers above 0; got {self.radii!r}."
                 )
-            return sorted(radii)
+            return sorted(set(map(float, radii)))
         if self.radii < 1:
             raise ValueError(f"radii must be at least 1; got {self.radii!r}.")
         if len(self.classes_) < 2:
@@ -134,6 +148,10 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
         """Probabilities (n, classes)."""
         return self._best().predict_proba(X)
 
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities (n, classes)."""
+        return self._best().predict_log_proba(X)
+
     def _best(self) -> LowRankSoftmaxClassifier:
         check_is_fitted(self)
         return self.best_estimator_
@@ -152,6 +170,16 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
     def V_(self) -> Array:
         """Right singular vectors of the last fit."""
         return self._best().V_
+
+    @property
+    def coef_(self) -> Array:
+        """Wᵀ of the last fit without its intercepts, `(classes, features)`."""
+        return self._best().coef_
+
+    @property
+    def intercept_(self) -> Array:
+        """Intercepts of the last fit, `(classes,)`."""
+        return self._best().intercept_
 
     @property
     def rank_(self) -> int:

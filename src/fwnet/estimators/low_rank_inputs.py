@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
 from fwnet.low_rank import ArrayRows, Rows, StreamedRows
@@ -31,6 +32,8 @@ def matrix_and_targets(
     estimator: Any, X: Any, y: Any, reset: bool, **options: Any
 ) -> tuple[Any, Array]:
     """The same, with one target a row; options are scikit-learn's."""
+    if sparse.issparse(y):
+        raise ValueError("y must be dense; got a sparse matrix. Convert it with y.toarray().")
     X, y = validate_data(estimator, X, y, reset=reset, **_rules(X), **options)
     check_finite("X", X)
     return X, y
@@ -65,6 +68,16 @@ def check_finite(name: str, X: Any, first: int = 0) -> None:
         )
 
 
+def relative(weight: Array) -> Array:
+    """Weights of rows (n,) as fractions of the largest, however large or small that is."""
+    largest = weight.max()
+    if not largest > 0:
+        raise ValueError(
+            "class_weight and sample_weight leave no row a weight above 0; give some rows one."
+        )
+    return np.asarray(weight / largest)
+
+
 def rows_of(X: Any, intercept: bool) -> ArrayRows:
     """The rows of a checked matrix, with a column of ones for an intercept."""
     return ArrayRows(X, 1.0 if intercept else None)
@@ -93,7 +106,13 @@ class Blocks:
     def survey(self) -> tuple[tuple[int, int], list[Array], torch.dtype]:
         """One walk: the shape of all X, the targets of each block, the type; all of it checked."""
         n, width, targets, double = 0, 0, [], False
-        for number, pair in enumerate(self.source()):
+        parts = self.source()
+        if not isinstance(parts, Iterable):
+            raise TypeError(
+                "the function for blocks must return an iterator of pairs (X, y); got "
+                f"{type(parts).__name__}."
+            )
+        for number, pair in enumerate(parts):
             X, y = _pair(number, pair)
             if number == 0:
                 width = X.shape[1]
@@ -111,22 +130,22 @@ class Blocks:
 
     def rows(self, shape: tuple[int, int], dtype: torch.dtype, intercept: bool) -> Rows:
         """Their X as rows."""
-        return StreamedRows(
-            lambda: (pair[0] for pair in self.source()), shape, dtype, 1.0 if intercept else None
-        )
+        return StreamedRows(self._matrices, shape, dtype, 1.0 if intercept else None)
+
+    def _matrices(self) -> Iterator[Any]:
+        return (_pair(number, pair)[0] for number, pair in enumerate(self.source()))
 
 
 def _pair(number: int, pair: Any) -> tuple[Any, Array]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise TypeError(f"Block {number} must be a pair (X, y); got {type(pair).__name__}.")
-    X, y = pair[0], np.asarray(pair[1])
-    if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] == 0:
-        raise ValueError(
-            f"Block {number}: X must be an array (rows, columns) with at least one row; got shape "
-            f"{getattr(X, 'shape', None)}."
-        )
-    if y.shape[:1] != X.shape[:1]:
-        raise ValueError(f"Block {number}: X has {X.shape[0]} rows, y has shape {y.shape}.")
+    try:
+        X = check_array(pair[0], **_rules(pair[0]))
+        y = column_or_1d(np.asarray(pair[1]))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Block {number}: {error}") from None
+    if len(y) != X.shape[0]:
+        raise ValueError(f"Block {number}: X has {X.shape[0]} rows, y has {len(y)}.")
     return X, y
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from fwnet import checks
 from fwnet.estimators.low_rank_inputs import Array, generator_of, matrix, radius_of, rows_of
 from fwnet.low_rank import Budget, FactoredProblem, Factors, Solution, choose_radius, solve
 from fwnet.low_rank.files import read, write
@@ -55,6 +55,8 @@ class LowRankModel(BaseEstimator):
         tensors = {name: torch.as_tensor(getattr(self, name)) for name in ("U_", "s_", "V_")}
         facts = {name: getattr(self, name) for name in _FACTS}
         facts |= {"class": type(self).__name__, "parameters": _plain(self.get_params(deep=False))}
+        names = getattr(self, "feature_names_in_", None)
+        facts["feature_names"] = None if names is None else names.tolist()
         write(path, tensors, facts | self._extra_facts())
 
     @classmethod
@@ -66,11 +68,13 @@ class LowRankModel(BaseEstimator):
                 f"path={str(path)!r} holds a {facts['class']}; load it with "
                 f"{facts['class']}.load(path)."
             )
-        model = cls(**facts["parameters"])
+        model = cls(**{name: _python(value) for name, value in facts["parameters"].items()})
         for name, tensor in tensors.items():
             setattr(model, name, tensor.numpy())
         for name in _FACTS:
             setattr(model, name, facts[name])
+        if facts["feature_names"] is not None:
+            model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
         model.trace_ = Trace()
         model._take_facts(facts)
         return model
@@ -82,6 +86,9 @@ class LowRankModel(BaseEstimator):
         """Restore what `_extra_facts` gave."""
 
     def _budget(self) -> Budget:
+        checks.at_least("max_iter", self.max_iter, 1)
+        if self.max_time is not None:
+            checks.positive("max_time", self.max_time)
         return Budget(self.tol, self.max_iter, self.max_time, self.max_rank)
 
     def _factors(self, dtype: torch.dtype) -> Factors:
@@ -157,25 +164,35 @@ class LinearLowRankModel(LowRankModel):
     @property
     def intercept_(self) -> Array:
         """The intercepts, `(outputs,)`: the last row of W, and what was taken off the targets."""
-        if not self.fit_intercept:
+        if not self._has_intercept:
             return np.zeros(len(self.V_), dtype=self.s_.dtype)
         return np.asarray((self.V_ * self.s_) @ self.U_[-1]) + self.offset_
+
+    @property
+    def _has_intercept(self) -> bool:
+        """Whether the fitted W has a row of intercepts; `fit_intercept` is about the next fit."""
+        return len(self.U_) > self.n_features_in_
 
     def _scores(self, X: Any) -> Array:
         """X · W, `(n, outputs)`."""
         check_is_fitted(self)
         X = matrix(self, X, reset=False)
-        rows = rows_of(X, self.fit_intercept)
+        rows = rows_of(X, self._has_intercept)
         W = self._factors(rows.dtype)
         return (rows.times(W.left) @ W.V.mT).numpy()
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that JSON can hold; the others take their default again."""
+    """The parameters that JSON can hold; the others, such as generators, take their default."""
     kept = {}
     for name, value in parameters.items():
-        try:
-            kept[name] = json.loads(json.dumps(value))
-        except TypeError:
-            continue
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, dict):  # a list of pairs, since keys of JSON are strings
+            value = {"pairs": [[np.asarray(x).item() for x in pair] for pair in value.items()]}
+        if value is None or isinstance(value, str | float | int | tuple | list | dict):
+            kept[name] = value
     return kept
+
+
+def _python(value: Any) -> Any:
+    return dict(value["pairs"]) if isinstance(value, dict) else value

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from fwnet.estimators.inputs import sample_weights
-from fwnet.estimators.low_rank_inputs import Array, matrix_and_targets, rows_of
+from fwnet.estimators.low_rank_inputs import Array, matrix_and_targets, relative, rows_of
 from fwnet.estimators.low_rank_model import LinearLowRankModel
 from fwnet.low_rank import RowProblem, SquaredLoss
 
@@ -62,7 +62,7 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankModel):
         """Fit to rows X (n, d), dense, CSR or a memory map, with targets y (n,) or (n, m)."""
         self._budget()
         X, y = matrix_and_targets(self, X, y, reset=True, multi_output=True, y_numeric=True)
-        weight = sample_weights(sample_weight, len(y))
+        weight = relative(sample_weights(sample_weight, len(y)))
         rows = rows_of(X, self.fit_intercept)
         targets = torch.as_tensor(np.asarray(y, dtype=np.float64)).to(rows.dtype)
         self._flat = targets.ndim == 1

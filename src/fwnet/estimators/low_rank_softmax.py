@@ -18,10 +18,11 @@ from fwnet.estimators.low_rank_inputs import (
     Blocks,
     generator_of,
     matrix_and_targets,
+    relative,
     rows_of,
 )
 from fwnet.estimators.low_rank_model import LinearLowRankModel
-from fwnet.low_rank import Factors, RowProblem, Rows, SoftmaxLoss
+from fwnet.low_rank import Factors, RowProblem, Rows, SoftmaxLoss, Solution
 from fwnet.low_rank.descent import FactoredDescent
 
 _BATCH, _WIDTH = 512, 32  # of partial_fit
@@ -64,6 +65,8 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
 
     Reference: Jaggi (2013), section 4.3; Schramowski, Bauckhage and Kersting (2018), section 5.
     """
+
+    _descent: FactoredDescent | None = None  # of partial_fit
 
     def __init__(
         self,
@@ -123,10 +126,18 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
     ) -> LowRankSoftmaxClassifier:
         """One pass of minibatch descent over some rows, inside the ball; no certificate.
 
+        It goes on from the last call, or from the last `fit`; "auto" chooses a radius once.
+
         Arguments:
             classes: all classes there will be; needed in the first call, unless y has them all.
         """
-        first = not hasattr(self, "classes_")
+        self._budget()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows, and partial_fit sees some. "
+                "Give a dict, such as compute_class_weight of scikit-learn makes it."
+            )
+        first = not hasattr(self, "U_")
         X, y = matrix_and_targets(self, X, y, reset=first)
         check_classification_targets(y)
         if first:
@@ -135,8 +146,9 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}.")
         weight = sample_weights(sample_weight, len(y))
-        problem = RowProblem(rows_of(X, self.fit_intercept), self._loss(y, weight, X))
-        if not hasattr(self, "radius_"):
+        rows = rows_of(X, self.fit_intercept if first else self._has_intercept)
+        problem = RowProblem(rows, self._loss(y, weight, rows))
+        if self.radius != "auto" or not hasattr(self, "radius_"):
             self.radius_ = self._choose_radius(problem)
         descent = self._descent_for(problem)
         for batch in problem.batches(_BATCH, generator_of(self.random_state)):
@@ -189,7 +201,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
                 f"{self.classes_.tolist()[0]!r}."
             )
 
-    def _loss(self, y: Array, weight: Array, X: Any) -> SoftmaxLoss:
+    def _loss(self, y: Array, weight: Array, rows: Rows) -> SoftmaxLoss:
         labels = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         wrong = np.flatnonzero(self.classes_[labels] != y)
         if len(wrong):
@@ -204,27 +216,26 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
                     f"class_weight must be finite and at least 0; got {self.class_weight!r}."
                 )
             weight = weight * each[labels]
-        dtype = X.dtype if isinstance(X.dtype, torch.dtype) else rows_of(X, False).dtype
-        return SoftmaxLoss(
-            torch.from_numpy(labels), len(self.classes_), torch.from_numpy(weight).to(dtype)
-        )
+        each_row = torch.from_numpy(relative(weight)).to(rows.dtype)
+        return SoftmaxLoss(torch.from_numpy(labels), len(self.classes_), each_row)
 
     def _descent_for(self, problem: RowProblem) -> FactoredDescent:
         """The descent of the calls before, or one that starts from the last fit, or from 0."""
-        known = getattr(self, "_descent", None)
-        if known is not None and known.factors[0].dtype == problem.dtype:
-            return known
-        fitted = hasattr(self, "U_")
-        start = (
-            self._factors(problem.dtype) if fitted else Factors.zero(*problem.shape, problem.dtype)
-        )
-        width = min(self.max_rank or _WIDTH, _WIDTH, *problem.shape)
-        return FactoredDescent(
-            start, self.radius_, max(width, len(start.s)), generator_of(self.random_state)
-        )
+        fitted, dtype = hasattr(self, "U_"), problem.dtype
+        start = self._factors(dtype) if fitted else Factors.zero(*problem.shape, dtype)
+        width = min(self.max_rank or max(_WIDTH, start.rank), *problem.shape)
+        if self._descent is not None and self._descent.fits(self.radius_, width, dtype):
+            return self._descent
+        return FactoredDescent(start, self.radius_, width, generator_of(self.random_state))
+
+    def _store(self, found: Solution) -> None:
+        super()._store(found)
+        self._descent = None  # partial_fit goes on from here
 
     def _extra_facts(self) -> dict[str, Any]:
-        return {"classes": self.classes_.tolist(), "classes_type": self.classes_.dtype.str}
+        kind = self.classes_.dtype
+        classes = self.classes_.view(np.int64) if kind.kind in "mM" else self.classes_  # dates
+        return {"classes": classes.tolist(), "classes_type": kind.str}
 
     def _take_facts(self, facts: dict[str, Any]) -> None:
         kind = facts["classes_type"]

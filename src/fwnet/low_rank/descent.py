@@ -23,7 +23,8 @@ class FactoredDescent:
     length, relative to its size on the ball's boundary and to the running size of its gradient.
 
     Arguments:
-        start: where to begin; its singular values are split between both factors.
+        start: where to begin; its singular values, the largest if there are more than `width`,
+            are split between both factors.
         radius: of the ball.
         width: columns of the factors.
         generator: fills the columns that `start` does not have.
@@ -39,12 +40,13 @@ class FactoredDescent:
         rate: float = 0.1,
     ) -> None:
         self.radius, self.rate, self.t = radius, rate, 0
-        root, missing = start.s.sqrt(), max(0, width - len(start.s))
+        kept = min(start.rank, width)  # a column of zeros in both factors would never move
+        root = start.s[:kept].sqrt()
         self.factors = []
         for vectors in (start.U, start.V):
             size = 0.3 * math.sqrt(radius / (len(vectors) * width))
-            noise = torch.randn(len(vectors), missing, dtype=root.dtype, generator=generator)
-            self.factors.append(torch.cat([vectors * root, size * noise], 1))
+            noise = torch.randn(len(vectors), width - kept, dtype=root.dtype, generator=generator)
+            self.factors.append(torch.cat([vectors[:, :kept] * root, size * noise], 1))
         self.averages = [torch.zeros_like(factor) for factor in self.factors]
         self.squares = [0.0, 0.0]
         self._rescale()
@@ -64,6 +66,11 @@ class FactoredDescent:
         self._rescale()
         if self.t % _BALANCE == 0:
             self._balance()
+
+    def fits(self, radius: float, width: int, dtype: torch.dtype) -> bool:
+        """Whether it is one for this ball, of this width and type."""
+        left = self.factors[0]
+        return (self.radius, left.shape[1], left.dtype) == (radius, width, dtype)
 
     def point(self) -> Factors:
         """W, recompressed and inside the ball."""

@@ -64,7 +64,7 @@ def choose_radius(
         for radius in (best / factor, best * factor):
             try_out(radius, starts[best])
     best = _smallest_good(values)
-    return min(best, float(starts[best].s.sum()))
+    return min(best, float(starts[best].s.sum()) or best)
 
 
 def _smallest_good(values: dict[float, float]) -> float:

@@ -145,44 +145,57 @@ class StreamedRows(Rows):
         self.n, self.d = shape[0], shape[1] + (constant is not None)
 
     def blocks(self, height: int = _HEIGHT) -> Iterator[tuple[int, Block]]:
-        lo = 0
-        for part in self.source():
-            inner = ArrayRows(self._typed(part), self.constant)
-            for start, block in inner.blocks(height):
+        for lo, part in self._parts():
+            for start, block in part.blocks(height):
                 yield lo + start, block
-            lo += inner.n
-        if lo != self.n:
-            raise ValueError(
-                f"The blocks held {self.n} rows at first and {lo} now; they must be the same ones "
-                "in every pass."
-            )
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Block]]:
-        lo = 0
-        for part in self.source():
-            inner = ArrayRows(self._typed(part), self.constant)
-            for index, block in inner.batches(size, generator):
+        for lo, part in self._parts():
+            for index, block in part.batches(size, generator):
                 yield lo + index, block
-            lo += inner.n
 
     def some(self, index: Tensor) -> Block:
         order = torch.argsort(index)
-        wanted, lo = index[order], 0
+        wanted = index[order]
         found = []
-        for part in self.source():
-            hi = lo + part.shape[0]
-            here = wanted[(wanted >= lo) & (wanted < hi)] - lo
+        for lo, part in self._parts():
+            here = wanted[(wanted >= lo) & (wanted < lo + part.n)] - lo
             if len(here):
-                picked = self._typed(part)[here.numpy()]
-                found.append(picked.toarray() if hasattr(picked, "toarray") else picked)
-            lo = hi
-        rows = np.concatenate(found)[torch.argsort(order).numpy()]
-        return Block(torch.from_numpy(rows), self.constant)
+                found.append(part.some(here).data)
+        return Block(_stacked(found)[torch.argsort(order).numpy()], self.constant)
+
+    def _parts(self) -> Iterator[tuple[int, ArrayRows]]:
+        """The blocks and the numbers of their first rows; an error if they have changed."""
+        lo = 0
+        for data in self.source():
+            part = ArrayRows(self._typed(data), self.constant)
+            if part.d != self.d or lo + part.n > self.n:
+                raise self._changed(lo + part.n, part.d)
+            yield lo, part
+            lo += part.n
+        if lo != self.n:
+            raise self._changed(lo, self.d)
+
+    def _changed(self, rows: int, columns: int) -> ValueError:
+        extra = self.constant is not None
+        return ValueError(
+            f"The blocks held {self.n} rows of {self.d - extra} columns at first and {rows} of "
+            f"{columns - extra} now; they must be the same ones in every pass."
+        )
 
     def _typed(self, part: Any) -> Any:
         if hasattr(part, "tocsr"):
             return part.tocsr().astype(_numpy_type(self.dtype))
         return np.asarray(part, dtype=_numpy_type(self.dtype))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """Dense rows as one tensor; with a CSR matrix among them, all as one."""
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat(parts)
+    from scipy import sparse
+
+    return sparse.vstack(parts, format="csr")
 
 
 def _is_plain(data: Any) -> bool:

@@ -123,7 +123,13 @@ class _Run:
         self.started = time.perf_counter()
         self.stage: FactoredDescent | AcceleratedProjection | None = None
         self.best: tuple[Factors, Certificate] | None = None
-        self.at_zero: float | None = None  # f(0)
+        zero = Factors.zero(*problem.shape, problem.dtype)
+        self.at_zero = problem.value(problem.scores(zero.left), zero.V)  # f(0)
+        if not math.isfinite(self.at_zero):
+            raise ValueError(
+                f"f(0) is {self.at_zero}: the targets are too large for {problem.dtype}; scale "
+                "them down."
+            )
 
     def run(self, start: Factors | None) -> Solution:
         W = Factors.zero(*self.problem.shape, self.problem.dtype) if start is None else start
@@ -132,6 +138,8 @@ class _Run:
             W = W if self.stage is None else self.stage.point()
             status = status or self._project(W.into(self.radius))
         except KeyboardInterrupt:
+            if self.stage is None:  # there is nothing to keep yet
+                raise
             status = "interrupted"
         if status != "converged" and self.stage is not None:
             self._certify(self.stage.point(), 1e-6)
@@ -194,9 +202,6 @@ class _Run:
 
     def _goal(self, value: float) -> float:
         """The gap that is small enough; f(0) counts where f itself goes to 0."""
-        if self.at_zero is None:
-            zero = Factors.zero(*self.problem.shape, self.problem.dtype)
-            self.at_zero = self.problem.value(self.problem.scores(zero.left), zero.V)
         return self.budget.tol * max(value, 1e-3 * self.at_zero)
 
     def _advance(self, value: float, gap: float, size: float) -> str | None:
