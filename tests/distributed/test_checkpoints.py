@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from distributed.cases import folder
 from fwnet.distributed import FitConfig, fit
@@ -76,6 +78,16 @@ def test_one_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
     label.write_bytes(contents)
     with pytest.raises(ValueError, match="another fit: checksum of the data was"):
         fit(data, tmp_path / "m", CONFIG)
+
+
+def test_a_limit_of_time_ends_certified_and_more_may_be_asked_later(
+    data: Path, tmp_path: Path
+) -> None:
+    late = fit(data, tmp_path / "m", replace(CONFIG, max_seconds=1e-9))
+    assert late.steps == 0
+    assert late.gap > CONFIG.tol * late.value
+    more = fit(data, tmp_path / "m", replace(CONFIG, max_seconds=1e9))
+    assert torch.equal(more.s, fit(data, tmp_path / "whole", CONFIG).s)
 
 
 def test_more_steps_may_be_asked_later(data: Path, tmp_path: Path) -> None:

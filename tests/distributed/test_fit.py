@@ -93,6 +93,7 @@ def test_a_saved_model_predicts(tmp_path: Path) -> None:
     model = load_model(tmp_path / "m")
     W = ((made.U * made.s) @ made.V.mT).numpy()
     assert (model.predict(torch.from_numpy(X)).numpy() == (X @ W).argmax(1)).all()
+    assert torch.equal(model.predict(X), model.predict(torch.from_numpy(X)))  # NumPy's rows too
     assert (model.gap, model.steps, model.classes) == (made.gap, made.steps, 5)
     notes = json.loads((tmp_path / "m" / "model.json").read_text())
     assert notes["gap"] == model.gap

@@ -77,7 +77,7 @@ BAD = {
     ),
     "integers": (
         lambda data: save(data, "part-00000.X", np.zeros((100, 4), int)),
-        r"part-00000: X must be a matrix of float32 or float64; got int64 \(100, 4\)",
+        r"part-00000: X must be a dense matrix of float32 or float64; got int64 \(100, 4\)\. Conv",
     ),
     "float labels": (
         lambda data: save(data, "part-00000.y", np.zeros(100)),
@@ -131,11 +131,44 @@ def test_features_of_zero_have_nothing_to_learn(tmp_path: Path) -> None:
         ({"max_steps": 0}, "max_steps must be a whole number of at least 1; got 0."),
         ({"tol": -1.0}, "tol must be a finite number of at least 0; got -1.0."),
         ({"block": 100}, "block must be a multiple of 16; got 100."),
+        ({"max_seconds": 0.0}, "max_seconds must be a positive finite number; got 0.0."),
     ],
 )
 def test_bad_settings_get_a_sentence(change: dict[str, float], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         FitConfig(**{"classes": 3, "radius": 5.0, **change})
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    config = FitConfig(np.int64(3), np.float32(5.0), max_steps=np.int64(2), block=np.int64(16))
+    assert config == FitConfig(3, 5.0, max_steps=2, block=16)
+    assert fit(folder(tmp_path, 200, 4, 3), tmp_path / "m", config).steps == 2  # and is written
+
+
+def test_rows_that_are_written_column_by_column(tmp_path: Path) -> None:
+    X, y = rows(100, 4, 3)
+    (tmp_path / "turned").mkdir()
+    save(tmp_path / "turned", "a.X", np.asfortranarray(X))
+    save(tmp_path / "turned", "a.y", y)
+    config = FitConfig(3, 5.0, max_steps=5, block=16)
+    turned = fit(tmp_path / "turned", tmp_path / "m", config)
+    plain = fit(folder(tmp_path, 100, 4, 3), tmp_path / "n", config)
+    assert turned.value == pytest.approx(plain.value, rel=1e-9)
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    seen: list[object] = []
+    with pytest.raises(ValueError, match=r"file/checkpoints cannot be made: .* another folder\."):
+        fit(
+            folder(tmp_path, 200, 4, 3), tmp_path / "file", FitConfig(3, 5.0), on_report=seen.append
+        )
+    assert seen == []
+
+
+def test_settings_that_are_no_config_get_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"config must be a FitConfig\(...\); got dict\."):
+        fit(folder(tmp_path, 200, 4, 3), tmp_path / "m", {"classes": 3})
 
 
 def test_no_cuda_and_no_threads_get_a_sentence(

@@ -32,13 +32,16 @@ class Teams(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
-    """Ten teams, one after the other: one import of torch serves them all."""
+    """Eleven teams, one after the other: one import of torch serves them all."""
     path = tmp_path_factory.mktemp("teams")
     asked = ("--radius", "12", "--max-steps", "6", "--checkpoint-every", "3")
     runs = []
     for name, dtype in KINDS.items():
         data = folder(path / name, 230, 21, 19, dtype)  # shards of 100: blocks of 16 rows and of 4
         runs += [(p, fit_arguments(data, path / f"{name}{p}", 19, *asked)) for p in SIZES]
+    few = folder(path / "few", 20, 5, 3)  # two blocks
+    late = ("--radius", "5", "--max-seconds", "1e-9")
+    runs.append((4, fit_arguments(few, path / "late", 3, *late)))
     bad = folder(path / "bad", 330, 5, 3)
     X = np.load(bad / "part-00003.X.npy")
     X[7, 2] = np.nan
@@ -58,7 +61,12 @@ def test_one_two_three_and_four_workers_give_the_same_bits(name: str, ran: Teams
 
 def test_only_worker_0_talks(ran: Teams) -> None:
     lines = [line for line in ran.out.splitlines() if line.startswith("step")]
-    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 8
+    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 8 + [0]
+
+
+def test_more_workers_than_blocks_stop_together_when_the_time_is_over(ran: Teams) -> None:
+    assert ran.codes[8] == [0] * 4
+    assert json.loads((ran.folder / "late" / "model.json").read_text())["steps"] == 0
 
 
 def test_a_fault_of_one_worker_stops_all_with_its_sentence(ran: Teams) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fwnet.distributed.model import write_whole
+from fwnet.distributed.model import make_folder, write_whole
 
 _MAGIC = b"fwnet-distributed-1 "
 _KEPT = 2  # one may be damaged
@@ -20,7 +20,7 @@ _HEADER = len(_MAGIC) + 64 + 1
 
 def save_checkpoint(folder: Path, t: int, contents: dict[str, Any]) -> None:
     """Write `step-<t>.ckpt`: a line with the SHA-256 of the rest, then tensors and plain values."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     body = io.BytesIO()
     torch.save(contents, body)
     digest = hashlib.sha256(body.getvalue()).hexdigest().encode()

@@ -28,6 +28,7 @@ _HELP = {
     "search_rows": "rows that the mixture and the line search look at",
     "checkpoint_every": "steps between checkpoints: what a crash can cost",
     "block": "rows of a block, the unit of every sum",
+    "max_seconds": "budget of time, looked at where a gap is certified",
 }
 
 
@@ -98,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     for field in fields(FitConfig):
         one.add_argument(
             "--" + field.name.replace("_", "-"),
-            type=float if field.type == "float" else int,
+            type=int if field.type == "int" else float,
             default=None if field.default is MISSING else field.default,
             required=field.default is MISSING,
             help=_HELP[field.name],

@@ -7,6 +7,16 @@ from typing import NamedTuple, final
 
 from fwnet import checks
 
+_WHOLE = (
+    "classes",
+    "max_steps",
+    "power_steps",
+    "memory",
+    "search_rows",
+    "checkpoint_every",
+    "block",
+)
+
 
 @final
 @dataclass(frozen=True)
@@ -23,6 +33,7 @@ class FitConfig:
         search_rows: rows that the mixture and the line search look at, about.
         checkpoint_every: N: steps between certificates and checkpoints.
         block: rows of a block, the unit of every sum; a multiple of 16.
+        max_seconds: of this start, None for no limit; checked where a gap is certified.
     """
 
     classes: int
@@ -34,15 +45,21 @@ class FitConfig:
     search_rows: int = 65_536
     checkpoint_every: int = 100
     block: int = 1024
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        checks.at_least("classes", self.classes, 2)
-        checks.positive("radius", self.radius)
-        checks.non_negative("tol", self.tol)
-        for name in ("max_steps", "power_steps", "memory", "search_rows", "checkpoint_every"):
-            checks.at_least(name, getattr(self, name), 1)
-        if checks.at_least("block", self.block, 16) % 16:
+        least = {"classes": 2, "block": 16}
+        plain: dict[str, float] = {  # numbers of NumPy would not go into a file
+            name: checks.at_least(name, getattr(self, name), least.get(name, 1)) for name in _WHOLE
+        }
+        plain["radius"] = checks.positive("radius", self.radius)
+        plain["tol"] = checks.non_negative("tol", self.tol)
+        if self.max_seconds is not None:
+            plain["max_seconds"] = checks.positive("max_seconds", self.max_seconds)
+        if plain["block"] % 16:
             raise ValueError(f"block must be a multiple of 16; got {self.block!r}.")
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
 
 class Report(NamedTuple):

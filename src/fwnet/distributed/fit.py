@@ -54,6 +54,8 @@ def fit(
         >>> model.predict(torch.eye(3)).tolist()
         [0, 1, 2]
     """
+    if not isinstance(config, FitConfig):
+        raise TypeError(f"config must be a FitConfig(...); got {type(config).__name__}.")
     team, folder = team or Team(), Path(out)
     shards = team.together(lambda: open_shards(data))
     rows = take_rows(shards, config.classes, config.block, team)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,20 +53,21 @@ class LowRankModel:
         """r."""
         return len(self.s)
 
-    def scores(self, X: Tensor) -> Tensor:
+    def scores(self, X: Tensor | np.ndarray) -> Tensor:
         """Logits `(n, m)` of rows `(n, d)`."""
+        X = torch.as_tensor(X)
         if X.ndim != 2 or X.shape[1] != len(self.U):
             raise ValueError(f"X must be (n, {len(self.U)}) for this model; got {tuple(X.shape)}.")
         return ((X.to(self.U.dtype) @ self.U) * self.s.to(self.U.dtype)) @ self.V.mT
 
-    def predict(self, X: Tensor) -> Tensor:
+    def predict(self, X: Tensor | np.ndarray) -> Tensor:
         """The most probable class of each row."""
         return self.scores(X).argmax(-1)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model.pt (tensors) and model.json (what a person reads)."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         facts = {"radius": self.radius, "value": self.value, "gap": self.gap, "steps": self.steps}
         tensors = {"U": self.U.cpu(), "s": self.s.cpu(), "V": self.V.cpu()}
         contents = io.BytesIO()
@@ -87,6 +89,14 @@ def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
         raise ValueError(
             f"{path} cannot be read as a model: {str(error).splitlines()[0][:120]} Fit it again."
         ) from None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it exists; an error in words where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{folder} cannot be made: {error}. Choose another folder.") from None
 
 
 def write_whole(path: Path, contents: bytes) -> None:

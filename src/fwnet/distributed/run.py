@@ -15,7 +15,7 @@ from fwnet.active_set import ActiveSet
 from fwnet.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.distributed.config import FitConfig, Report
 from fwnet.distributed.factors import compressed, nothing_yet
-from fwnet.distributed.model import LowRankModel
+from fwnet.distributed.model import LowRankModel, make_folder
 from fwnet.distributed.segment import RecentVertices, SearchOnShards
 from fwnet.distributed.softmax import ShardedSoftmax
 from fwnet.domains import TraceNormBall
@@ -70,7 +70,8 @@ class Run:
             if self.team.rank == 0:
                 rank = int(state.active.used.sum())
                 on_report(Report(state.t, value, gap, rank, time.perf_counter() - began))
-            if gap <= self.config.tol * value or state.t >= self.config.max_steps:
+            enough = gap <= self.config.tol * value or state.t >= self.config.max_steps
+            if enough or self._late(time.perf_counter() - began):
                 return self._finished(state, value, gap)
             assert isinstance(lin.vertex, Rank1)
             slots, pause = SlotStates(lin.vertex.v, None, None), self._next_pause(state.t)
@@ -83,6 +84,10 @@ class Run:
             state = State(pause, compressed(it.active, self.config.radius))
             self._save(state)
 
+    def _late(self, seconds: float) -> bool:
+        limit = self.config.max_seconds
+        return limit is not None and self.team.share(seconds >= limit)  # one clock for all
+
     def _next_pause(self, t: int) -> int:
         return min(t + self.config.checkpoint_every, self.config.max_steps)
 
@@ -91,6 +96,7 @@ class Run:
         rows, config, device = self.problem.rows, self.config, self.team.device
 
         def load() -> dict[str, Any] | None:
+            make_folder(self.checkpoints)  # now, and not after a thousand steps
             return load_checkpoint(self.checkpoints, self._facts(), self.say)
 
         saved = self.team.share(self.team.together(load if self.team.rank == 0 else lambda: None))
@@ -140,9 +146,10 @@ class Run:
         return model
 
     def _facts(self) -> dict[str, Any]:
-        """What makes two fits the same one; more steps or a smaller gap may be asked later."""
+        """What makes two fits the same one; more steps or time or a smaller gap may be asked."""
         rows = self.problem.rows
-        asked = {k: v for k, v in asdict(self.config).items() if k not in ("max_steps", "tol")}
+        free = ("max_steps", "max_seconds", "tol")
+        asked = {k: v for k, v in asdict(self.config).items() if k not in free}
         return asked | {
             "rows": rows.count,
             "features": rows.shards.features,

@@ -70,11 +70,10 @@ class Shards:
         return found
 
     def read(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Rows `(k, d)` and labels `(k,)` of a block, views of the files."""
+        """Rows `(k, d)` and labels `(k,)` of a block, views of files that hold row after row."""
         rows = slice(block.start, block.stop)
-        return torch.from_numpy(self.X[block.shard][rows]), torch.from_numpy(
-            self.y[block.shard][rows]
-        )
+        X, y = (np.ascontiguousarray(part[block.shard][rows]) for part in (self.X, self.y))
+        return torch.from_numpy(X), torch.from_numpy(y)
 
     def where(self, block: Block, row: int) -> str:
         """A row of a block, in words."""
@@ -162,7 +161,8 @@ def _open(path: Path) -> np.ndarray:
 def _check(name: str, X: np.ndarray, y: np.ndarray, first_name: str, first: np.ndarray) -> None:
     if X.ndim != 2 or X.dtype not in (np.float32, np.float64):
         raise ValueError(
-            f"{name}: X must be a matrix of float32 or float64; got {X.dtype} {X.shape}."
+            f"{name}: X must be a dense matrix of float32 or float64; got {X.dtype} {X.shape}. "
+            "Convert it with X.astype(np.float32)."
         )
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"{name}: X must not be empty; got shape {X.shape}. Leave the shard out.")
