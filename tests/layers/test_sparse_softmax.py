@@ -109,6 +109,33 @@ def test_a_network_below_is_trained_with_it() -> None:
     assert torch.equal(again.weight, head.weight)
 
 
+def test_in_eval_the_loss_only_measures() -> None:
+    X, y = batch()
+    sparse = layer(step_size=0.5)
+    sparse.loss(X, y)
+    before = sparse.weight.clone()
+    measured = sparse.eval().loss(X, y.int())
+    assert torch.equal(sparse.weight, before)
+    torch.testing.assert_close(measured, nn.functional.cross_entropy(X @ before, y))
+    sparse.train().loss(X, y)
+    assert not torch.equal(sparse.weight, before)
+
+
+def test_autocast_below_it() -> None:
+    X, y = batch()
+    torch.manual_seed(0)
+    net, sparse = nn.Linear(6, 6), NeuralSparseSoftmax(6, 4, radius=5.0, step_size=0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = net(X.float())
+        loss = sparse.loss(features, y)
+    loss.backward()
+    assert features.dtype == torch.bfloat16
+    assert sparse.weight.dtype == loss.dtype == torch.float32
+    scores = features.detach().float() @ sparse.weight
+    torch.testing.assert_close(loss.detach(), nn.functional.cross_entropy(scores, y))
+    assert bool(net.weight.grad.any())
+
+
 def test_bad_input_gets_a_sentence() -> None:
     X, y = batch()
     with pytest.raises(ValueError, match=r"X must hold features of shape \(n, 6\); got \(30, 5\)"):

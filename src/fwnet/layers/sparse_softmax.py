@@ -22,8 +22,9 @@ class NeuralSparseSoftmax(nn.Module):
 
         W <- (1 − γ) W − γ · radius · u vᵀ,   u, v by K power iterations on ∇f(W) = Xᵀ(P − Y)/n
 
-    `cells` such steps on every minibatch of features X; nothing back-propagates into W. The network
-    that makes the features is trained by any optimizer, with the loss at the new W:
+    `cells` such steps on every minibatch of features X, while the module is in training mode (in
+    `eval()` the loss only measures); nothing back-propagates into W. The network that makes the
+    features is trained by any optimizer, with the loss at the new W:
 
         loss = f(W; X, y)
 
@@ -81,6 +82,8 @@ class NeuralSparseSoftmax(nn.Module):
     def loss(self, X: Tensor, y: Tensor) -> Tensor:
         """Take the steps on a minibatch, and return its mean cross entropy at the new weights.
 
+        After `eval()`, no steps. Under autocast, features of half precision are taken to that of W.
+
         Arguments:
             X: features `(n, d)`.
             y: labels 0, …, m − 1, `(n,)`, integers.
@@ -88,9 +91,18 @@ class NeuralSparseSoftmax(nn.Module):
         d, m = self.weight.shape
         if X.ndim != 2 or X.shape[1] != d:
             raise ValueError(f"X must hold features of shape (n, {d}); got {tuple(X.shape)}.")
-        with torch.set_grad_enabled(self.unrolled and torch.is_grad_enabled()):
+        kind = X.device.type
+        if torch.is_autocast_enabled(kind):
+            X = X.to(self.weight.dtype)
+        with torch.autocast(kind, enabled=False):
             problem = SoftmaxRegression(X, y, m)
+            weight = self._stepped(problem) if self.training else self.weight
+            return nn.functional.cross_entropy(X @ weight, problem.y)
+
+    def _stepped(self, problem: SoftmaxRegression) -> Tensor:
+        """The weights after the cells, kept for the next minibatch; differentiable if unrolled."""
+        with torch.set_grad_enabled(self.unrolled and torch.is_grad_enabled()):
             *_, last = self.net.cells(problem, self.weight)
         weight = last.it.x
         self.weight = weight.detach()
-        return nn.functional.cross_entropy(X @ weight, y)
+        return weight
