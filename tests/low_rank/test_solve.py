@@ -9,7 +9,16 @@ import torch
 from tests.low_rank import cases
 
 import fwnet
-from fwnet.low_rank import Budget, Factors, RowProblem, SquaredLoss, certify, solve
+from fwnet.low_rank import (
+    Budget,
+    Factors,
+    RankOneFrankWolfe,
+    RowProblem,
+    SoftmaxLoss,
+    SquaredLoss,
+    certify,
+    solve,
+)
 from fwnet.low_rank import solve as solve_function
 from fwnet.low_rank.descent import FactoredDescent
 from fwnet.low_rank.rows import ArrayRows
@@ -75,6 +84,14 @@ def test_many_columns_start_with_minibatches_and_end_certified() -> None:
     assert trace_norm(found.W) <= 60.0 * (1 + 1e-6)
 
 
+def test_a_start_may_be_of_another_type() -> None:
+    problem = cases.softmax_problem()
+    rough = solve(problem, 10.0, budget=Budget(tol=0.1)).W.to(torch.float32)
+    found = solve(problem, 10.0, rough)
+    assert found.W.U.dtype == torch.float64
+    assert found.status == "converged"
+
+
 def test_a_start_saves_steps() -> None:
     problem = cases.softmax_problem()
     cold = solve(problem, 10.0)
@@ -138,6 +155,22 @@ def test_an_interrupt_loses_nothing() -> None:
     [
         (lambda p: solve_function(p, 0.0), "radius must be a positive finite number; got 0.0"),
         (lambda p: solve_function(p, float("nan")), "radius must be a positive finite number"),
+        (
+            lambda p: solve_function(p, 1.0, Factors.zero(3, 2, torch.float64)),
+            rf"start must be \({cases.D}, {cases.M}\) as W; got \(3, 2\)",
+        ),
+        (
+            lambda p: RankOneFrankWolfe(p, 0.0, Factors.zero(*p.shape, p.dtype), torch.Generator()),
+            "radius must be a positive finite number; got 0.0",
+        ),
+        (
+            lambda p: SoftmaxLoss(torch.tensor([0, 3]), 3, torch.ones(2)),
+            "y must lie in 0..2; got 0..3",
+        ),
+        (
+            lambda p: RowProblem(p.rows, SoftmaxLoss(torch.arange(3), 3, torch.ones(3))),
+            "X has 300 rows, and the loss has 3",
+        ),
         (lambda p: Budget(tol=0.0), "tol must be a positive finite number"),
         (lambda p: Budget(max_steps=0), "max_steps must be a whole number of at least 1"),
         (lambda p: Budget(max_rank=0), "max_rank must be a whole number of at least 1"),

@@ -222,6 +222,17 @@ def test_thousands_of_steps_stay_in_the_ball(ball: fwnet.Domain, steps: int, kin
     assert 0 < worst <= ball.radius * (1 + 1e-6)
 
 
+def test_a_radius_may_shrink_on_the_way() -> None:
+    w, noise = nn.Parameter(torch.zeros(40, 30)), seeded(2)
+    opt = FrankWolfe([w], lr=0.1, domain=fwnet.TraceNormBall(5.0), rescale=None)
+    for t in range(30):
+        radius = 5.0 - t // 10
+        opt.param_groups[0]["domain"] = fwnet.TraceNormBall(radius)
+        w.grad = torch.randn(40, 30, generator=noise)
+        opt.step()
+        assert float(torch.linalg.svdvals(w.detach().double()).sum()) <= radius
+
+
 @pytest.mark.parametrize("lr", [1e-7, 1e-6, 1e-4, 1e-2])
 def test_a_large_matrix_that_rests_on_the_sphere_stays_inside(lr: float) -> None:
     """W = the vertex of rank 1 that the gradient asks for: rounding is all that happens."""

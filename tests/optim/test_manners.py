@@ -360,6 +360,31 @@ def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
     assert bool(torch.isfinite(w).all())
 
 
+def test_a_state_of_adamw_takes_no_domain_away() -> None:
+    layer = nn.Linear(3, 2)
+    adam = torch.optim.Adam(layer.parameters(), lr=0.25)
+    layer(torch.ones(1, 3)).sum().backward()
+    adam.step()
+    opt = FrankWolfe(layer.parameters(), domain=fwnet.TraceNormBall(9.0))
+    opt.load_state_dict(adam.state_dict())
+    assert opt.param_groups[0]["domain"] == fwnet.TraceNormBall(9.0)
+    assert opt.param_groups[0]["lr"] == 0.25
+    opt.step()
+
+
+def test_a_domain_may_come_and_go() -> None:
+    w = nn.Parameter(torch.zeros(3, 4))
+    opt = FrankWolfe([w], lr=0.1)
+    w.grad = torch.ones(3, 4)
+    for domain in (None, fwnet.TraceNormBall(0.5), fwnet.SpectralBall(0.5), None):
+        opt.param_groups[0]["domain"] = domain
+        before = w.detach().clone()
+        opt.step()
+        assert not torch.equal(w, before)
+        if domain is not None:
+            assert bool(domain.contains(w.detach()))
+
+
 def test_options_of_other_names_belong_to_the_user() -> None:
     w = nn.Parameter(torch.zeros(3))
     group = {"params": [w], "name": "head", "lr_scale": 0.5, "layer": 3}

@@ -38,6 +38,10 @@ class Factors:
         """W, `(d, m)`."""
         return self.left @ self.V.mT
 
+    def to(self, dtype: torch.dtype) -> Factors:
+        """The same in another type."""
+        return Factors(self.U.to(dtype), self.s.to(dtype), self.V.to(dtype))
+
     def into(self, radius: float) -> Factors:
         """The same matrix, scaled down if its trace norm exceeds the radius; no zero columns."""
         kept = max(1, self.rank)

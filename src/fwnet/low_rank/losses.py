@@ -52,6 +52,8 @@ class SoftmaxLoss(Loss):
     bend = 0.5
 
     def __init__(self, y: Tensor, m: int, weight: Tensor) -> None:
+        if len(y) and not 0 <= int(y.min()) <= int(y.max()) < m:
+            raise ValueError(f"y must lie in 0..{m - 1}; got {int(y.min())}..{int(y.max())}.")
         self.y, self.m = y, m
         self.weight = weight / weight.sum()
 

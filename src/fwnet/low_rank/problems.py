@@ -98,6 +98,8 @@ class RowProblem(FactoredProblem):
     """
 
     def __init__(self, rows: Rows, loss: Loss) -> None:
+        if len(loss.weight) != rows.n:
+            raise ValueError(f"X has {rows.n} rows, and the loss has {len(loss.weight)}.")
         self.rows, self.loss = rows, loss
         self.shape, self.n, self.dtype = (rows.d, loss.m), rows.n, rows.dtype
         size = rows.n * loss.m * (8 if rows.dtype == torch.float64 else 4)

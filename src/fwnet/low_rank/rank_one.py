@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from fwnet import checks
 from fwnet.low_rank.factors import Factors
 from fwnet.low_rank.losses import Loss
 from fwnet.low_rank.problems import RowProblem
@@ -42,7 +43,7 @@ class RankOneFrankWolfe:
         start: Factors,
         generator: torch.Generator,
     ) -> None:
-        self.problem, self.radius = problem, radius
+        self.problem, self.radius = problem, checks.positive("radius", radius)
         self.left, self.right = [start.left], [start.V]
         self.logits = problem.scores(start.left) @ start.V.mT
         m = problem.shape[1]

@@ -99,6 +99,8 @@ def solve(
         on_step, progress, verbose: as of `fwnet.FrankWolfe.forward`.
     """
     checks.positive("radius", radius)
+    if start is not None and (len(start.U), len(start.V)) != problem.shape:
+        raise ValueError(f"start must be {problem.shape} as W; got {(len(start.U), len(start.V))}.")
     budget = budget or Budget()
     generator = generator or torch.Generator().manual_seed(0)
     with ExitStack() as stack, torch.no_grad():
@@ -132,7 +134,8 @@ class _Run:
             )
 
     def run(self, start: Factors | None) -> Solution:
-        W = Factors.zero(*self.problem.shape, self.problem.dtype) if start is None else start
+        W = Factors.zero(*self.problem.shape, self.problem.dtype)
+        W = W if start is None else start.to(self.problem.dtype)
         try:
             status = None if start is not None else self._descend(W)
             W = W if self.stage is None else self.stage.point()

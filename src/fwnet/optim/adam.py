@@ -15,7 +15,7 @@ def adam_step(
     """One step of torch's own AdamW, on state that lives in our optimizer."""
     for parameter in parameters:
         own = state[parameter]
-        if not own:
+        if "exp_avg" not in own:
             own["step"] = torch.tensor(0.0)
             own["exp_avg"] = torch.zeros_like(parameter)
             own["exp_avg_sq"] = torch.zeros_like(parameter)

@@ -163,8 +163,8 @@ class VertexOptimizer(torch.optim.Optimizer):
         own = self.state[parameter]
         x, cost = as_point(parameter, domain), as_point(cost, domain)
         oracle = oracle_of(domain, group["oracle"])
-        if "step" not in own:
-            own["step"], own["oracle"] = 0, oracle.begin(domain, x)
+        if "steps" not in own:  # Adam has a "step" of its own: a domain may come and go
+            own["steps"], own["oracle"] = 0, oracle.begin(domain, x)
         vertex, _, own["oracle"] = oracle.answer(domain, cost, own["oracle"])
         step_size = _step_size(group, domain, x, vertex, parameter)
         if step_size == 0:
@@ -172,14 +172,16 @@ class VertexOptimizer(torch.optim.Optimizer):
         if not self.feasible:
             mix(x, 1 - step_size if group["constrained"] else 1.0, vertex, step_size)
         else:
-            if own["step"] == 0:
+            radius = getattr(domain, "radius", None)
+            if own.get("radius", math.nan) != radius:  # the first step, or the user shrank it
                 settle(domain, x, 0)
+                own["radius"] = radius
             if drifts(domain, x):
                 own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
             else:
                 mix(x, 1 - step_size, vertex, step_size * (1 - margin(domain, x)))
-                settle(domain, x, own["step"] + 1)
-        own["step"] += 1
+                settle(domain, x, own["steps"] + 1)
+        own["steps"] += 1
         if x.data_ptr() != parameter.data_ptr():  # channels last: the point is a copy
             parameter.copy_(x.view(parameter.shape))
 

@@ -46,14 +46,16 @@ def from_record(record: dict[str, Any], current: Choice | None) -> Choice:
 
 
 def packed(group: Group) -> Group:
+    """A group with its domain and its oracle as records."""
     plain = {key: group[key] and to_record(group[key]) for key in ("domain", "oracle")}
     return group | plain
 
 
 def unpacked(saved: Group, mine: Group) -> Group:
+    """A group from what `packed` made; options that it lacks, as one of Adam does, stay mine."""
     objects = {}
-    for key in ("domain", "oracle"):
-        record = saved.get(key)
+    for key in {"domain", "oracle"} & set(saved):
+        record = saved[key]
         objects[key] = from_record(record, mine.get(key)) if record else None
     options = {key: value for key, value in mine.items() if key != "params"}
     return options | saved | objects
