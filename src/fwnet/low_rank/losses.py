@@ -17,12 +17,10 @@ class Loss(ABC):
     Attributes:
         m: columns of Z.
         weight: `(n,)`.
-        bend: a bound on the curvature of ℓ.
     """
 
     m: int
     weight: Tensor
-    bend: float
 
     @abstractmethod
     def errors_(
@@ -48,8 +46,6 @@ class SoftmaxLoss(Loss):
         m: number of classes.
         weight: `(n,)`, at least 0; made to sum to 1.
     """
-
-    bend = 0.5
 
     def __init__(self, y: Tensor, m: int, weight: Tensor) -> None:
         if len(y) and not 0 <= int(y.min()) <= int(y.max()) < m:
@@ -85,8 +81,6 @@ class SquaredLoss(Loss):
         Y: targets `(n, m)`.
         weight: `(n,)`, at least 0; made to sum to 1.
     """
-
-    bend = 1.0
 
     def __init__(self, Y: Tensor, weight: Tensor) -> None:
         self.Y, self.m = Y, Y.shape[1]
