@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from tests.scripts import ROOT, run
+
 PAGES = sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

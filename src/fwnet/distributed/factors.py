@@ -19,7 +19,7 @@ def nothing_yet(features: int, classes: int, dtype: torch.dtype, device: torch.d
 def compressed(active: ActiveSet, radius: float) -> ActiveSet:
     """The same W by its singular triples, orthonormal atoms of which none is rounding.
 
-        Σ_k w_k u_k v_kᵀ = Σ_i (s_i / radius) · (radius u_i v_iᵀ),   Σ s_i <= radius
+    Σ_k w_k u_k v_kᵀ = Σ_i (s_i / radius) · (radius u_i v_iᵀ),   Σ s_i <= radius
     """
     assert isinstance(active.atoms, Rank1)
     used = active.used
