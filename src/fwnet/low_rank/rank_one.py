@@ -15,17 +15,21 @@ from fwnet.low_rank.problems import RowProblem
 
 _SAMPLE = 512  # rows on which a step's length is found
 _ATOMS = 64  # that are kept before they are recompressed
+_KEPT = 1 << 30  # bytes of logits, at most
 
 
 @final
 class RankOneFrankWolfe:
-    """W <- W + γ (−radius · u vᵀ − W), two passes over X and one over the logits a step.
+    """W <- W + γ (−radius · u vᵀ − W), one pass over X and the logits a step.
 
-        u = G v / ‖G v‖,   v <- Gᵀu / ‖Gᵀu‖   from the last step's v: one power iteration
+        v = Gᵀu / ‖Gᵀu‖,   then u <- G v_before / ‖G v_before‖ for the next step
 
-    One fused pass moves the logits block by block, makes their errors E and adds up Xᵀ(E v); then
-    Xu and Eᵀ(Xu) are thin products. The core's loop cannot fuse these: its image is a tensor that
-    every step makes anew. γ is the exact line search on a sample of rows, inside [0, 1].
+    Half a power iteration on either side, from the last step's u and v. The pass moves the logits
+    block by block, makes their errors E, and adds up both Eᵀ(Xu) and Xᵀ(E v_before) while the rows
+    are in the cache; X u is at the same time the image of the vertex. The core's loop cannot fuse
+    these: its image is a tensor that every step makes anew. A whole power iteration on this step's
+    gradient takes a second pass: fewer steps, but more seconds. γ is the exact line search on a
+    sample of rows, inside [0, 1].
 
     Arguments:
         problem: f, over rows in memory or mapped.
@@ -43,22 +47,24 @@ class RankOneFrankWolfe:
         start: Factors,
         generator: torch.Generator,
     ) -> None:
+        (d, m), n, dtype = problem.shape, problem.n, problem.dtype
+        size = n * m * dtype.itemsize
+        if size > _KEPT:
+            raise ValueError(
+                f"RankOneFrankWolfe keeps the logits, {n} x {m} numbers; that is too many. "
+                "Use AcceleratedProjection."
+            )
         self.problem, self.radius = problem, checks.positive("radius", radius)
         self.left, self.right = [start.left], [start.V]
         self.logits = problem.scores(start.left) @ start.V.mT
-        m = problem.shape[1]
-        self.v = _unit(torch.randn(m, dtype=problem.dtype, generator=generator))
-        self.image = torch.zeros(problem.n, dtype=problem.dtype)  # X u
-        if problem.errors is None:
-            raise ValueError(
-                f"RankOneFrankWolfe keeps the logits, {problem.n} x {m} numbers; that is too many. "
-                "Use AcceleratedProjection."
-            )
-        self.errors = problem.errors
-        rows = torch.randperm(problem.n, generator=generator)[:_SAMPLE].sort().values
-        self.rows, self.some = rows, problem.loss.some(rows, problem.dtype)
+        self.v = _unit(torch.randn(m, dtype=dtype, generator=generator))
+        self.image = torch.zeros(n, dtype=dtype)  # X u of the last vertex
+        self.u = torch.zeros(d, dtype=dtype)
+        rows = torch.randperm(n, generator=generator)[:_SAMPLE].sort().values
+        self.rows, self.some = rows, problem.loss.some(rows, dtype)
         self.length = 0.0  # γ
         self.value = math.nan  # f where the last vertex was asked for
+        self.find_vertex()  # the first u
 
     def step(self) -> None:
         """One step."""
@@ -70,30 +76,29 @@ class RankOneFrankWolfe:
 
     def find_vertex(self) -> Tensor:
         """Arrive at the last step's end, and ask for the next vertex there: u; v is kept."""
-        u = _unit(self._pass())
-        self.image = self.problem.scores(u.unsqueeze(1)).squeeze(1)
-        pulled = self.errors.mT @ self.image  # Gᵀu
-        sigma = float(torch.linalg.vector_norm(pulled))
-        self.v = pulled / sigma if sigma > 0 else self.v
-        return u
+        problem, loss = self.problem, self.problem.loss
+        pushed = torch.zeros(1, problem.shape[0], dtype=problem.dtype)  # G v
+        pulled = torch.zeros_like(self.v)  # Gᵀu
+        errors = torch.empty(problem.height, problem.shape[1], dtype=problem.dtype)
+        scale = -self.length * self.radius
+        self.value = 0.0
+        for lo, block in problem.rows.blocks(problem.height):
+            rows = slice(lo, lo + len(block))
+            Z, E = self.logits[rows], errors[: len(block)]
+            Z.addmm_(self.image[rows, None], self.v[None], beta=1 - self.length, alpha=scale)
+            self.value += loss.errors_(Z, rows, out=E)
+            self.image[rows] = block.times(self.u[:, None])[:, 0]
+            pulled.addmv_(E.mT, self.image[rows])
+            block.add_adjoint((E @ self.v).unsqueeze(1), pushed)
+        self.length = 0.0  # arrived
+        vertex, self.u = self.u, _unit(pushed[0])
+        if pulled.any():
+            self.v = _unit(pulled)
+        return vertex
 
     def point(self) -> Factors:
         """W, recompressed and inside the ball."""
         return Factors.of_product(torch.cat(self.left, 1), torch.cat(self.right, 1), self.radius)
-
-    def _pass(self) -> Tensor:
-        """Move the logits by the last step; f and G v there."""
-        problem, loss = self.problem, self.problem.loss
-        total = torch.zeros(1, problem.shape[0], dtype=problem.dtype)
-        self.value = 0.0
-        scale = -self.length * self.radius
-        for lo, block in problem.rows.blocks(problem.height):
-            rows = slice(lo, lo + len(block))
-            Z, errors = self.logits[rows], self.errors[rows]
-            Z.addmm_(self.image[rows, None], self.v[None], beta=1 - self.length, alpha=scale)
-            self.value += loss.errors_(Z, rows, out=errors)
-            block.add_adjoint((errors @ self.v).unsqueeze(1), total)
-        return total[0]
 
     def _remember(self, u: Tensor) -> None:
         """The atoms of W, recompressed when there are many."""
