@@ -129,6 +129,14 @@ def test_a_tube_that_holds_all_points_gives_zero() -> None:
         assert len(model.support_) == 0
 
 
+def test_kernel_values_beyond_double_precision_end_with_a_warning() -> None:
+    X, y = waves(60)
+    with pytest.warns(ConvergenceWarning, match=r"\(precision\).*Double precision allows no more"):
+        FWSVR(kernel="poly", degree=2, gamma=1.0).fit(1e4 * X, y)
+    with pytest.warns(ConvergenceWarning, match=r"\(precision\).*Double precision allows no more"):
+        FWSVR(kernel="linear").fit(1e8 * np.random.default_rng(0).normal(size=(60, 90)), y)
+
+
 def test_bad_input() -> None:
     X, y = waves(60)
     with pytest.raises(ValueError, match=r"epsilon must be a finite number at least 0; got -0\.1"):

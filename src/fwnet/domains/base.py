@@ -153,6 +153,12 @@ class Unsized(Domain):
         )
 
 
+def settle(domain: Domain, **fields: Any) -> None:
+    """Set fields of a frozen domain, as its `__post_init__` has checked or made them."""
+    for name, value in fields.items():
+        object.__setattr__(domain, name, value)
+
+
 def _is_init(value: object) -> bool:
     return isinstance(value, str) and value == "init"
 
@@ -161,7 +167,7 @@ def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
     """Tolerance of `contains`: as given, or 1e-5 (float32) and 1e-9 (float64) times the scale."""
     if tol is not None:
         return tol
-    return (1e-5 if x.dtype == torch.float32 else 1e-9) * max(scale, 1.0)
+    return (1e-5 if x.dtype == torch.float32 else 1e-9) * scale
 
 
 def argmin(values: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, norm, slack
+from fwnet.domains.base import Cost, Domain, dense_cost, norm, settle, slack
 from fwnet.domains.nearest import hull_weights
 from fwnet.vertices import Dense, Vertex
 
@@ -144,7 +144,7 @@ class Product(Domain):
                 )
             blocks.append(Block(domain, start, start + math.prod(shape), shape))
             start = blocks[-1].stop
-        object.__setattr__(self, "blocks", tuple(blocks))
+        settle(self, blocks=tuple(blocks))
 
     @property
     def polyhedral(self) -> bool:  # type: ignore[override]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, dense_cost, settle, slack
 from fwnet.domains.linear_programs import Array, Program, each, marginals, scipy_optimize, solve
 from fwnet.vertices import Dense, Permutation, Vertex
 
@@ -30,7 +30,7 @@ class Birkhoff(Domain):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.at_least("Birkhoff(n=...)", self.n, 1)
+        settle(self, n=checks.at_least("Birkhoff(n=...)", self.n, 1))
         scipy_optimize("Birkhoff")
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
@@ -105,7 +105,7 @@ class TransportPolytope(Domain):
                 f"{who}(row_sums=..., column_sums=...) must have the same positive total, else "
                 f"no plan exists; got {total} and {other}."
             )
-        object.__setattr__(self, "_equalities", marginals(rows, columns * (total / other)))
+        settle(self, _equalities=marginals(rows, columns * (total / other)))
 
     def __repr__(self) -> str:
         return f"TransportPolytope({len(self.row_sums)} × {len(self.column_sums)})"
@@ -132,7 +132,7 @@ class TransportPolytope(Domain):
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
-        tol = slack(x, tol, float(rows.sum()))
+        tol = slack(x, tol, max(float(rows.sum()), 1.0))  # the tolerance of HiGHS is absolute
         close = ((x.sum(-1) - rows).abs().amax(-1) <= tol) & (x.amin((-2, -1)) >= -tol)
         return close & ((x.sum(-2) - columns).abs().amax(-1) <= tol)
 
@@ -185,9 +185,8 @@ class Polytope(Domain):
     _program: Program = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "_program", Program(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.bounds)
-        )
+        program = Program(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.bounds)
+        settle(self, _program=program)
 
     def __repr__(self) -> str:
         program = self._program

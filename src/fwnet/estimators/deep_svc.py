@@ -209,7 +209,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
     @available_if(lambda estimator: _has_probability(estimator))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return Platt's probabilities (n, classes); needs probability=True at `fit`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "sigmoids_")
         return probabilities(self.decision_function(X), self.sigmoids_)
 
     def _schedule(self) -> Schedule:

@@ -53,7 +53,11 @@ def solve_tube(columns: Columns, problem: TubeProblem, budget: Budget) -> Machin
         if len(working) == n:
             working = np.arange(n)
         part = problem.part(working)
-        coef[working] = exact_weights(kernel, part, 1.0, coef[working])
+        try:
+            coef[working] = exact_weights(kernel, part, 1.0, coef[working])
+        except np.linalg.LinAlgError:
+            stopped = "precision"
+            break
         support = np.flatnonzero(coef)
         columns.fetch(support, support)
         scores = columns.combine(support, coef[support]) + coef.sum()

@@ -17,7 +17,7 @@ from fwnet.estimators.fitting import Options, Task, solve_all, tell
 from fwnet.estimators.kernel_estimator import KernelEstimator
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.multiclass import Split, splits, votes
-from fwnet.estimators.neural import is_network
+from fwnet.estimators.neural import check_network, is_network
 from fwnet.estimators.records import Machine
 
 _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
@@ -154,11 +154,13 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         The sigmoids are fitted to decision values of five-fold cross-validation. The most
         probable class may differ from `predict` near the boundary, as the sigmoid has an offset.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "sigmoids_")
         return probabilities(self.decision_function(X), self.sigmoids_)
 
     def _check_choices(self) -> None:
-        if not is_network(self.solver):
+        if is_network(self.solver):
+            check_network(self.solver)
+        else:
             inputs.one_of("solver", self.solver, _SOLVERS)
         inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
         if isinstance(self.solver, str) and self.solver in _LINEAR_ONLY and self.kernel != "linear":
