@@ -26,7 +26,7 @@ def non_negative(name: str, value: float) -> float:
     return number
 
 
-def at_least(name: str, value: int, least: int) -> int:
+def at_least(name: str, value: Any, least: int) -> int:
     """Return `value` if it is a whole number of at least `least`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:

@@ -143,6 +143,8 @@ def test_bad_input() -> None:
         FWSVR(epsilon=-0.1).fit(X, y)
     with pytest.raises(ValueError, match="C must be a finite number above 0; got 0"):
         FWSVR(C=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"y must hold numbers of at most 1e\+150 in size"):
+        FWSVR().fit(X, y * 1e200)
     with pytest.raises(ValueError, match="Input y contains NaN"):
         FWSVR().fit(X, np.where(y > 1, np.nan, y))
     with pytest.warns(ConvergenceWarning, match=r"FWSVR stopped after 1 steps \(max_iter\)"):

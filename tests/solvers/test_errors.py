@@ -71,7 +71,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "x0 infeasible",
         lambda: SOLVER(QUADRATIC, torch.ones(3)),
         ValueError,
-        "x0 must lie in Simplex(radius=1.0). Start from domain.start(shape)",
+        "x0 must lie in Simplex(radius=1.0); it is 1.2 away. Start from domain.start(shape)",
     ),
     (
         "x0 infeasible in a batch",
@@ -79,7 +79,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
             fwnet.Quadratic(torch.stack([EYE, EYE])), torch.stack([POINT, torch.ones(3)])
         ),
         ValueError,
-        "x0 must lie in Simplex(radius=1.0) (problem 1 of the batch).",
+        "x0 must lie in Simplex(radius=1.0) (problem 1 of the batch); it is",
     ),
     (
         "x0 missing",

@@ -51,8 +51,8 @@ def _factored(kernel: Array, bias: float, inside: Array, box: Array) -> tuple[Ar
     for nudge in (0.0, len(inside) * np.finfo(np.float64).eps):
         block = kernel[inside[:, None], inside].astype(np.float64)
         block += bias
-        largest = block.diagonal().max(initial=0.0)
-        block.flat[:: len(inside) + 1] += 1.0 / box + nudge * largest
+        more = nudge * block.diagonal().max(initial=0.0) if nudge else 0.0
+        block.flat[:: len(inside) + 1] += 1.0 / box + more
         try:
             return cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:

@@ -42,14 +42,14 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
-def check_size(X: Any) -> None:
-    """Check that products of the points stay within double precision."""
+def check_size(name: str, X: Any) -> None:
+    """Check that products of the numbers stay within double precision."""
     entries = X.data if sparse.issparse(X) else X
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
     if largest > _LARGEST:
         raise ValueError(
-            f"X must hold numbers of at most {_LARGEST:g} in size, whose products are finite; got "
-            f"{largest:.3g}. Scale X, e.g. with StandardScaler."
+            f"{name} must hold numbers of at most {_LARGEST:g} in size, whose products are finite; "
+            f"got {largest:.3g}. Scale {name}, e.g. with StandardScaler."
         )
 
 

@@ -62,7 +62,7 @@ class KernelEstimator(BaseEstimator):
 
     def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
         if self.kernel != "precomputed":
-            inputs.check_size(X)
+            inputs.check_size("X", X)
         return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
 
     def _keep(self, X: Any, coefs: Array, kept: Array) -> Array:

@@ -15,6 +15,7 @@ from fwnet.estimators.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.records import BinaryProblem, Budget, Machine, Weights, relative_gap
 
 TINY = 384  # points up to which float64 and an exact finish cost less than a millisecond
+_FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
 _SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
 
 
@@ -32,7 +33,14 @@ class Points:
         """Choose the precision: float32 if rounding errors stay far below `tol`, else float64."""
         named = not callable(spec.name) and spec.name != "precomputed"
         single = named and X.shape[0] > TINY and budget.tol >= _SINGLE
-        kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
+        with np.errstate(over="ignore"):  # said below
+            kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
+        if not kernel.reach < _FAR:
+            raise ValueError(
+                f"gamma={spec.gamma:g} is too large for these points: γ|x|² reaches "
+                f"{kernel.reach:.1e}, and its rounding is all that a kernel value shows. Lower "
+                "gamma, or scale X."
+            )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * budget.tol:
             kernel = KernelRows(X, spec, np.float64)
         return cls(X, spec, Columns(kernel, budget.megabytes))

@@ -181,7 +181,7 @@ def _solve(hessian: Array, right: Array) -> Array:
 def _stalled(trace: list[Round]) -> bool:
     """Whether the last rounds made less than a tenth of progress in the gap."""
     gaps = [r.gap for r in trace]
-    return len(gaps) > _PATIENCE and min(gaps[-_PATIENCE:]) > 0.9 * min(gaps[:-_PATIENCE])
+    return len(gaps) > _PATIENCE and not min(gaps[-_PATIENCE:]) <= 0.9 * min(gaps[:-_PATIENCE])
 
 
 def linear_gap(X: Any, problem: Problem, w: Array, scores: Array) -> tuple[float, float, float]:

@@ -9,10 +9,10 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import cross_validated_sigmoids, probabilities
+from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
 from fwnet.estimators.fitting import Options, Task, solve_all, tell
 from fwnet.estimators.kernel_estimator import KernelEstimator
 from fwnet.estimators.kernels import Array
@@ -154,8 +154,7 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         The sigmoids are fitted to decision values of five-fold cross-validation. The most
         probable class may differ from `predict` near the boundary, as the sigmoid has an offset.
         """
-        check_is_fitted(self, "sigmoids_")
-        return probabilities(self.decision_function(X), self.sigmoids_)
+        return calibrated(self, X)
 
     def _check_choices(self) -> None:
         if is_network(self.solver):

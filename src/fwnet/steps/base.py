@@ -67,8 +67,11 @@ def as_rule(rule: StepRule | Callable[[int], float | Tensor]) -> StepRule:
     """A rule as it is, a plain callable t -> γ as a rule."""
     if isinstance(rule, StepRule):
         return rule
-    if isinstance(rule, type) and issubclass(rule, StepRule):
-        raise TypeError(f"rule must be a StepRule object; got its class. Use {rule.__name__}(...).")
+    given: Any = rule
+    if isinstance(given, type) and issubclass(given, StepRule):
+        raise TypeError(
+            f"rule must be a StepRule object; got its class. Use {given.__name__}(...)."
+        )
     if not callable(rule):
         raise TypeError(f"rule must be a StepRule or a function of t; got {rule!r}.")
     return ByIndex(rule)
