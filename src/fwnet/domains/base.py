@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, final
 
@@ -84,6 +85,10 @@ class Domain(ABC):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise a ValueError if points of `shape` cannot belong to this domain."""
+        if not isinstance(shape, Sequence):
+            raise TypeError(f"{name} must be a tuple of sizes, as (3,); got {shape!r}.")
+        if 0 in shape:
+            raise ValueError(f"{name}: a point must not be empty; got shape {tuple(shape)}.")
         if len(shape) < self.event_dim:
             kind = "vectors (*batch, n)" if self.event_dim == 1 else "matrices (*batch, d, m)"
             raise ValueError(f"{name}: {self} takes {kind}; got shape {tuple(shape)}.")

@@ -87,6 +87,7 @@ class TransportPolytope(Domain):
     column_sums: Tensor
     event_dim: ClassVar[int] = 2
     polyhedral: ClassVar[bool] = True
+    _total: float = field(init=False, repr=False)
     _equalities: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +106,8 @@ class TransportPolytope(Domain):
                 f"{who}(row_sums=..., column_sums=...) must have the same positive total, else "
                 f"no plan exists; got {total} and {other}."
             )
-        settle(self, _equalities=marginals(rows, columns * (total / other)))
+        # Of total 1, since the tolerances of HiGHS are absolute.
+        settle(self, _total=total, _equalities=marginals(rows / total, columns / other))
 
     def __repr__(self) -> str:
         return f"TransportPolytope({len(self.row_sums)} × {len(self.column_sums)})"
@@ -126,13 +128,13 @@ class TransportPolytope(Domain):
             status, x = solve(optimize, one.ravel(), bounds=(0, None), **self._equalities)
             if status != "optimal":
                 raise RuntimeError(f"TransportPolytope: HiGHS stopped on a finite cost: {status}.")
-            return x.reshape(one.shape).clip(min=0.0)
+            return self._total * x.reshape(one.shape).clip(min=0.0)
 
         return Dense(each(cost, 2, minimise).to(cost.dtype), 2)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
-        tol = slack(x, tol, max(float(rows.sum()), 1.0))  # the tolerance of HiGHS is absolute
+        tol = slack(x, tol, self._total)
         close = ((x.sum(-1) - rows).abs().amax(-1) <= tol) & (x.amin((-2, -1)) >= -tol)
         return close & ((x.sum(-2) - columns).abs().amax(-1) <= tol)
 

@@ -118,6 +118,7 @@ class HyperSimplex(Domain):
         return inside & ((x.sum(-1) - self.k * self.radius).abs() <= tol)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
+        self.check_shape("shape", shape)
         return self.radius * math.sqrt(2 * min(self.k, shape[-1] - self.k))
 
     def start(
