@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -50,6 +52,12 @@ def test_to_numpy() -> None:
     assert batch["t"].shape == (13,)
     np.testing.assert_array_equal(batch["gap"][4], MANY.trace[4].gap.numpy())
     assert fwnet.Trace().to_numpy().shape == (0,)
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r'needs pandas\..* pip install "fwnet\[pandas\]"'):
+        ONE.trace.to_pandas()
 
 
 def test_to_pandas() -> None:

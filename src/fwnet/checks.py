@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
+import numbers
 from typing import Any
 
 import torch
@@ -28,7 +28,8 @@ def non_negative(name: str, value: float) -> float:
 
 def at_least(name: str, value: Any, least: int) -> int:
     """Return `value` as an int if it is a whole number, also of NumPy, of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     return int(value)
 
@@ -40,6 +41,8 @@ def real_tensor(name: str, value: Any) -> Tensor:
             f"{name} must be a torch.Tensor; got {type(value).__name__}. "
             "Convert with torch.as_tensor(...)."
         )
+    if value.layout is not torch.strided:
+        raise TypeError(f"{name} must be dense; got {value.layout}. Convert with .to_dense().")
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(
             f"{name} must be float32 or float64; got {value.dtype}. "
@@ -63,8 +66,13 @@ def finite(name: str, value: Tensor) -> Tensor:
     return value
 
 
-def same_kind(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
-    """Check that two tensors share dtype and device."""
+def holds_integers(value: Tensor) -> bool:
+    """Whether the dtype is one of whole numbers; bool is none."""
+    return not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+
+
+def same_kind(name: str, value: Tensor, other_name: str, other: Any) -> None:
+    """Check that a tensor shares the dtype and the device of another, or of a `LinearMap`."""
     if value.dtype != other.dtype:
         raise TypeError(
             f"{name} and {other_name} must share a dtype; got {value.dtype} and {other.dtype}."
@@ -75,10 +83,20 @@ def same_kind(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
         )
 
 
+def a_function(name: str, value: Any) -> None:
+    """Check that `value` can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function; got {value!r}.")
+
+
 def _number(name: str, value: Any) -> float:
+    """A Python or NumPy number, or a tensor or array of one entry without dimensions."""
+    plain = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (plain or getattr(value, "ndim", None) == 0):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
     try:
-        if not isinstance(value, str):  # "3" is no number
-            return float(value)
+        return float(value)
     except (TypeError, ValueError):
-        pass
-    raise TypeError(f"{name} must be a number; got {value!r}.")
+        raise TypeError(f"{name} must be a number; got {value!r}.") from None
+    except OverflowError:
+        return math.inf

@@ -184,16 +184,27 @@ class MatrixFree(LinearMap):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
+        checks.a_function("MatrixFree(matvec)", matvec)
+        checks.a_function("MatrixFree(rmatvec)", rmatvec)
         self.apply_one, self.adjoint_one = matvec, rmatvec
         self.shape, self.dtype, self.device = torch.Size(shape), dtype, torch.device(device)
 
     def apply(self, x: Tensor) -> Tensor:
-        return self.apply_one(x) if x.ndim == 1 else torch.stack([self.apply_one(v) for v in x])
+        rows = [self.apply_one(v) for v in (x.unbind() if x.ndim > 1 else (x,))]
+        return self._stacked("matvec", rows, self.shape[0], x)
 
     def adjoint(self, z: Tensor) -> Tensor:
-        if z.ndim == 1:
-            return self.adjoint_one(z)
-        return torch.stack([self.adjoint_one(v) for v in z])
+        rows = [self.adjoint_one(v) for v in (z.unbind() if z.ndim > 1 else (z,))]
+        return self._stacked("rmatvec", rows, self.shape[1], z)
+
+    def _stacked(self, name: str, rows: list[Tensor], size: int, like: Tensor) -> Tensor:
+        for row in rows:
+            if not isinstance(row, Tensor) or row.shape != (size,) or row.dtype != like.dtype:
+                got = f"{tuple(row.shape)}, {row.dtype}" if isinstance(row, Tensor) else type(row)
+                raise ValueError(
+                    f"MatrixFree({name}) must return a tensor ({size},), {like.dtype}; got {got}."
+                )
+        return rows[0] if like.ndim == 1 else torch.stack(rows)
 
 
 def as_linear_map(name: str, matrix: Any) -> LinearMap:
@@ -206,6 +217,8 @@ def as_linear_map(name: str, matrix: Any) -> LinearMap:
             warnings.simplefilter("ignore", UserWarning)
             starts, places, values = map(torch.as_tensor, (csr.indptr, csr.indices, csr.data))
             matrix = torch.sparse_csr_tensor(starts, places, values, size=csr.shape)
+    if isinstance(matrix, Tensor) and matrix.layout in (torch.sparse_bsr, torch.sparse_bsc):
+        raise TypeError(f"{name} must be dense, COO, CSR or CSC; got {matrix.layout}.")
     if isinstance(matrix, Tensor) and matrix.layout is not torch.strided:
         if matrix.ndim != 2:
             raise ValueError(f"{name}: a sparse matrix is (m, n); got {tuple(matrix.shape)}.")

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fwnet import checks
 from fwnet.trace import StepRecord
 
 Observer = Callable[[StepRecord], object]
@@ -29,6 +30,7 @@ def observers(
     if progress:
         wanted.append(bar(stack, max_steps, tol))
     if on_step is not None:
+        checks.a_function("on_step", on_step)
         wanted.append(on_step)  # last, so that what it stops has been shown
     return wanted
 

@@ -78,8 +78,12 @@ class Trace(Sequence[StepRecord]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame, one row a record; a batch gives a column for each problem."""
-        import pandas
-
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                'Trace.to_pandas() needs pandas. Install it with: pip install "fwnet[pandas]"'
+            ) from None
         columns: dict[str, np.ndarray] = {}
         for name in StepRecord._fields:
             data = self.column(name)

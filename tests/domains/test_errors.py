@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +53,35 @@ BALLS: dict[str, Callable[[Any], Domain]] = {
 
 
 @pytest.mark.parametrize("name", BALLS)
+@pytest.mark.parametrize("radius", ["1", True, None, [1.0]])
+def test_radius_must_be_a_number(name: str, radius: Any) -> None:
+    text = f"{name}(radius=...) must be a number; got {radius!r}."
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        BALLS[name](radius)
+
+
+@pytest.mark.parametrize("name", BALLS)
+@pytest.mark.parametrize("radius", [np.float32(2), np.array(2.0), torch.tensor(2.0), 2])
+def test_radius_is_kept_as_a_float(name: str, radius: Any) -> None:
+    ball: Any = BALLS[name](radius)
+    assert type(ball.radius) is float
+    assert ball.radius == 2
+
+
+def test_whole_numbers_may_be_numpy() -> None:
+    for domain in (HyperSimplex(np.int64(2)), KSparseBall(np.int64(2)), Birkhoff(np.int64(2))):
+        assert bool(domain.contains(domain.start((2, 2), torch.float64)).all())
+
+
+@pytest.mark.parametrize("name", BALLS)
+def test_small_balls_do_not_hold_points_far_outside(name: str) -> None:
+    ball = BALLS[name](1e-8)
+    inside = ball.lmo(torch.linspace(-1, 2, 9).reshape(3, 3)).dense()
+    assert bool(ball.contains(inside).all())
+    assert not bool(ball.contains(1.1 * inside).any())
+
+
+@pytest.mark.parametrize("name", BALLS)
 @pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan])
 def test_radius_must_be_positive_and_finite(name: str, radius: float) -> None:
     text = f"{name}(radius=...) must be a positive finite number; got {radius!r}."
@@ -59,13 +89,9 @@ def test_radius_must_be_positive_and_finite(name: str, radius: float) -> None:
         BALLS[name](radius)
 
 
-@pytest.mark.parametrize("name", BALLS)
-def test_radius_must_be_a_number(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"{name}\(radius=...\) must be a number; got 'two'"):
-        BALLS[name]("two")
-
-
 MAKING: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Simplex().start((2, 0)), "shape: a point must not be empty; got shape (2, 0)."),
+    (lambda: HyperSimplex(5).diameter((3,)), "needs at least k=5 coordinates; got shape (3,)."),
     (
         lambda: LpBall(1),
         "LpBall(p=...) must lie strictly between 1 and infinity, other than 2; got 1. "
@@ -225,6 +251,12 @@ def test_a_wrong_domain_is_refused(make: Callable[[], Any], text: str) -> None:
 
 
 def test_wrong_types_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Product\(domains=...\), block 0: 3 is not a Domain"):
+        Product((3,), ((2,),))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"block 0 must be a tuple of sizes, as \(3,\); got 2"):
+        Product((Simplex(),), (2,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"shape must be a tuple of sizes, as \(3,\); got 3"):
+        Simplex().start(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"GroupL1Ball\(groups=...\) must hold whole numbers; got"):
         GroupL1Ball(torch.tensor([0.5, 1.0]))
     with pytest.raises(TypeError, match=r"Box\(lower=...\) must be a number or a torch.Tensor"):
@@ -329,3 +361,13 @@ def test_without_scipy_the_extra_is_named(
     text = 'needs SciPy for its linear programs. Install it with: pip install "fwnet[lp]"'
     with pytest.raises(ImportError, match=re.escape(text)):
         make()
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_transport_plans_of_any_total(scale: float) -> None:
+    sums = scale * torch.tensor([0.25, 0.75], dtype=torch.float64)
+    domain = TransportPolytope(sums, sums)
+    plan = domain.lmo(torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)).dense()
+    torch.testing.assert_close(plan, torch.diag(sums), rtol=1e-9, atol=1e-12 * scale)
+    assert bool(domain.contains(plan))
+    assert not bool(domain.contains(1.01 * plan))

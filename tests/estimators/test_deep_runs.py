@@ -202,6 +202,10 @@ def test_bad_types_get_a_sentence():
         DeepSVC(module=3).fit(X, y)
     with pytest.raises(TypeError, match=r"DeepSVC\(solver=...\) must be a FrankWolfe"):
         DeepSVC(mode="forward", solver="pairwise").fit(X, y)
+    with pytest.raises(TypeError, match=r"must be a FrankWolfe over Simplex\(\); got FrankWolfe"):
+        DeepSVC(mode="forward", solver=fwnet.FrankWolfe(fwnet.L1Ball())).fit(X, y)
+    with pytest.raises(TypeError, match=r"DeepSVC\(optimizer=...\) must be a function; got 'adam'"):
+        DeepSVC(optimizer="adam").fit(X, y)
     with pytest.raises(TypeError, match=r"must build a torch.optim.Optimizer"):
         DeepSVC(optimizer=lambda p, lr: None).fit(X, y)
 

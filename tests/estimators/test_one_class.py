@@ -111,6 +111,19 @@ def test_weights_sparse_points_and_pickling() -> None:
     assert given.offset_ == pytest.approx(weighted.offset_, rel=1e-9)
 
 
+def test_a_norm_that_single_precision_cannot_see() -> None:
+    # |w|² is a difference of numbers of 1e7: in float32, ρ came out negative.
+    X = 100.0 * np.random.default_rng(0).normal(size=(500, 20))
+    model = FWOneClassSVM(kernel="linear", C=1000.0).fit(X)
+    alpha = np.zeros(500)
+    alpha[model.support_] = model.dual_coef_[0]
+    gradient = X @ (alpha @ X) + alpha / 1000.0
+    rho = alpha @ gradient
+    assert model.duality_gap_ <= 1e-3
+    assert model.offset_ == pytest.approx(rho, rel=1e-6)
+    assert gradient.min() == pytest.approx(rho, rel=1e-2)  # no vertex of the simplex is better
+
+
 def test_bad_input() -> None:
     X = cloud(40)
     with pytest.raises(ValueError, match="C must be a finite number above 0; got -1"):

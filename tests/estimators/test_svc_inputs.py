@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import make_moons
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
+from fwnet import FrankWolfe, L1Ball
 from fwnet.estimators import FWSVC
 
 X, y = make_moons(60, noise=0.2, random_state=0)
@@ -31,7 +32,11 @@ X, y = make_moons(60, noise=0.2, random_state=0)
         ({"solver": "smo"}, "solver must be one of 'auto', .*; got 'smo'"),
         ({"solver": "newton"}, "solver='newton' needs kernel='linear'; got kernel='rbf'"),
         ({"multi_class": "all"}, "multi_class must be one of 'ovr', 'ovo'; got 'all'"),
-        ({"max_iter": 0}, "max_iter must be at least 1, or -1; got 0"),
+        ({"max_iter": 0}, "max_iter must be a whole number of at least 1, or -1 .*; got 0"),
+        ({"max_iter": None}, "max_iter must be a whole number of at least 1, or -1 .*; got None"),
+        ({"max_iter": np.inf}, "max_iter must be a whole number of at least 1, or -1 .*; got inf"),
+        ({"gamma": 1e300}, r"gamma=1e\+300 is too large for these points: γ\|x\|² reaches"),
+        ({"solver": FrankWolfe(L1Ball())}, "solver must work over fwnet.Simplex.*over L1Ball"),
         ({"max_time": -1}, "max_time must be a finite number above 0; got -1"),
         ({"cache_size": 0}, "cache_size must be a finite number above 0; got 0"),
         ({"class_weight": {0: -1.0}}, "class_weight must be finite and above 0 for every class"),
@@ -156,3 +161,39 @@ def test_large_offsets_and_scales() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert FWSVC(gamma="scale").fit(Z * 1e8, z).score(Z * 1e8, z) > 0.95
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 1.5, 60)])
+def test_points_far_from_the_origin(weight: np.ndarray | None) -> None:
+    # As dates in seconds: the same distances, so the same gamma, machine and scores.
+    near = FWSVC().fit(X, y, weight)
+    far = FWSVC().fit(X + 2.0**30, y, weight)
+    assert far.decision_function(X + 2.0**30) == pytest.approx(near.decision_function(X), abs=1e-5)
+
+
+def test_numbers_whose_products_overflow() -> None:
+    with pytest.raises(ValueError, match=r"X must hold numbers of at most 1e\+150 in size"):
+        FWSVC().fit(X * 1e200, y)
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="too large for double prec"):
+        FWSVC(kernel="poly", gamma=1e200).fit(X, y)
+
+
+@pytest.mark.parametrize("scale", [1e7, 1e10])
+def test_linear_machines_of_unscaled_features(scale: float) -> None:
+    # Rounding eats the identity in I + Σ xxᵀ; the dual has the smaller systems and takes over.
+    Z = scale * np.random.default_rng(0).normal(size=(20, 50))
+    found = FWSVC(kernel="linear").fit(Z, Z[:, 0] > 0)
+    assert found.score(Z, Z[:, 0] > 0) == 1.0
+    assert found.duality_gap_ <= 1e-3
+    assert found.solver_ == "pairwise"
+
+
+def test_a_linear_machine_that_rounding_defeats_ends_with_a_warning() -> None:
+    with pytest.warns(ConvergenceWarning, match="Double precision allows no more"):
+        FWSVC(kernel="linear").fit(X * 1e30, y)
+
+
+def test_predict_proba_of_a_fit_without_it() -> None:
+    late = FWSVC().fit(X, y).set_params(probability=True)
+    with pytest.raises(NotFittedError, match=r"predict_proba needs FWSVC\(probability=True\) at"):
+        late.predict_proba(X)

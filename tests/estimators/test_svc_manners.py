@@ -37,6 +37,14 @@ def test_check_estimator(parameters: dict[str, str]) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("package", ["numba", "sklearn"])
+def test_without_its_packages_the_extra_is_named(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import fwnet.estimators"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    text = f'ImportError: fwnet.estimators needs {package}. Install it with: pip install "fwnet[svm'
+    assert text in run.stderr
+
+
 def test_import_of_the_package_stays_light() -> None:
     code = "import fwnet, sys; print([m for m in ('numba', 'sklearn') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

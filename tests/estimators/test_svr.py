@@ -129,12 +129,22 @@ def test_a_tube_that_holds_all_points_gives_zero() -> None:
         assert len(model.support_) == 0
 
 
+def test_kernel_values_beyond_double_precision_end_with_a_warning() -> None:
+    X, y = waves(60)
+    with pytest.warns(ConvergenceWarning, match=r"\(precision\).*Double precision allows no more"):
+        FWSVR(kernel="poly", degree=2, gamma=1.0).fit(1e4 * X, y)
+    with pytest.warns(ConvergenceWarning, match=r"\(precision\).*Double precision allows no more"):
+        FWSVR(kernel="linear").fit(1e8 * np.random.default_rng(0).normal(size=(60, 90)), y)
+
+
 def test_bad_input() -> None:
     X, y = waves(60)
     with pytest.raises(ValueError, match=r"epsilon must be a finite number at least 0; got -0\.1"):
         FWSVR(epsilon=-0.1).fit(X, y)
     with pytest.raises(ValueError, match="C must be a finite number above 0; got 0"):
         FWSVR(C=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"y must hold numbers of at most 1e\+150 in size"):
+        FWSVR().fit(X, y * 1e200)
     with pytest.raises(ValueError, match="Input y contains NaN"):
         FWSVR().fit(X, np.where(y > 1, np.nan, y))
     with pytest.warns(ConvergenceWarning, match=r"FWSVR stopped after 1 steps \(max_iter\)"):

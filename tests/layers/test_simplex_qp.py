@@ -201,7 +201,15 @@ def test_bad_input_gets_a_sentence() -> None:
         layer(eye[..., :2])
     with pytest.raises(ValueError, match=r"c must have shape \(2, 3\); got \(2, 2\)"):
         layer(eye, eye[..., 0, :2])
-    with pytest.raises(ValueError, match="must be symmetric"):
+    with pytest.raises(ValueError, match=r"c must have shape \(2, 3\); got \(4, 3\)"):
+        layer(eye, torch.ones(4, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"c must have shape \(2, 3\); got \(\)"):
+        layer(eye, torch.tensor(1.0, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"diagonal must have shape \(2, 3\); got \(4,\)"):
+        layer(features=eye, diagonal=torch.ones(4, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"K must be dense; got torch\.sparse_coo"):
+        layer(eye[0].to_sparse())
+    with pytest.raises(ValueError, match="K must be symmetric"):
         layer(eye + torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64))
     with pytest.raises(ValueError, match="must be finite"):
         layer(eye * torch.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,12 @@ def spoiled(value: float, *shape: int) -> Tensor:
     tensor = torch.ones(*shape)
     tensor.view(-1)[1] = value
     return tensor
+
+
+def in_blocks(tensor: Tensor) -> Tensor:
+    with warnings.catch_warnings():  # torch calls them a beta
+        warnings.simplefilter("ignore", UserWarning)
+        return tensor.to_sparse_bsr((1, 1))
 
 
 CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
@@ -88,7 +95,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "c dtype",
         lambda: fwnet.Quadratic(EYE, torch.ones(3).double()),
         TypeError,
-        "Quadratic(c) must be torch.float32 as K; got torch.float64.",
+        "Quadratic(c) and K must share a dtype; got torch.float64 and torch.float32.",
     ),
     (
         "b shape",
@@ -106,7 +113,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "b dtype",
         lambda: fwnet.LeastSquares(torch.ones(3, 2), torch.ones(3).double()),
         TypeError,
-        "LeastSquares(b) must be torch.float32 as A; got torch.float64.",
+        "LeastSquares(b) and A must share a dtype; got torch.float64 and torch.float32.",
     ),
     (
         "b NaN",
@@ -130,7 +137,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "ridge dtype",
         lambda: fwnet.LeastSquares(EYE, POINT, torch.ones(3).double()),
         TypeError,
-        "LeastSquares(ridge=...) must be torch.float32 as A; got torch.float64.",
+        "LeastSquares(ridge=...) and A must share a dtype; got torch.float64 and torch.float32.",
     ),
     (
         "y shape",
@@ -222,7 +229,81 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "completion kinds",
         lambda: fwnet.MatrixCompletion(torch.ones(1), torch.tensor([0]), torch.ones(1), (3, 3)),
         TypeError,
-        "MatrixCompletion(rows) must be an integer tensor.",
+        "MatrixCompletion(rows) must be an integer tensor; got torch.float32.",
+    ),
+    (
+        "completion kinds bool",
+        lambda: fwnet.MatrixCompletion(EYE[0] > 0, torch.tensor([0] * 3), torch.ones(3), (3, 3)),
+        TypeError,
+        "MatrixCompletion(rows) must be an integer tensor; got torch.bool.",
+    ),
+    (
+        "completion shape",
+        lambda: fwnet.MatrixCompletion(torch.tensor([0]), torch.tensor([0]), torch.ones(1), 3),
+        ValueError,
+        "MatrixCompletion(shape) must be (d, m); got 3.",
+    ),
+    (
+        "completion sides",
+        lambda: fwnet.MatrixCompletion(*[torch.tensor([0])] * 2, torch.ones(1), (3.0, 3)),
+        ValueError,
+        "MatrixCompletion(shape): d and m must be a whole number of at least 1; got 3.0.",
+    ),
+    (
+        "asymmetric sparse K",
+        lambda: fwnet.Quadratic(torch.tensor([[1.0, 2.0], [0.0, 1.0]]).to_sparse()),
+        ValueError,
+        "Quadratic(K): K must be symmetric; the largest difference |K - Kᵀ| is 2.",
+    ),
+    (
+        "sparse c",
+        lambda: fwnet.Quadratic(EYE, POINT.to_sparse()),
+        TypeError,
+        "Quadratic(c) must be dense; got torch.sparse_coo. Convert with .to_dense().",
+    ),
+    (
+        "blocks",
+        lambda: fwnet.LeastSquares(in_blocks(EYE), POINT),
+        TypeError,
+        "LeastSquares(A) must be dense, COO, CSR or CSC; got torch.sparse_bsr.",
+    ),
+    (
+        "ridge a string",
+        lambda: fwnet.LeastSquares(EYE, POINT, "1"),
+        TypeError,
+        "LeastSquares(ridge=...) must be a number; got '1'.",
+    ),
+    (
+        "SVM not square",
+        lambda: fwnet.SVMDual(torch.ones(3, 2), torch.ones(3)),
+        ValueError,
+        "SVMDual(K) must be square; got shape (3, 2).",
+    ),
+    (
+        "SVM asymmetric",
+        lambda: fwnet.SVMDual(torch.tensor([[1.0, 2.0], [0.0, 1.0]])),
+        ValueError,
+        "SVMDual(K): K must be symmetric",
+    ),
+    (
+        "labels bool",
+        lambda: fwnet.SoftmaxRegression(EYE, POINT > 0),
+        ValueError,
+        "SoftmaxRegression(y) must be integer labels of shape (3,); got torch.bool (3,).",
+    ),
+    (
+        "product of the wrong shape",
+        lambda: fwnet.LeastSquares(
+            fwnet.MatrixFree(lambda x: x.sum(), lambda z: z, (3, 3)), POINT
+        ).at(POINT),
+        ValueError,
+        "MatrixFree(matvec) must return a tensor (3,), torch.float32; got (), torch.float32.",
+    ),
+    (
+        "product not a function",
+        lambda: fwnet.MatrixFree(EYE, EYE, (3, 3)),
+        TypeError,
+        "MatrixFree(matvec) must be a function; got tensor",
     ),
 ]
 

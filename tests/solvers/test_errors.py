@@ -71,7 +71,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "x0 infeasible",
         lambda: SOLVER(QUADRATIC, torch.ones(3)),
         ValueError,
-        "x0 must lie in Simplex(radius=1.0). Start from domain.start(shape)",
+        "x0 must lie in Simplex(radius=1.0); it is 1.2 away. Start from domain.start(shape)",
     ),
     (
         "x0 infeasible in a batch",
@@ -79,7 +79,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
             fwnet.Quadratic(torch.stack([EYE, EYE])), torch.stack([POINT, torch.ones(3)])
         ),
         ValueError,
-        "x0 must lie in Simplex(radius=1.0) (problem 1 of the batch).",
+        "x0 must lie in Simplex(radius=1.0) (problem 1 of the batch); it is",
     ),
     (
         "x0 missing",
@@ -285,6 +285,66 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         lambda: fwnet.FrankWolfe(fwnet.Simplex(), fwnet.ShortStep())(lambda x: x.sum(), POINT),
         ValueError,
         "ShortStep: Function does not know its smoothness; pass ShortStep(smoothness=...)",
+    ),
+    (
+        "the class of a rule",
+        lambda: fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch),
+        TypeError,
+        "rule must be a StepRule object; got its class. Use LineSearch(...).",
+    ),
+    (
+        "a rule without a number",
+        lambda: fwnet.FrankWolfe(fwnet.Simplex(), lambda t: None)(QUADRATIC, EYE[0]),
+        TypeError,
+        "a rule that is a function must return a number at each step; got None at t = 0.",
+    ),
+    (
+        "a rule of the wrong shape",
+        lambda: fwnet.FrankWolfe(fwnet.Simplex(), lambda t: torch.ones(2))(QUADRATIC, EYE[0]),
+        TypeError,
+        "must return a number at each step; got tensor([1., 1.]) at t = 0.",
+    ),
+    (
+        "on_step",
+        lambda: SOLVER(QUADRATIC, on_step=3),
+        TypeError,
+        "on_step must be a function; got 3.",
+    ),
+    (
+        "gradient not a function",
+        lambda: fwnet.Function(lambda x: x.sum(), gradient=3),
+        TypeError,
+        "Function(gradient=...) must be a function; got 3.",
+    ),
+    (
+        "gradient not a tensor",
+        lambda: SOLVER(fwnet.Function(lambda x: x.sum(), gradient=lambda x: None), POINT),
+        TypeError,
+        "Function(gradient=...) must return a tensor; got NoneType.",
+    ),
+    (
+        "gradient of the wrong shape",
+        lambda: SOLVER(fwnet.Function(lambda x: x.sum(), gradient=lambda x: x[:, None]), POINT),
+        ValueError,
+        "Function(gradient=...) must return shape (3,) in torch.float32, as x; got (3, 1)",
+    ),
+    (
+        "complex objective",
+        lambda: SOLVER(lambda x: (x + 0j).sum(), POINT),
+        TypeError,
+        "the objective must return a real number; got torch.complex64.",
+    ),
+    (
+        "sparse x0",
+        lambda: SOLVER(QUADRATIC, POINT.to_sparse()),
+        TypeError,
+        "x0 must be dense; got torch.sparse_coo. Convert with .to_dense().",
+    ),
+    (
+        "tol a string",
+        lambda: fwnet.FrankWolfe(fwnet.Simplex(), tol="1e-3"),
+        TypeError,
+        "tol must be a number; got '1e-3'.",
     ),
     # rules and oracles
     ("omega", lambda: fwnet.OverRelaxed(2.0), ValueError, "must be below 2; got 2.0."),

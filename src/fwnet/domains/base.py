@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, final
 
@@ -84,6 +85,10 @@ class Domain(ABC):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise a ValueError if points of `shape` cannot belong to this domain."""
+        if not isinstance(shape, Sequence):
+            raise TypeError(f"{name} must be a tuple of sizes, as (3,); got {shape!r}.")
+        if 0 in shape:
+            raise ValueError(f"{name}: a point must not be empty; got shape {tuple(shape)}.")
         if len(shape) < self.event_dim:
             kind = "vectors (*batch, n)" if self.event_dim == 1 else "matrices (*batch, d, m)"
             raise ValueError(f"{name}: {self} takes {kind}; got shape {tuple(shape)}.")
@@ -153,6 +158,12 @@ class Unsized(Domain):
         )
 
 
+def settle(domain: Domain, **fields: Any) -> None:
+    """Set fields of a frozen domain, as its `__post_init__` has checked or made them."""
+    for name, value in fields.items():
+        object.__setattr__(domain, name, value)
+
+
 def _is_init(value: object) -> bool:
     return isinstance(value, str) and value == "init"
 
@@ -161,7 +172,7 @@ def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
     """Tolerance of `contains`: as given, or 1e-5 (float32) and 1e-9 (float64) times the scale."""
     if tol is not None:
         return tol
-    return (1e-5 if x.dtype == torch.float32 else 1e-9) * max(scale, 1.0)
+    return (1e-5 if x.dtype == torch.float32 else 1e-9) * scale
 
 
 def argmin(values: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, slack
+from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, settle, slack
 from fwnet.domains.norm_balls import against
 from fwnet.vertices import Dense, Sign, Vertex
 
@@ -29,7 +30,7 @@ class LInfBall(NormBall):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.positive("LInfBall(radius=...)", self.radius)
+        settle(self, radius=checks.positive("LInfBall(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         return Sign(against(dense_cost(cost), 1.0), self.radius)
@@ -144,10 +145,9 @@ class Box(Domain):
 def _bound(name: str, value: float | Tensor) -> Tensor:
     if isinstance(value, Tensor) and value.ndim:
         return checks.real_tensor(name, value).to("cpu", torch.float64)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.") from None
+    if not isinstance(value, Tensor | numbers.Real):
+        raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.")
+    number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, a domain is bounded; got {value!r}.")
     return torch.tensor(number, dtype=torch.float64)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, norm, slack
+from fwnet.domains.base import Cost, Domain, dense_cost, norm, settle, slack
 from fwnet.domains.nearest import hull_weights
 from fwnet.vertices import Dense, Vertex
 
@@ -134,8 +134,12 @@ class Product(Domain):
         blocks: list[Block] = []
         start = 0
         for i, (domain, given) in enumerate(zip(self.domains, self.shapes, strict=True)):
-            shape = tuple(given)
+            if not isinstance(domain, Domain):
+                raise TypeError(f"Product(domains=...), block {i}: {domain!r} is not a Domain.")
             name = f"Product(shapes=...), block {i}"
+            if not isinstance(given, Sequence):
+                raise TypeError(f"{name} must be a tuple of sizes, as (3,); got {given!r}.")
+            shape = tuple(given)
             domain.check_shape(name, shape)
             if len(shape) != domain.event_dim or min(shape) < 1:
                 raise ValueError(
@@ -144,7 +148,7 @@ class Product(Domain):
                 )
             blocks.append(Block(domain, start, start + math.prod(shape), shape))
             start = blocks[-1].stop
-        object.__setattr__(self, "blocks", tuple(blocks))
+        settle(self, blocks=tuple(blocks))
 
     @property
     def polyhedral(self) -> bool:  # type: ignore[override]

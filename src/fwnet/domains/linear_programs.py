@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from functools import cached_property
 from types import ModuleType
@@ -110,7 +111,8 @@ class Program:
     def contains(self, x: Tensor, tol: float | None) -> Tensor:
         """Which points keep every constraint up to `tol`."""
         ends = np.concatenate([self.b_ub, self.b_eq, self.lower, self.upper])
-        tol = slack(x, tol, float(np.abs(ends[np.isfinite(ends)]).max(initial=0.0)))
+        # At least 1: the tolerance of HiGHS is absolute.
+        tol = slack(x, tol, float(np.abs(ends[np.isfinite(ends)]).max(initial=1.0)))
         lower, upper = torch.from_numpy(self.lower).to(x), torch.from_numpy(self.upper).to(x)
         inside = ((x >= lower - tol) & (x <= upper + tol)).all(-1)
         ub = x @ torch.from_numpy(self.A_ub.T).to(x) - torch.from_numpy(self.b_ub).to(x)
@@ -215,6 +217,11 @@ def _constraint(kind: str, A: Tensor | None, b: Tensor | None, n: int) -> tuple[
 
 
 def _bound(name: str, value: Bound, missing: float, n: int) -> Array:
+    if not (value is None or isinstance(value, Tensor | numbers.Real)):
+        raise TypeError(
+            f"Polytope(bounds=...): {name} must be a number, a tensor ({n},) or None; "
+            f"got {value!r}."
+        )
     bound = torch.as_tensor(missing if value is None else value, dtype=torch.float64)
     if bound.ndim and bound.shape != (n,):
         raise ValueError(

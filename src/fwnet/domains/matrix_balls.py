@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, slack, unit
+from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, settle, slack, unit
 from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
@@ -31,7 +31,7 @@ class TraceNormBall(NormBall):
     event_dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        checks.positive("TraceNormBall(radius=...)", self.radius)
+        settle(self, radius=checks.positive("TraceNormBall(radius=...)", self.radius))
 
     def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
         """−radius · u vᵀ, u and v the top singular vectors of the cost.
@@ -93,7 +93,7 @@ class SpectralBall(NormBall):
     event_dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        checks.positive("SpectralBall(radius=...)", self.radius)
+        settle(self, radius=checks.positive("SpectralBall(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         u, _, vh = _svd(dense_cost(cost).nan_to_num())
@@ -129,7 +129,7 @@ class RowBall(NormBall):
     event_dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        checks.positive("RowBall(radius=...)", self.radius)
+        settle(self, radius=checks.positive("RowBall(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         return Dense(-self.radius * unit(dense_cost(cost)), 2)
@@ -163,7 +163,7 @@ class Spectraplex(Domain):
     event_dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        checks.positive("Spectraplex(radius=...)", self.radius)
+        settle(self, radius=checks.positive("Spectraplex(radius=...)", self.radius))
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, NormBall, argmin, dense_cost, norm, slack, unit
+from fwnet.domains.base import Cost, NormBall, argmin, dense_cost, norm, settle, slack, unit
 from fwnet.domains.simplex import Simplex
 from fwnet.vertices import Dense, OneHot, Vertex
 
@@ -33,7 +33,7 @@ class L1Ball(NormBall):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.positive("L1Ball(radius=...)", self.radius)
+        settle(self, radius=checks.positive("L1Ball(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -94,7 +94,7 @@ class L2Ball(NormBall):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.positive("L2Ball(radius=...)", self.radius)
+        settle(self, radius=checks.positive("L2Ball(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         return Dense(-self.radius * unit(dense_cost(cost)))
@@ -128,16 +128,16 @@ class LpBall(NormBall):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
+        settle(self, radius=checks.positive("LpBall(radius=...)", self.radius))
         for p, name in ((1, "L1Ball"), (2, "L2Ball"), (math.inf, "LInfBall")):
             if self.p == p:
                 raise ValueError(
                     f"LpBall(p=...) must lie strictly between 1 and infinity, other than 2; "
                     f"got {self.p!r}. Use {name}(radius={self.radius!r})."
                 )
-        checks.positive("LpBall(p=...)", self.p)
+        settle(self, p=checks.positive("LpBall(p=...)", self.p))
         if self.p < 1:
             raise ValueError(f"LpBall(p=...) must be above 1 to be convex; got {self.p!r}.")
-        checks.positive("LpBall(radius=...)", self.radius)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)

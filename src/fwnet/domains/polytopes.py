@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, dense_cost, settle, slack
 from fwnet.domains.linear_programs import Array, Program, each, marginals, scipy_optimize, solve
 from fwnet.vertices import Dense, Permutation, Vertex
 
@@ -30,7 +30,7 @@ class Birkhoff(Domain):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.at_least("Birkhoff(n=...)", self.n, 1)
+        settle(self, n=checks.at_least("Birkhoff(n=...)", self.n, 1))
         scipy_optimize("Birkhoff")
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
@@ -87,6 +87,7 @@ class TransportPolytope(Domain):
     column_sums: Tensor
     event_dim: ClassVar[int] = 2
     polyhedral: ClassVar[bool] = True
+    _total: float = field(init=False, repr=False)
     _equalities: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +106,8 @@ class TransportPolytope(Domain):
                 f"{who}(row_sums=..., column_sums=...) must have the same positive total, else "
                 f"no plan exists; got {total} and {other}."
             )
-        object.__setattr__(self, "_equalities", marginals(rows, columns * (total / other)))
+        # Of total 1, since the tolerances of HiGHS are absolute.
+        settle(self, _total=total, _equalities=marginals(rows / total, columns / other))
 
     def __repr__(self) -> str:
         return f"TransportPolytope({len(self.row_sums)} × {len(self.column_sums)})"
@@ -126,13 +128,13 @@ class TransportPolytope(Domain):
             status, x = solve(optimize, one.ravel(), bounds=(0, None), **self._equalities)
             if status != "optimal":
                 raise RuntimeError(f"TransportPolytope: HiGHS stopped on a finite cost: {status}.")
-            return x.reshape(one.shape).clip(min=0.0)
+            return self._total * x.reshape(one.shape).clip(min=0.0)
 
         return Dense(each(cost, 2, minimise).to(cost.dtype), 2)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
-        tol = slack(x, tol, float(rows.sum()))
+        tol = slack(x, tol, self._total)
         close = ((x.sum(-1) - rows).abs().amax(-1) <= tol) & (x.amin((-2, -1)) >= -tol)
         return close & ((x.sum(-2) - columns).abs().amax(-1) <= tol)
 
@@ -185,9 +187,8 @@ class Polytope(Domain):
     _program: Program = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "_program", Program(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.bounds)
-        )
+        program = Program(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.bounds)
+        settle(self, _program=program)
 
     def __repr__(self) -> str:
         program = self._program

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, Domain, argmin, dense_cost, slack
+from fwnet.domains.base import Cost, Domain, argmin, dense_cost, settle, slack
 from fwnet.vertices import Dense, OneHot, Vertex
 
 
@@ -32,7 +32,7 @@ class Simplex(Domain):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.positive("Simplex(radius=...)", self.radius)
+        settle(self, radius=checks.positive("Simplex(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -97,8 +97,8 @@ class HyperSimplex(Domain):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.at_least("HyperSimplex(k=...)", self.k, 1)
-        checks.positive("HyperSimplex(radius=...)", self.radius)
+        settle(self, k=checks.at_least("HyperSimplex(k=...)", self.k, 1))
+        settle(self, radius=checks.positive("HyperSimplex(radius=...)", self.radius))
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
@@ -118,6 +118,7 @@ class HyperSimplex(Domain):
         return inside & ((x.sum(-1) - self.k * self.radius).abs() <= tol)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
+        self.check_shape("shape", shape)
         return self.radius * math.sqrt(2 * min(self.k, shape[-1] - self.k))
 
     def start(

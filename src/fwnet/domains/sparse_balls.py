@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, NormBall, dense_cost, slack, unit
+from fwnet.domains.base import Cost, NormBall, dense_cost, settle, slack, unit
 from fwnet.domains.norm_balls import against
 from fwnet.domains.simplex import Simplex, shift_and_clip
 from fwnet.vertices import Dense, Vertex
@@ -31,8 +31,8 @@ class KSparseBall(NormBall):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.at_least("KSparseBall(k=...)", self.k, 1)
-        checks.positive("KSparseBall(radius=...)", self.radius)
+        settle(self, k=checks.at_least("KSparseBall(k=...)", self.k, 1))
+        settle(self, radius=checks.positive("KSparseBall(radius=...)", self.radius))
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
@@ -96,10 +96,9 @@ class GroupL1Ball(NormBall):
                 "GroupL1Ball(groups=...) must hold whole numbers; "
                 f"got {self.groups.dtype}. Convert with .long()."
             )
-        checks.positive("GroupL1Ball(radius=...)", self.radius)
+        settle(self, radius=checks.positive("GroupL1Ball(radius=...)", self.radius))
         labels, inverse = torch.unique(self.groups, return_inverse=True)
-        object.__setattr__(self, "_label", inverse)
-        object.__setattr__(self, "_count", len(labels))
+        settle(self, _label=inverse, _count=len(labels))
 
     def __repr__(self) -> str:
         return f"GroupL1Ball({self._count} groups of {len(self.groups)}, radius={self.radius})"

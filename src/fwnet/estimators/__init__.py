@@ -1,13 +1,21 @@
 """fit and predict: estimators with scikit-learn's manners."""
 
-from fwnet.estimators.deep_svc import DeepSVC
-from fwnet.estimators.low_rank_completion import LowRankCompletion
-from fwnet.estimators.low_rank_cv import LowRankSoftmaxClassifierCV
-from fwnet.estimators.low_rank_regressor import LowRankRegressor
-from fwnet.estimators.low_rank_softmax import LowRankSoftmaxClassifier
-from fwnet.estimators.one_class import FWOneClassSVM
-from fwnet.estimators.svc import FWSVC
-from fwnet.estimators.svr import FWSVR
+try:
+    from fwnet.estimators.deep_svc import DeepSVC
+    from fwnet.estimators.low_rank_completion import LowRankCompletion
+    from fwnet.estimators.low_rank_cv import LowRankSoftmaxClassifierCV
+    from fwnet.estimators.low_rank_regressor import LowRankRegressor
+    from fwnet.estimators.low_rank_softmax import LowRankSoftmaxClassifier
+    from fwnet.estimators.one_class import FWOneClassSVM
+    from fwnet.estimators.svc import FWSVC
+    from fwnet.estimators.svr import FWSVR
+except ModuleNotFoundError as error:
+    missing = str(error.name).split(".")[0]
+    if missing not in ("numba", "scipy", "sklearn"):
+        raise
+    raise ImportError(
+        f'fwnet.estimators needs {missing}. Install it with: pip install "fwnet[svm]"'
+    ) from None
 
 __all__ = [
     "FWSVC",

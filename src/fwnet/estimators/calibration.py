@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
+from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.kernels import Array
 
@@ -66,6 +67,13 @@ def fit_sigmoid(decisions: Array, positive: Array, weight: Array) -> tuple[float
     start = np.array([0.0, np.log((down + 1.0) / (up + 1.0))])
     a, b = minimize(loss, start, jac=True, method="BFGS").x
     return float(a) / scale, float(b)
+
+
+def calibrated(estimator: Any, X: Any) -> Array:
+    """Return P (n, classes) of a classifier that was fitted with its sigmoids."""
+    needs = "predict_proba needs %(name)s(probability=True) at fit."
+    check_is_fitted(estimator, "sigmoids_", msg=needs)
+    return probabilities(estimator.decision_function(X), estimator.sigmoids_)
 
 
 def probabilities(decisions: Array, sigmoids: Array) -> Array:

@@ -135,7 +135,8 @@ class _Run:
         support = np.flatnonzero(self.alpha)
         if len(support) > self.crowd * len(self.working):
             self._take_all()
-        if float(np.sum(self.alpha**2 / self.problem.box)) > self.soft * self.rho:
+        errors = float(np.sum(self.alpha**2 / self.problem.box))
+        if errors > self.soft * max(self.rho, errors):  # a ρ below the errors is rounding
             self.stopped = CROWDED
         self._refresh()
 
@@ -168,6 +169,8 @@ class _Run:
         self.trace.append(Round(self.steps, 0.5 / self.rho, self.gap, support, seconds))
         if self.gap <= budget.tol:
             self.stopped = "tolerance"
+        elif not np.isfinite(self.gap):
+            self.stopped = "precision"
         elif self.steps >= budget.max_steps:
             self.stopped = "max_iter"
         elif not self.stopped and time.perf_counter() >= budget.deadline:

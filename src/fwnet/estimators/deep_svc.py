@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from fwnet import checks
 from fwnet.domains import Simplex
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import cross_validated_sigmoids, probabilities
+from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
 from fwnet.estimators.deep_checkpoint import fingerprint
 from fwnet.estimators.deep_head import Head
 from fwnet.estimators.deep_modes import OBJECTIVES, ExactMode, Mode, NetMode
@@ -209,8 +209,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
     @available_if(lambda estimator: _has_probability(estimator))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return Platt's probabilities (n, classes); needs probability=True at `fit`."""
-        check_is_fitted(self)
-        return probabilities(self.decision_function(X), self.sigmoids_)
+        return calibrated(self, X)
 
     def _schedule(self) -> Schedule:
         """The budgets, after a look at every parameter."""
@@ -224,12 +223,17 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
                 "DeepSVC(validation_fraction=...) must be at least 0 and below 1; got "
                 f"{self.validation_fraction!r}."
             )
-        if self.solver is not None and not isinstance(self.solver, FrankWolfe):
-            raise TypeError(f"DeepSVC(solver=...) must be a FrankWolfe; got {self.solver!r}.")
+        domain = getattr(self.solver, "domain", None)
+        if self.solver is not None and not isinstance(domain, Simplex):
+            raise TypeError(
+                f"DeepSVC(solver=...) must be a FrankWolfe over Simplex(); got {self.solver!r}."
+            )
         if self.solver is not None and self.mode == "exact":
             raise ValueError(
                 'DeepSVC(solver=...) is for mode="forward" and mode="unrolled"; got mode="exact".'
             )
+        if self.optimizer is not None:
+            checks.a_function("DeepSVC(optimizer=...)", self.optimizer)
         _whole("fw_steps", self.fw_steps, 1)
         most = None if self.max_time is None else checks.positive("max_time", self.max_time)
         return Schedule(

@@ -27,18 +27,15 @@ def exact_weights(
 ) -> Array:
     """Return the optimal u (m,) for a kernel matrix whose first m rows and columns count.
 
-    Raises numpy.linalg.LinAlgError where a system is not positive definite in double precision.
+    Raises numpy.linalg.LinAlgError where a system is not positive definite beyond rounding.
     """
     m = len(problem.y)
     f = _scores(kernel, bias, np.flatnonzero(u), u)
     for _ in range(max_steps):
         excess = problem.excess(f)
         inside = np.flatnonzero(excess)
-        block = kernel[inside[:, None], inside].astype(np.float64)
-        block += bias
-        block.flat[:: len(inside) + 1] += 1.0 / problem.box[inside]
-        factor = cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
         target = np.zeros(m)
+        factor = _factored(kernel, bias, inside, problem.box[inside])
         target[inside] = cho_solve(factor, (f + excess)[inside], check_finite=False)
         ahead = _scores(kernel, bias, inside, target)
         if np.array_equal(np.sign(problem.excess(ahead)), np.sign(excess)):
@@ -47,6 +44,21 @@ def exact_weights(
         t = line_search(norms, problem, f, ahead - f)
         u, f = u + t * (target - u), f + t * (ahead - f)
     return u
+
+
+def _factored(kernel: Array, bias: float, inside: Array, box: Array) -> tuple[Array, bool]:
+    """The Cholesky factor of G_SS + diag(1/C), nudged where only rounding makes it indefinite."""
+    for nudge in (0.0, len(inside) * np.finfo(np.float64).eps):
+        block = kernel[inside[:, None], inside].astype(np.float64)
+        block += bias
+        more = nudge * block.diagonal().max(initial=0.0) if nudge else 0.0
+        block.flat[:: len(inside) + 1] += 1.0 / box + more
+        try:
+            return cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            if nudge:
+                raise
+    raise AssertionError("unreachable: the second try returns or raises")
 
 
 def line_search(

@@ -12,6 +12,7 @@ from scipy import sparse
 from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
+_LARGEST = 1e150  # the square of a larger number may not be one
 _TESTED = 1500  # points on which a kernel is tested for negative eigenvalues
 
 
@@ -24,11 +25,32 @@ def positive(name: str, value: Any, zero: bool = False) -> float:
     return float(value)
 
 
+def step_limit(max_iter: Any) -> int:
+    """Return how many steps `max_iter` allows: any number of them for -1."""
+    whole = isinstance(max_iter, numbers.Real) and not isinstance(max_iter, bool)
+    if not whole or not (max_iter == -1 or (max_iter >= 1 and float(max_iter).is_integer())):
+        raise ValueError(
+            f"max_iter must be a whole number of at least 1, or -1 for no limit; got {max_iter!r}."
+        )
+    return 2**62 if max_iter == -1 else int(max_iter)
+
+
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return `value` if it is among the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
     return str(value)
+
+
+def check_size(name: str, X: Any) -> None:
+    """Check that products of the numbers stay within double precision."""
+    entries = X.data if sparse.issparse(X) else X
+    largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
+    if largest > _LARGEST:
+        raise ValueError(
+            f"{name} must hold numbers of at most {_LARGEST:g} in size, whose products are finite; "
+            f"got {largest:.3g}. Scale {name}, e.g. with StandardScaler."
+        )
 
 
 def kernel_spec(
@@ -37,10 +59,10 @@ def kernel_spec(
     """Return the kernel with its numbers; gamma="scale" is 1/(d·Var X), weighted as the points."""
     if not callable(kernel):
         one_of("kernel", kernel, KERNELS)
-    if gamma == "scale":
+    if isinstance(gamma, str) and gamma == "scale":
         variance = _variance(X, weight) if kernel in ("rbf", "poly", "sigmoid") else 1.0
         number = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-    elif gamma == "auto":
+    elif isinstance(gamma, str) and gamma == "auto":
         number = 1.0 / X.shape[1]
     elif isinstance(gamma, str):
         raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0; got {gamma!r}.")
@@ -60,9 +82,10 @@ def _variance(X: Any, weight: Array) -> float:
         variance = square - mean**2
         return variance if variance > 1e-6 * square else float(X.var())
     share = weight / weight.sum() / X.shape[1]
-    squares = X.multiply(X) if sparse.issparse(X) else X * X
     mean = float(np.sum(share @ X))
-    return max(float(np.sum(share @ squares)) - mean**2, 0.0)
+    if not sparse.issparse(X):
+        return float(np.sum(share @ np.square(X - mean)))
+    return max(float(np.sum(share @ X.multiply(X))) - mean**2, 0.0)
 
 
 def sample_weights(sample_weight: Any, n: int) -> Array:

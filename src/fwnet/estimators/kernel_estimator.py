@@ -44,14 +44,10 @@ class KernelEstimator(BaseEstimator):
         return "csr" if self.kernel != "precomputed" and not callable(self.kernel) else False
 
     def _budget(self) -> Budget:
-        if isinstance(self.max_iter, bool) or self.max_iter != int(self.max_iter):
-            raise ValueError(f"max_iter must be a whole number, or -1; got {self.max_iter!r}.")
-        if self.max_iter < 1 and self.max_iter != -1:
-            raise ValueError(f"max_iter must be at least 1, or -1; got {self.max_iter!r}.")
         limit = np.inf if self.max_time is None else inputs.positive("max_time", self.max_time)
         return Budget(
             inputs.positive("tol", self.tol),
-            2**62 if self.max_iter == -1 else int(self.max_iter),
+            inputs.step_limit(self.max_iter),
             time.perf_counter() + limit,
             inputs.positive("cache_size", self.cache_size),
         )
@@ -65,6 +61,8 @@ class KernelEstimator(BaseEstimator):
         return X, weight[kept], kept
 
     def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
+        if self.kernel != "precomputed":
+            inputs.check_size("X", X)
         return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
 
     def _keep(self, X: Any, coefs: Array, kept: Array) -> Array:
@@ -81,6 +79,12 @@ class KernelEstimator(BaseEstimator):
 
         A round takes many steps, so a step size would tell nothing.
         """
+        if not all(math.isfinite(solved.gap) for solved in machines):
+            raise ValueError(
+                f"{type(self).__name__}: the kernel values of these points, or their products with "
+                "C, are too large for double precision. Scale X, e.g. with StandardScaler, or "
+                "lower C or gamma."
+            )
         self.duality_gaps_ = np.array([max(solved.gap, 0.0) for solved in machines])
         worst = int(self.duality_gaps_.argmax())
         self.duality_gap_ = float(self.duality_gaps_[worst])

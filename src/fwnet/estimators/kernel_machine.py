@@ -14,7 +14,8 @@ from fwnet.estimators.hull import exact_weights
 from fwnet.estimators.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.records import BinaryProblem, Budget, Machine, Weights, relative_gap
 
-_TINY = 384  # points up to which float64 and an exact finish cost less than a millisecond
+TINY = 384  # points up to which float64 and an exact finish cost less than a millisecond
+_FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
 _SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
 
 
@@ -31,8 +32,15 @@ class Points:
     def prepare(cls, X: Any, spec: KernelSpec, budget: Budget, dtype: Any = None) -> Points:
         """Choose the precision: float32 if rounding errors stay far below `tol`, else float64."""
         named = not callable(spec.name) and spec.name != "precomputed"
-        single = named and X.shape[0] > _TINY and budget.tol >= _SINGLE
-        kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
+        single = named and X.shape[0] > TINY and budget.tol >= _SINGLE
+        with np.errstate(over="ignore"):  # said below
+            kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
+        if not kernel.reach < _FAR:
+            raise ValueError(
+                f"gamma={spec.gamma:g} is too large for these points: γ|x|² reaches "
+                f"{kernel.reach:.1e}, and its rounding is all that a kernel value shows. Lower "
+                "gamma, or scale X."
+            )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * budget.tol:
             kernel = KernelRows(X, spec, np.float64)
         return cls(X, spec, Columns(kernel, budget.megabytes))
@@ -53,11 +61,11 @@ def solve_kernel(
     """Solve one binary problem to the certified relative duality gap `budget.tol`."""
     found = corrective(problem, points.columns, budget, mode, alpha0)
     if points.columns.kernel.dtype == np.float64:
-        if points.columns.fits and len(problem.y) <= _TINY:
+        if points.columns.fits and len(problem.y) <= TINY:
             found = _finished(points.columns.square(), problem, found, budget.tol)
     else:
         rho, gap = certified_gap(points.X, points.spec, problem, found)
-        if found.stopped in ("tolerance", "precision") and gap > budget.tol:
+        if found.stopped in ("tolerance", "precision") and not gap <= budget.tol:
             double = Points.prepare(points.X, points.spec, budget, np.float64)
             again = solve_kernel(double, problem, budget, mode, found.alpha)
             return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)

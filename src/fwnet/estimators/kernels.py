@@ -143,6 +143,10 @@ def cross_kernel(left: Any, right: Any, spec: KernelSpec) -> Array:
     """Return k(left_i, right_j) (m, n) in float64; for "precomputed", see the estimator."""
     if callable(spec.name):
         return call_kernel(spec.name, left, right)
+    dense = not (sparse.issparse(left) or sparse.issparse(right))
+    if spec.name == "rbf" and dense and len(right):
+        centre = right.mean(axis=0)  # |x − z|² far from 0 would be rounding
+        left, right = left - centre, right - centre
     products = left @ right.T
     products = np.asarray(products.toarray() if sparse.issparse(products) else products, np.float64)
     if spec.name == "rbf":

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from fwnet.estimators.columns import LinearColumns
 from fwnet.estimators.corrective import CROWDED, corrective
-from fwnet.estimators.kernel_machine import machine
+from fwnet.estimators.kernel_machine import TINY, Points, machine, solve_kernel
 from fwnet.estimators.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.liblinear import solve_liblinear
 from fwnet.estimators.newton import solve_newton
@@ -29,7 +29,12 @@ def solve_linear(
     if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
         return solve_liblinear(X, problem, budget)
     if solver == "newton" or (solver == "auto" and (d <= _NARROW or start is not None)):
-        return solve_newton(X, problem, budget, start)
+        solved = solve_newton(X, problem, budget, start)
+        if solver == "auto" and solved.stopped == "precision" and n <= TINY:
+            points = Points.prepare(X, KernelSpec("linear"), budget)
+            dual = with_vector(X, solve_kernel(points, problem, budget, solver))
+            return min(solved, dual, key=lambda machine: machine.gap)
+        return solved
     soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
     dtype = np.float32 if budget.tol >= 1e-5 and n > _NARROW else np.float64
     columns = LinearColumns(KernelRows(X, KernelSpec("linear"), dtype), X)

@@ -27,6 +27,13 @@ def is_network(solver: Any) -> bool:
     )
 
 
+def check_network(solver: Any) -> None:
+    """Raise unless a network or core solver works on the simplex, where the dual lives."""
+    core = solver.solver if isinstance(solver, FWNet) else solver
+    if isinstance(core, FrankWolfe) and not isinstance(core.domain, Simplex):
+        raise ValueError(f"solver must work over fwnet.Simplex(); got one over {core.domain}.")
+
+
 def default_network(depth: int) -> FWNet:
     """Softmin with a relative, annealed β, as many steps as `depth`.
 

@@ -30,6 +30,7 @@ from fwnet.estimators.records import BinaryProblem, Budget, Machine, Problem, Ro
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
 _CHUNK = 1 << 20  # entries that are gathered at a time
+_PATIENCE = 5  # rounds without a tenth of progress in the gap that end a run
 _BAND, _FEW = 1.0, 0.2  # how far outside the margin is near; the share of points worth a gather
 
 
@@ -58,7 +59,7 @@ def solve_newton(X: Any, problem: Problem, budget: Budget, start: Array | None =
             stopped = "max_iter"
         elif time.perf_counter() >= budget.deadline:
             stopped = "max_time"
-        elif len(trace) > 1 and steps == trace[-2].t:
+        elif len(trace) > 1 and (steps == trace[-2].t or _stalled(trace)):
             stopped = "precision"
         if stopped:
             break
@@ -131,7 +132,7 @@ class _Part:
                 return w, used
             self._update(hessian, right, (inside, aims), (now, scores + excess))
             inside, aims = now, scores + excess
-            target = cho_solve(cho_factor(hessian, lower=True), right)
+            target = _solve(hessian, right)
             ahead = self.scores(target)
             norms = (float(w @ w), float(w @ target), float(target @ target))
             t = line_search(norms, self.problem, scores, ahead - scores)
@@ -167,6 +168,20 @@ class _Part:
         hessian[:-1, -1] += total
         hessian[-1, -1] += scale * float(root @ root)
         right += scale * np.append((root * aims) @ dense, float(root @ (root * aims)))
+
+
+def _solve(hessian: Array, right: Array) -> Array:
+    try:
+        return np.asarray(cho_solve(cho_factor(hessian, lower=True), right))
+    except np.linalg.LinAlgError:  # rounding has eaten the identity in I + Σ Cᵢxᵢxᵢᵀ
+        values, vectors = np.linalg.eigh(hessian)
+        return np.asarray(vectors @ ((vectors.T @ right) / np.maximum(values, 1.0)))
+
+
+def _stalled(trace: list[Round]) -> bool:
+    """Whether the last rounds made less than a tenth of progress in the gap."""
+    gaps = [r.gap for r in trace]
+    return len(gaps) > _PATIENCE and not min(gaps[-_PATIENCE:]) <= 0.9 * min(gaps[:-_PATIENCE])
 
 
 def linear_gap(X: Any, problem: Problem, w: Array, scores: Array) -> tuple[float, float, float]:

@@ -171,6 +171,8 @@ def survey(y, box, alpha, scores, lack):  # type: ignore[no-untyped-def]
     for t in range(y.shape[0]):
         square += alpha[t] * y[t] * scores[t]
         shares += alpha[t] * alpha[t] / box[t]
+    if square < 0.0:  # |w|² is none: rounding
+        square = 0.0
     rho = square + shares
     for t in range(y.shape[0]):
         slack = 1.0 - y[t] * scores[t] / rho

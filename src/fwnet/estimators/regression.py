@@ -41,7 +41,7 @@ def solve_tube(columns: Columns, problem: TubeProblem, budget: Budget) -> Machin
             stopped = "max_iter"
         elif time.perf_counter() >= budget.deadline:
             stopped = "max_time"
-        elif not wanting and len(trace) > 2 and gap > 0.5 * trace[-2].gap:
+        elif not wanting and len(trace) > 2 and not gap <= 0.5 * trace[-2].gap:
             stopped = "precision"
         if stopped:
             break
@@ -53,7 +53,11 @@ def solve_tube(columns: Columns, problem: TubeProblem, budget: Budget) -> Machin
         if len(working) == n:
             working = np.arange(n)
         part = problem.part(working)
-        coef[working] = exact_weights(kernel, part, 1.0, coef[working])
+        try:
+            coef[working] = exact_weights(kernel, part, 1.0, coef[working])
+        except np.linalg.LinAlgError:
+            stopped = "precision"
+            break
         support = np.flatnonzero(coef)
         columns.fetch(support, support)
         scores = columns.combine(support, coef[support]) + coef.sum()
@@ -69,4 +73,4 @@ def tube_gap(problem: TubeProblem, coef: Array, scores: Array) -> tuple[float, f
     linear = float(problem.y @ coef) - problem.epsilon * float(np.abs(coef).sum())
     curve = square + float(coef @ (coef / problem.box))
     dual = 0.5 * max(linear, 0.0) ** 2 / curve if curve > 0 else 0.0
-    return dual, (primal - dual) / primal if primal > 0 else 0.0
+    return dual, 0.0 if primal == 0 else (primal - dual) / primal

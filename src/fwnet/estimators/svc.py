@@ -9,15 +9,15 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import cross_validated_sigmoids, probabilities
+from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
 from fwnet.estimators.fitting import Options, Task, solve_all, tell
 from fwnet.estimators.kernel_estimator import KernelEstimator
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.multiclass import Split, splits, votes
-from fwnet.estimators.neural import is_network
+from fwnet.estimators.neural import check_network, is_network
 from fwnet.estimators.records import Machine
 
 _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
@@ -154,11 +154,12 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         The sigmoids are fitted to decision values of five-fold cross-validation. The most
         probable class may differ from `predict` near the boundary, as the sigmoid has an offset.
         """
-        check_is_fitted(self)
-        return probabilities(self.decision_function(X), self.sigmoids_)
+        return calibrated(self, X)
 
     def _check_choices(self) -> None:
-        if not is_network(self.solver):
+        if is_network(self.solver):
+            check_network(self.solver)
+        else:
             inputs.one_of("solver", self.solver, _SOLVERS)
         inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
         if isinstance(self.solver, str) and self.solver in _LINEAR_ONLY and self.kernel != "linear":

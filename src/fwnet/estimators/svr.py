@@ -93,6 +93,8 @@ class FWSVR(RegressorMixin, KernelEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse=self._sparse(), dtype=np.float64, order="C", y_numeric=True
         )
+        y = np.asarray(y, np.float64)
+        inputs.check_size("y", y)
         if self.kernel == "precomputed":
             inputs.check_square(X)
         X, weight, kept = self._weighted(X, sample_weight)
@@ -100,7 +102,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         box = inputs.positive("C", self.C) * weight
         inputs.check_kernel(X, spec, box)
         order = trial_order(self.random_state, len(box))
-        problem = TubeProblem(np.asarray(y, np.float64)[kept], box, order, epsilon)
+        problem = TubeProblem(y[kept], box, order, epsilon)
         if self.kernel != "linear":
             points = Points.prepare(X, spec, budget, np.float64)
             solved = solve_tube(points.columns, problem, budget)

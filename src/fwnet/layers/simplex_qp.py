@@ -132,7 +132,10 @@ class DenseProblem:
         self.tol = tol
 
     def solve(self, c: Tensor, Q: Tensor) -> SimplexQPSolution:
-        return solve_simplex_qp(Q, c, tol=self.tol)
+        try:
+            return solve_simplex_qp(Q, c, tol=self.tol)
+        except ValueError as error:  # about the matrix, which the layer's user calls K
+            raise ValueError(str(error).replace("Q", "K")) from None
 
     def size(self, c: Tensor, Q: Tensor) -> Tensor:
         return Q.diagonal(dim1=-2, dim2=-1).amax(-1)
@@ -217,7 +220,7 @@ def _unrolled(K: Tensor, c: Tensor, steps: int, sharpness: float) -> Tensor:
 
 def _check_kind(name: str, value: Tensor) -> None:
     good = isinstance(value, Tensor) and value.dtype in (torch.float32, torch.float64)
-    if not good or not value.numel():
+    if not good or not value.numel() or value.layout is not torch.strided:
         checks.real_tensor(name, value)
 
 
@@ -232,9 +235,16 @@ def _linear(c: Tensor | None, like: Tensor, batch: torch.Size, n: int) -> Tensor
         return like.new_zeros(*batch, n)
     checks.real_tensor("c", c)
     checks.same_kind("c", c, "K", like)
-    if c.shape[-1] != n or c.ndim > len(batch) + 1:
-        raise ValueError(f"c must have shape {(*batch, n)}; got {tuple(c.shape)}.")
-    return c.expand(*batch, n)
+    return _expanded("c", c, torch.Size((*batch, n)))
+
+
+def _expanded(name: str, value: Tensor, shape: torch.Size) -> Tensor:
+    """One vector for each problem; a batch may share one."""
+    vectors = 1 <= value.ndim <= len(shape) and value.shape[-1] == shape[-1]
+    batch = zip(reversed(value.shape[:-1]), reversed(shape[:-1]), strict=False)
+    if not vectors or any(have not in (1, want) for have, want in batch):
+        raise ValueError(f"{name} must have shape {tuple(shape)}; got {tuple(value.shape)}.")
+    return value.expand(shape)
 
 
 def _positive_diagonal(diagonal: Tensor | float | None, Z: Tensor) -> Tensor:
@@ -247,5 +257,6 @@ def _positive_diagonal(diagonal: Tensor | float | None, Z: Tensor) -> Tensor:
         checks.same_kind("diagonal", diagonal, "features", Z)
         if not bool((diagonal > 0).all()):
             raise ValueError(f"diagonal must be positive; its least entry is {diagonal.min():.6g}.")
-        return diagonal.expand(Z.shape[:-1])
+        rows = diagonal if diagonal.ndim else diagonal.expand(Z.shape[-2])
+        return _expanded("diagonal", rows, Z.shape[:-1])
     return Z.new_full(Z.shape[:-1], checks.positive("diagonal", diagonal))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar, final
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -34,6 +35,7 @@ class MatrixCompletion(Problem):
 
     def __init__(self, rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
         values = checks.real_tensor("MatrixCompletion(values)", values)
+        shape = _checked_shape(shape)
         _check_positions("rows", rows, values, shape[0])
         _check_positions("cols", cols, values, shape[1])
         rows, cols = rows.long(), cols.long()  # before a product that a small type cannot hold
@@ -124,13 +126,26 @@ class MatrixCompletion(Problem):
         return self.shape[0], self.shape[1]
 
 
+def _checked_shape(shape: Any) -> tuple[int, int]:
+    if not isinstance(shape, Sequence) or len(shape) != 2:
+        raise ValueError(f"MatrixCompletion(shape) must be (d, m); got {shape!r}.")
+    d, m = (checks.at_least("MatrixCompletion(shape): d and m", side, 1) for side in shape)
+    return d, m
+
+
 def _check_positions(name: str, positions: Tensor, values: Tensor, limit: int) -> None:
-    if not isinstance(positions, Tensor) or positions.is_floating_point():
-        raise TypeError(f"MatrixCompletion({name}) must be an integer tensor.")
+    if not isinstance(positions, Tensor) or not checks.holds_integers(positions):
+        kind = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
+        raise TypeError(f"MatrixCompletion({name}) must be an integer tensor; got {kind}.")
     if positions.shape != values.shape or values.ndim != 1:
         raise ValueError(
             f"MatrixCompletion: rows, cols and values must be vectors of one length; {name} has "
             f"shape {tuple(positions.shape)}, values {tuple(values.shape)}."
+        )
+    if positions.device != values.device:
+        raise ValueError(
+            f"MatrixCompletion({name}) must be on {values.device} as values; "
+            f"got {positions.device}."
         )
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= limit:

@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from fwnet import checks
 from fwnet.iterates import Iterate
 from fwnet.problems.base import FirstOrder, Problem, inner
 
@@ -33,6 +34,8 @@ class Function(Problem):
             raise TypeError(
                 f"an objective must be a Problem or a function of x; got {type(function).__name__}."
             )
+        if gradient is not None:
+            checks.a_function("Function(gradient=...)", gradient)
         self.function, self.own_gradient = function, gradient
         self.batch_dims = int(batched)
 
@@ -40,9 +43,20 @@ class Function(Problem):
         return self._checked(self.function(it.x), it.x)
 
     def gradient(self, it: Iterate) -> Tensor:
-        if self.own_gradient is not None:
-            return self.own_gradient(it.x)
-        return self._by_autograd(it.x)[1]
+        if self.own_gradient is None:
+            return self._by_autograd(it.x)[1]
+        gradient = self.own_gradient(it.x)
+        if not isinstance(gradient, Tensor):
+            raise TypeError(
+                "Function(gradient=...) must return a tensor; "
+                f"got {type(gradient).__name__}. Convert with torch.as_tensor(...)."
+            )
+        if gradient.shape != it.x.shape or gradient.dtype != it.x.dtype:
+            raise ValueError(
+                f"Function(gradient=...) must return shape {tuple(it.x.shape)} in {it.x.dtype}, as "
+                f"x; got {tuple(gradient.shape)} in {gradient.dtype}."
+            )
+        return gradient
 
     def first_order(self, it: Iterate) -> FirstOrder:
         if self.own_gradient is not None:
@@ -85,6 +99,8 @@ class Function(Problem):
                 f"the objective must return a tensor; got {type(value).__name__}. "
                 "Compute it with torch operations."
             )
+        if value.is_complex():
+            raise TypeError(f"the objective must return a real number; got {value.dtype}.")
         expected = x.shape[: self.batch_dims]
         if value.shape != expected:
             hint = (

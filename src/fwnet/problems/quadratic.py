@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.linear_maps import DenseMap, LinearMap, as_linear_map
+from fwnet.linear_maps import DenseMap, LinearMap, SparseMap, as_linear_map
 from fwnet.problems.base import FirstOrder, LinearLoss, Problem, image_of
 from fwnet.vertices import OneHot, Vertex
 
@@ -42,7 +42,9 @@ class Quadratic(Problem):
         if shape[-1] != shape[-2]:
             raise ValueError(f"Quadratic(K): K must be square; got shape {tuple(shape)}.")
         if isinstance(self.matrix, DenseMap):
-            _check_symmetric("Quadratic(K)", self.matrix.matrix)
+            check_symmetric("Quadratic(K)", self.matrix.matrix)
+        elif isinstance(self.matrix, SparseMap):
+            check_symmetric("Quadratic(K)", self.matrix.matrix, self.matrix.transpose)
         batch = tuple(shape[:-2])
         if c is not None:
             c = checks.real_tensor("Quadratic(c)", c)
@@ -53,8 +55,7 @@ class Quadratic(Problem):
                     f"Quadratic(c) must be ({shape[-1]},) or (batch, {shape[-1]}) beside K of "
                     f"shape {tuple(shape)}; got {tuple(c.shape)}."
                 )
-            if c.dtype != self.matrix.dtype:
-                raise TypeError(f"Quadratic(c) must be {self.matrix.dtype} as K; got {c.dtype}.")
+            checks.same_kind("Quadratic(c)", c, "K", self.matrix)
         self.c = c
         self.shape = torch.Size((*batch, shape[-1]))
         self.batch_dims = len(batch)
@@ -134,8 +135,7 @@ class LeastSquares(LinearLoss):
                 f"(batch, {matrix.shape[-2]}) beside A of shape {tuple(matrix.shape)}; "
                 f"got {tuple(b.shape)}."
             )
-        if b.dtype != matrix.dtype:
-            raise TypeError(f"LeastSquares(b) must be {matrix.dtype} as A; got {b.dtype}.")
+        checks.same_kind("LeastSquares(b)", b, "A", matrix)
         super().__init__(matrix, batch, _ridge(ridge, matrix))
         self.b = b
 
@@ -204,8 +204,7 @@ def _ridge(ridge: float | Tensor, matrix: LinearMap) -> Tensor | None:
             return None
         return torch.full((), ridge, dtype=matrix.dtype, device=matrix.device)
     checks.real_tensor("LeastSquares(ridge=...)", ridge)
-    if ridge.dtype != matrix.dtype:
-        raise TypeError(f"LeastSquares(ridge=...) must be {matrix.dtype} as A; got {ridge.dtype}.")
+    checks.same_kind("LeastSquares(ridge=...)", ridge, "A", matrix)
     if tuple(ridge.shape) not in ((), (matrix.shape[-1],)) or bool((ridge < 0).any()):
         raise ValueError(
             f"LeastSquares(ridge=...) must hold {matrix.shape[-1]} numbers of at least 0; "
@@ -214,12 +213,18 @@ def _ridge(ridge: float | Tensor, matrix: LinearMap) -> Tensor | None:
     return ridge
 
 
-def _check_symmetric(name: str, matrix: Tensor) -> None:
+def check_symmetric(name: str, matrix: Tensor, transpose: Tensor | None = None) -> None:
+    """Raise unless K, dense or CSR, is symmetric; a sparse one comes with its transpose."""
     if torch.compiler.is_compiling():  # a check of values would break the graph
         return
     with torch.no_grad():
-        difference = float((matrix - matrix.mT).abs().max())
-        size = float(matrix.abs().max())
+        if transpose is None:
+            change, entries = matrix - matrix.mT, matrix
+        else:
+            change = (matrix.to_sparse_coo() - transpose.to_sparse_coo()).coalesce().values()
+            entries = matrix.values()
+        difference = float(change.abs().max()) if change.numel() else 0.0
+        size = float(entries.abs().max()) if entries.numel() else 0.0
     # The two halves of a product of features differ in their last digits.
     if difference > (1e-4 if matrix.dtype == torch.float32 else 1e-10) * size:
         raise ValueError(

@@ -35,7 +35,7 @@ class SoftmaxRegression(Problem):
             raise ValueError(
                 f"SoftmaxRegression(X) must be (n, d) or (batch, n, d); got {tuple(X.shape)}."
             )
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.shape != X.shape[:-1]:
+        if not (isinstance(y, Tensor) and checks.holds_integers(y)) or y.shape != X.shape[:-1]:
             kind = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
             raise ValueError(
                 f"SoftmaxRegression(y) must be integer labels of shape {tuple(X.shape[:-1])}; "

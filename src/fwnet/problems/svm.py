@@ -10,7 +10,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.problems.base import FirstOrder, Gradient, Problem
-from fwnet.problems.quadratic import LeastSquares, Quadratic
+from fwnet.problems.quadratic import LeastSquares, Quadratic, check_symmetric
 from fwnet.vertices import Vertex
 
 
@@ -54,6 +54,10 @@ class SVMDual(Problem):
                 f"{name} must be {shape}, with or without a batch in front; "
                 f"got {tuple(data.shape)}."
             )
+        if features is None:
+            if data.shape[-1] != data.shape[-2]:
+                raise ValueError(f"SVMDual(K) must be square; got shape {tuple(data.shape)}.")
+            check_symmetric(name, data)
         if bias and y is None:
             raise ValueError("SVMDual(bias=True) needs the labels y.")
         ridge = 0.0 if C is None else 1 / checks.positive("SVMDual(C=...)", C)

@@ -247,9 +247,11 @@ class FrankWolfe(nn.Module):
             where = (
                 "" if inside.ndim == 0 else f" (problem {int((~inside).nonzero()[0])} of the batch)"
             )
+            near = self.domain.project(x)
+            far = "" if near is None else f"; it is {float((x - near).norm()):.2g} away"
             raise ValueError(
-                f"x0 must lie in {self.domain}{where}. Start from domain.start(shape), or from "
-                "domain.lmo(cost).dense()."
+                f"x0 must lie in {self.domain}{where}{far}. Start from domain.start(shape), or "
+                "from domain.lmo(cost).dense()."
             )
         return x.clone()  # so that a result never is x0 itself
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, final
@@ -49,13 +50,28 @@ class ByIndex(StepRule):
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        return self.schedule(state), state + 1
+        step_size = self.schedule(state)
+        if isinstance(step_size, Tensor):
+            fits = step_size.ndim == 0 or step_size.shape == move.slope.shape
+        else:
+            fits = isinstance(step_size, numbers.Real)
+        if not fits:
+            raise TypeError(
+                f"a rule that is a function must return a number at each step; got {step_size!r} "
+                f"at t = {state}."
+            )
+        return step_size, state + 1
 
 
 def as_rule(rule: StepRule | Callable[[int], float | Tensor]) -> StepRule:
     """A rule as it is, a plain callable t -> γ as a rule."""
     if isinstance(rule, StepRule):
         return rule
+    given: Any = rule
+    if isinstance(given, type) and issubclass(given, StepRule):
+        raise TypeError(
+            f"rule must be a StepRule object; got its class. Use {given.__name__}(...)."
+        )
     if not callable(rule):
         raise TypeError(f"rule must be a StepRule or a function of t; got {rule!r}.")
     return ByIndex(rule)
