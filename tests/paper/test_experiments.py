@@ -21,7 +21,7 @@ from fwnet.paper.figures import Curves, Maps, Table
 from fwnet.paper.meta import MetaTraining
 from fwnet.paper.store import plain
 
-META = MetaTraining(episodes=1, horizon=4, window=2, check_every=1)
+META = MetaTraining(episodes=1, horizon=4, window=2, lrs=(0.003, 0.01), check_every=1)
 CIFAR2 = replace(
     configs.CIFAR2[Profile.QUICK],
     pairs=3,
@@ -30,6 +30,7 @@ CIFAR2 = replace(
     betas=(1.0, 10.0),
     gd_grid=(1.0,),
     adam_grid=(0.1,),
+    l2l_grid=(0.1, 1.0),
     meta=META,
     meta_batch=2,
 )
@@ -48,7 +49,7 @@ MNIST = replace(
     rows=300,
     test_points=50,
     channels=2,
-    adam_grid=(0.01,),
+    grid=(0.01,),
     batch=16,
     steps=6,
     every=2,
@@ -75,6 +76,7 @@ TINY: dict[type[Experiment[Any]], Any] = {
         test_points=40,
         channels=2,
         nets=((4, 1), (8, 2)),
+        grid=(0.001, 0.1),
         batch=16,
         steps=4,
         every=2,
