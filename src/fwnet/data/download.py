@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from fwnet.data.checksums import CHECKSUMS
 from fwnet.data.sources import DataError, cache_folder
 
-TIMEOUT = 10.0  # seconds without a byte
+TIMEOUT = 8.0  # seconds without a byte
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 _SITES: dict[str, tuple[str, tuple[str, ...]]] = {  # a site, and its files of the set
@@ -98,6 +98,7 @@ def _receive(url: str, part: Path) -> None:
         try:
             return _attempt(url, part, before)
         except HTTPError as error:
+            error.close()
             raise Unreachable(f"{url} answers {error.code} {error.reason}.") from None
         except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
             now = _size(part)

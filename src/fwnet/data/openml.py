@@ -64,10 +64,11 @@ def download(name: str) -> tuple[Parts, str]:
                 as_frame=False,
                 parser="liac-arff",
                 data_home=cache_folder() / "openml",
-                n_retries=1,
-                delay=0.5,
+                n_retries=1,  # the least it takes
+                delay=0.1,
             )
     except HTTPError as error:
+        error.close()
         raise Unreachable(f"OpenML answers {error.code} {error.reason}.") from None
     except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
         reason = getattr(error, "reason", error)
