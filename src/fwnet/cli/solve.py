@@ -17,12 +17,9 @@ import fwnet
 from fwnet.cli.domains import DOMAINS, choose
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import show, table
+from fwnet.cli.output import check_target, show, table
 from fwnet.cli.problems import Given, Task, read_problem
 from fwnet.cli.tables import read_arrays
-
-_WRITES = (".csv", ".npz")
-_DRAWS = (".png", ".svg", ".pdf")
 
 
 class SolverName(str, Enum):
@@ -79,8 +76,8 @@ def solve(
     on the simplex; completion ½ Σ (X_ij − v)² over rows (i, j, v).
     """
     options = {"radius": radius, "k": k, "p": p, "lower": lower, "upper": upper}
-    _check_suffix("--out", out, _WRITES)
-    _check_suffix("--plot", plot, _DRAWS)
+    check_target("--out", out, ".csv", ".npz")
+    check_target("--plot", plot, ".png", ".svg", ".pdf")
     if task is Task.SVM and domain not in (None, "simplex"):
         raise typer.BadParameter("--task svm lives on the simplex; leave --domain out.")
     name = domain or ("trace-norm" if task is Task.COMPLETION else "simplex")
@@ -138,12 +135,6 @@ _EXAMPLES = (
     "points.csv --task svm -C 10 --json",
 )
 solve.__doc__ = _help()
-
-
-def _check_suffix(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
-    if path is not None and path.suffix not in suffixes:
-        words = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
-        raise typer.BadParameter(f"{option} must end in {words}; got {path}.")
 
 
 def _check_kind(name: str, given: Given) -> None:
