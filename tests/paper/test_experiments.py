@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from fwnet.data import DataError
 from fwnet.paper import configs
 from fwnet.paper.experiment import Claim, Experiment, Profile, Results, SeedResult
 from fwnet.paper.experiments import EXPERIMENTS
@@ -148,6 +150,21 @@ def test_images_of_four_parts_are_disjoint() -> None:
     for k, one in enumerate(seen):
         for other in seen[k + 1 :]:
             assert not one & other
+
+
+def test_data_that_is_not_here_is_told_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("FWNET_DATA", raising=False)
+    monkeypatch.setenv("FWNET_CACHE", str(tmp_path))
+    shares: list[float] = []
+    missing = replace(TINY[Density], data=("digits", "no-such-set"))
+    with pytest.raises(DataError, match="there is no data set 'no-such-set'"):
+        Density().run(missing, 0, lambda share, text: shares.append(share))
+    beyond = replace(TINY[Beyond], mnist=replace(MNIST, data="no-such-set"))
+    with pytest.raises(DataError, match="there is no data set 'no-such-set'"):
+        Beyond().run(beyond, 0, lambda share, text: shares.append(share))
+    assert shares == []
 
 
 def test_circles_keeps_its_parts_apart() -> None:

@@ -52,6 +52,8 @@ class Beyond(Experiment[BeyondConfig]):
         return BEYOND[profile]
 
     def run(self, config: BeyondConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        for name in (config.cifar2.data, config.mnist.data):
+            load(name)  # what is not here is told before minutes of work
         progress(0.0, "SVMs on pairs of classes")
         pairs = _pairs(config.cifar2, seed)
         progress(0.4, "deep SVMs on circles")

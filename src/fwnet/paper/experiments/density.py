@@ -39,6 +39,8 @@ class Density(Experiment[DensityConfig]):
         return DENSITY[profile]
 
     def run(self, config: DensityConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        for name in config.data:
+            load(name)  # what is not here is told before hours of work
         out: dict[str, Any] = {}
         total, done = len(config.data) * len(config.nets), 0
         for name in config.data:
