@@ -132,7 +132,7 @@ CIRCLES = {
         points=600,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
-        meta=MetaTraining(episodes=25, horizon=40),
+        meta=MetaTraining(episodes=25, horizon=40, lrs=(1e-2,)),
         meta_points=200,
         resolution=60,
     ),
