@@ -57,7 +57,11 @@ def test_evaluate_a_shipped_controller(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("evaluate", "simplex-qp", "--on", "digit"), 2, "--on knows digits, circles"),
+        (
+            ("evaluate", "simplex-qp", "--on", "digit"),
+            2,
+            "no family 'digit'. Did you mean 'digits'?",
+        ),
         (("evaluate", "simplex-qp", "--C", "0"), 2, "--C must be positive"),
         (("evaluate", "nothing-here"), 1, "no shipped controller of that name"),
     ],

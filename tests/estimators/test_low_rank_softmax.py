@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from itertools import pairwise
 from pathlib import Path
@@ -217,3 +218,34 @@ def test_other_bad_input() -> None:
         clone(LowRankSoftmaxClassifier(1.0).fit(X, y)).predict(X)
     with pytest.warns(ConvergenceWarning, match=r"stopped \(max_steps\) at a duality gap of"):
         LowRankSoftmaxClassifier(10.0, max_iter=2).fit(X, y)
+
+
+def test_path_without_rows_fits_to_those_of_the_last_fit() -> None:
+    X, y = (part[:300] for part in digits())
+    model = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit(X, y)
+    radii = [5.0, 20.0]
+    remembered, given = model.path(radii), model.path(radii, X, y)
+    for one, other, radius in zip(remembered, given, radii, strict=True):
+        assert one.radius == radius
+        assert not one.warm_start
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+        cold = LowRankSoftmaxClassifier(radius, tol=1e-2).fit(X, y)
+        assert abs(one.value_ - cold.value_) <= max(one.duality_gap_, cold.duality_gap_)
+    weighted = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit(X, y, np.arange(300.0))
+    other = LowRankSoftmaxClassifier(5.0, tol=1e-2, warm_start=True).fit(X, y, np.arange(300.0))
+    np.testing.assert_array_equal(weighted.path([5.0])[0].coef_, other.coef_)
+    blocks = [(X[:150], y[:150]), (X[150:], y[150:])]
+    in_blocks = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit_blocks(blocks).path([5.0])[0]
+    assert abs(in_blocks.value_ - remembered[0].value_) <= in_blocks.duality_gap_ + 1e-3
+
+
+def test_rows_are_not_saved_with_a_model(tmp_path: Path) -> None:
+    X, y = (part[:300] for part in digits())
+    model = LowRankSoftmaxClassifier(10.0, tol=1e-2).fit(X, y)
+    model.save(tmp_path / "model")
+    partly = LowRankSoftmaxClassifier(10.0).fit(X, y).partial_fit(X, y)
+    loaded = LowRankSoftmaxClassifier.load(tmp_path / "model")
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), loaded, partly):
+        with pytest.raises(ValueError, match=r"rows of the last fit, and there are none.*path\(ra"):
+            other.path([5.0])
+        assert len(other.path([5.0], X, y)) == 1

@@ -7,6 +7,8 @@ import pytest
 from fwnet.paper.experiment import Profile, Results, SeedResult, Verdict
 from fwnet.paper.experiments import cifar2, circles, density, manmade, mnist
 
+LEARNING = {"meta": {"lrs": [0.003, 0.01]}}
+
 
 def made(name: str, config: dict[str, Any], *metrics: dict[str, Any]) -> Results:
     seeds = [SeedResult(k, m, 1.0, {}) for k, m in enumerate(metrics)]
@@ -20,7 +22,8 @@ def cifar2_results(ours: float, untuned: float, tuned: float, spread: float = 0.
     spreads = {name: [0.0, 0.1] for name in excess} | {"L2LC_γ": [0.0, spread]}
     reach: dict[str, list[float | None]] = {name: [10.0, 20.0] for name in excess}
     metrics = {"excess": excess, "spread": spreads, "reach": reach | {"L2L": [40.0, None]}}
-    return made("cifar2", {"gd_grid": [1.0], "adam_grid": [0.1], "lr": 0.01}, metrics)
+    grids: dict[str, Any] = {"gd_grid": [1.0], "adam_grid": [0.1], "l2l_grid": [0.3], "lr": 0.01}
+    return made("cifar2", grids | LEARNING, metrics)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +49,21 @@ def test_cifar2_against_l2l() -> None:
     claim = cifar2.claims(cifar2_results(0.1, 0.2, 0.3))[3]
     assert claim.verdict is Verdict.HOLDS
     assert "L2LC_γ 15, L2L never" in claim.ours
+    assert "L2L lr in 0.3 × meta lr in 0.003, 0.01" in claim.grid
 
 
-def circles_results(fwnet: float, tuned: float, gamma: float | None, nabla: float) -> Results:
-    counts = {"FWNet": fwnet, "FWNet, tuned": tuned, "L2LC_γ": gamma, "L2LC_∇": nabla}
+def circles_results(
+    fwnet: float, tuned: float, gamma: float | None, nabla: float, learned: float = 0.5
+) -> Results:
+    counts = dict.fromkeys(circles.HAND, fwnet)
+    counts |= {"FWNet, tuned": tuned, "L2LC_γ": gamma, "L2LC_∇": nabla}
     metrics = {
-        "loss": {key: [1.0, 0.5] for key in counts},
+        "loss": {key: [1.0, learned if "L2LC" in key else 0.5] for key in counts},
         "at": {name: {"t": t, "roughness": 0.2} for name, t in counts.items()},
         "test": dict.fromkeys(counts, 0.99),
     }
-    return made("circles", {"step_sizes": [0.01], "lr_grid": [0.01]}, metrics)
+    grids: dict[str, Any] = {"step_sizes": [0.01], "lr_grid": [0.01]}
+    return made("circles", grids | LEARNING, metrics)
 
 
 @pytest.mark.parametrize(
@@ -63,12 +71,19 @@ def circles_results(fwnet: float, tuned: float, gamma: float | None, nabla: floa
     [(500, 20, Verdict.HOLDS), (100, 20, Verdict.UNTUNED), (500, 60, Verdict.FAILS)],
 )
 def test_circles_counts(tuned: float, nabla: float, word: Verdict) -> None:
-    gamma, kernel, smooth, trains = circles.claims(circles_results(500, tuned, None, nabla))
+    gamma, kernel, ahead, smooth, trains = circles.claims(circles_results(500, tuned, None, nabla))
+    assert ahead.verdict is Verdict.FAILS
     assert gamma.verdict is Verdict.FAILS
     assert "never against 500" in gamma.ours
     assert kernel.verdict is word
     assert smooth.verdict is Verdict.FAILS
     assert trains.verdict is Verdict.HOLDS
+
+
+def test_circles_learned_against_hand_coded() -> None:
+    ahead = circles.claims(circles_results(500, 500, 200, 20, learned=0.4))[2]
+    assert ahead.verdict is Verdict.HOLDS
+    assert "L2LC_γ 0.7, L2LC_∇ 0.7; best hand-coded one, FWNet, 0.75" in ahead.ours
 
 
 def curve(length: int, reach: int) -> list[float]:
@@ -87,8 +102,8 @@ def test_manmade_counts(gamma: int, tuned: int, word: Verdict) -> None:
         "loss": {name: curve(50, t) for name, t in at.items()},
         "test": dict.fromkeys(at, 0.9),
     }
-    config = {"lr_grid": [0.01], "step_sizes": [0.1], "positive": [1, 4, 7]}
-    half, trains = manmade.claims(made("manmade", config, metrics, metrics))
+    config: dict[str, Any] = {"lr_grid": [0.01], "step_sizes": [0.1], "positive": [1, 4, 7]}
+    half, trains = manmade.claims(made("manmade", config | LEARNING, metrics, metrics))
     assert half.verdict is word
     assert f"L2LC_γ {gamma};" in half.ours
     assert trains.verdict is Verdict.HOLDS
@@ -105,6 +120,7 @@ def test_mnist_counts(ours: int, tuned: int, word: Verdict) -> None:
         mnist.ADAM: 40,
         mnist.SAME: 40,
         mnist.TUNED: tuned,
+        mnist.OURS_TUNED: ours,
     }
     metrics = {
         "curves": {
@@ -116,16 +132,38 @@ def test_mnist_counts(ours: int, tuned: int, word: Verdict) -> None:
             for name, t in at.items()
         }
     }
-    config = {"every": 10, "adam_grid": [0.01]}
-    found = mnist.claims(made("mnist", config, metrics))
-    assert [claim.verdict for claim in found] == [word, word, Verdict.HOLDS]
+    config: dict[str, Any] = {"every": 10, "grid": [0.01]}
+    *counted, predictive, confident = mnist.claims(made("mnist", config | LEARNING, metrics))
+    assert [claim.verdict for claim in counted] == [word, word]
+    assert predictive.verdict is Verdict.FAILS  # all end with the same accuracy
+    assert confident.verdict is Verdict.HOLDS
+    found = counted
     assert f"{10 * (ours + 2)} against 420 iterations" in found[0].ours  # two more tests to average
 
 
-@pytest.mark.parametrize(("leads", "word"), [((0, 0.1), "holds"), ((0.1, 0), "does not hold")])
-def test_density_trend(leads: tuple[float, float], word: str) -> None:
-    rows = [{"FWNet": {"accuracy": 0.5}, "Adam": {"accuracy": 0.5 + lead}} for lead in leads]
-    results = made("density", {"data": ["digits"]}, {"sets": {"digits": rows}})
-    (claim,) = density.claims(results)
-    assert claim.verdict.value == word
-    assert f"{leads[0]:+.3f} (sparsest), {leads[1]:+.3f} (densest)" in claim.ours
+@pytest.mark.parametrize(
+    ("leads", "tuned", "word"),
+    [
+        ((0, 0.1), (0, 0.05), Verdict.HOLDS),
+        ((0, 0.1), (0, 0), Verdict.UNTUNED),
+        ((0.1, 0), (0, 0.05), Verdict.FAILS),
+    ],
+)
+def test_density_trend(
+    leads: tuple[float, float], tuned: tuple[float, float], word: Verdict
+) -> None:
+    rows = [
+        {
+            "FWNet": {"accuracy": 0.5, "rank": 3},
+            "FWNet, tuned": {"accuracy": 0.6, "rank": 3},
+            "Adam": {"accuracy": 0.5 + lead, "rank": rank},
+            "Adam, tuned": {"accuracy": 0.6 + best, "rank": rank},
+        }
+        for lead, best, rank in zip(leads, tuned, (2, 4), strict=True)
+    ]
+    config = {"data": ["digits"], "grid": [0.001, 0.01]}
+    better, assumption = density.claims(made("density", config, {"sets": {"digits": rows}}))
+    assert better.verdict is assumption.verdict is word
+    assert f"{leads[0]:+.3f} (sparsest), {leads[1]:+.3f} (densest)" in better.ours
+    assert "digits: 2 (sparsest), 4 (densest)" in assumption.ours
+    assert "0.001, 0.01" in better.grid

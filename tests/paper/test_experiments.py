@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from fwnet.data import DataError
 from fwnet.paper import configs
 from fwnet.paper.experiment import Claim, Experiment, Profile, Results, SeedResult
 from fwnet.paper.experiments import EXPERIMENTS
@@ -21,7 +23,7 @@ from fwnet.paper.figures import Curves, Maps, Table
 from fwnet.paper.meta import MetaTraining
 from fwnet.paper.store import plain
 
-META = MetaTraining(episodes=1, horizon=4, window=2, check_every=1)
+META = MetaTraining(episodes=1, horizon=4, window=2, lrs=(0.003, 0.01), check_every=1)
 CIFAR2 = replace(
     configs.CIFAR2[Profile.QUICK],
     pairs=3,
@@ -30,6 +32,7 @@ CIFAR2 = replace(
     betas=(1.0, 10.0),
     gd_grid=(1.0,),
     adam_grid=(0.1,),
+    l2l_grid=(0.1, 1.0),
     meta=META,
     meta_batch=2,
 )
@@ -48,7 +51,7 @@ MNIST = replace(
     rows=300,
     test_points=50,
     channels=2,
-    adam_grid=(0.01,),
+    grid=(0.01,),
     batch=16,
     steps=6,
     every=2,
@@ -75,6 +78,7 @@ TINY: dict[type[Experiment[Any]], Any] = {
         test_points=40,
         channels=2,
         nets=((4, 1), (8, 2)),
+        grid=(0.001, 0.1),
         batch=16,
         steps=4,
         every=2,
@@ -146,6 +150,21 @@ def test_images_of_four_parts_are_disjoint() -> None:
     for k, one in enumerate(seen):
         for other in seen[k + 1 :]:
             assert not one & other
+
+
+def test_data_that_is_not_here_is_told_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("FWNET_DATA", raising=False)
+    monkeypatch.setenv("FWNET_CACHE", str(tmp_path))
+    shares: list[float] = []
+    missing = replace(TINY[Density], data=("digits", "no-such-set"))
+    with pytest.raises(DataError, match="there is no data set 'no-such-set'"):
+        Density().run(missing, 0, lambda share, text: shares.append(share))
+    beyond = replace(TINY[Beyond], mnist=replace(MNIST, data="no-such-set"))
+    with pytest.raises(DataError, match="there is no data set 'no-such-set'"):
+        Beyond().run(beyond, 0, lambda share, text: shares.append(share))
+    assert shares == []
 
 
 def test_circles_keeps_its_parts_apart() -> None:

@@ -27,13 +27,28 @@ def test_training_lowers_the_score_and_keeps_the_best() -> None:
     w = seeded(lambda: nn.Linear(1, 1, bias=False), 0)
     with torch.no_grad():
         w.weight.fill_(0.9)
-    plan = MetaTraining(episodes=40, horizon=4, window=2, lr=0.05, check_every=1)
-    scores = meta_train([w], lambda e: Halving(w, 1.0 + e % 3), lambda: Halving(w, 1.0), plan)
-    assert len(scores) == 41
+    plan = MetaTraining(episodes=40, horizon=4, window=2, lrs=(1e-4, 0.05), check_every=1)
+    found = meta_train([w], lambda e: Halving(w, 1.0 + e % 3), lambda: Halving(w, 1.0), plan)
+    slow, fast = found.scores.values()
+    assert found.lr == 0.05
+    assert len(slow) == len(fast) == 41
+    assert slow[0] == fast[0]  # both rates start from the same weights
+    assert min(slow) > 0.5 * slow[0]
     kept = Halving(w, 1.0)
     for _ in range(4):
         kept.step()
-    assert kept.score() == min(scores) < 1e-3 * scores[0]
+    assert kept.score() == found.best == min(fast) < 1e-3 * fast[0]
+
+
+def test_scores_that_are_not_numbers_are_never_chosen() -> None:
+    w = seeded(lambda: nn.Linear(1, 1, bias=False), 0)
+    with torch.no_grad():
+        w.weight.fill_(0.9)
+    plan = MetaTraining(episodes=1, horizon=40, window=40, lrs=(1e30, 1e-3), check_every=1)
+    found = meta_train([w], lambda e: Halving(w, 1.0), lambda: Halving(w, 1.0), plan)
+    assert found.lr == 1e-3
+    assert found.scores["1e+30"][1] == float("inf")
+    assert w.weight.isfinite().all()
 
 
 def test_seeded_modules_leave_the_generator_alone() -> None:

@@ -23,6 +23,9 @@ class Suite(str, Enum):
     LAYERS = "layers"
     TRACE = "trace"
     LEARNED = "learned"
+    DEEP_SVM = "deep-svm"
+    OPTIMIZER = "optimizer"
+    WORKERS = "workers"
 
 
 _MODULES = {
@@ -31,6 +34,9 @@ _MODULES = {
     Suite.LAYERS: "benchmarks.layers",
     Suite.TRACE: "benchmarks.trace",
     Suite.LEARNED: "benchmarks.learned",
+    Suite.DEEP_SVM: "benchmarks.deep_svm",
+    Suite.OPTIMIZER: "benchmarks.trace.optimizer",
+    Suite.WORKERS: "benchmarks.trace.distributed",
 }
 
 
@@ -46,7 +52,7 @@ def bench(
 
         fwnet bench core simplex
 
-        fwnet bench svm
+        fwnet bench workers -- --rows 4096 --steps 5
     """
     # The benchmarks lie beside the package, not in it: they need peers that users do not.
     sys.path.insert(0, os.getcwd())

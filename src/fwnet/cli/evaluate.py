@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from fwnet.cli.names import known
 from fwnet.cli.output import show, table
 from fwnet.learned import Evaluation, ProblemFamily, evaluate, families, load
 
@@ -41,8 +42,7 @@ def evaluate_command(
     """
     names = [name.strip() for name in on.split(",")]
     for name in names:
-        if name not in _FAMILIES:
-            raise typer.BadParameter(f"--on knows {', '.join(_FAMILIES)}; got {name!r}.")
+        known("family", name, _FAMILIES)
     if not c > 0:
         raise typer.BadParameter(f"--C must be positive; got {c:g}.")
     folder = Path(controller)

@@ -1,49 +1,100 @@
-"""`fwnet fit`: a classifier from a file of points."""
+"""`fwnet fit`: an estimator by name, fitted to a file of points."""
 
 from __future__ import annotations
 
 import os
 import time
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any, final
 
 import numpy as np
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import show, table
+from fwnet.cli.names import completes, known
+from fwnet.cli.output import check_target, show, table
 from fwnet.cli.tables import read_points
 
 
-class Model(str, Enum):
-    """The classifiers."""
+@final
+@dataclass(frozen=True)
+class Model:
+    """An estimator on the command line.
 
-    SVC = "svc"
-    DEEP_SVC = "deep-svc"
-    LOW_RANK = "low-rank"
+    Arguments:
+        make: the estimator from the options.
+        measure: what its score is.
+    """
+
+    make: Callable[[SimpleNamespace], Any]
+    measure: str = "accuracy"
+
+
+def _svc(given: SimpleNamespace) -> Any:
+    from fwnet.estimators import FWSVC
+
+    return FWSVC(given.c, kernel=given.kernel, gamma=given.gamma, random_state=given.seed)
+
+
+def _svr(given: SimpleNamespace) -> Any:
+    from fwnet.estimators import FWSVR
+
+    return FWSVR(C=given.c, kernel=given.kernel, gamma=given.gamma)
+
+
+def _deep_svc(given: SimpleNamespace) -> Any:
+    from fwnet.estimators import DeepSVC
+
+    return DeepSVC(C=given.c, max_iter=given.updates, random_state=given.seed)
+
+
+def _low_rank(given: SimpleNamespace) -> Any:
+    from fwnet.estimators import LowRankSoftmaxClassifier
+
+    return LowRankSoftmaxClassifier(given.radius, random_state=given.seed)
+
+
+def _low_rank_cv(given: SimpleNamespace) -> Any:
+    from fwnet.estimators import LowRankSoftmaxClassifierCV
+
+    return LowRankSoftmaxClassifierCV(random_state=given.seed)
+
+
+MODELS = {
+    "svc": Model(_svc),
+    "deep-svc": Model(_deep_svc),
+    "low-rank": Model(_low_rank),
+    "low-rank-cv": Model(_low_rank_cv),
+    "svr": Model(_svr, "r2"),
+}
 
 
 def fit(
     source: Annotated[
         str, typer.Argument(help="CSV, NPZ (X, y), LIBSVM file, or a data set such as digits.")
     ],
-    model: Annotated[Model, typer.Option(help="The classifier.")] = Model.SVC,
+    model: Annotated[
+        str, typer.Option(help="The estimator.", autocompletion=completes(lambda: MODELS))
+    ] = "svc",
     c: Annotated[float, typer.Option("-C", help="SVMs: weight of the errors.")] = 1.0,
-    kernel: Annotated[str, typer.Option(help="svc: rbf, linear, poly or sigmoid.")] = "rbf",
-    gamma: Annotated[str, typer.Option(help="svc: scale, auto or a number.")] = "scale",
+    kernel: Annotated[str, typer.Option(help="svc, svr: rbf, linear, poly or sigmoid.")] = "rbf",
+    gamma: Annotated[str, typer.Option(help="svc, svr: scale, auto or a number.")] = "scale",
     updates: Annotated[int, typer.Option(help="deep-svc: updates of the network.")] = 100,
     radius: Annotated[str, typer.Option(help="low-rank: trace norm, a number or auto.")] = "auto",
     test: Annotated[float, typer.Option(help="Share of the points held out.")] = 0.25,
     seed: Annotated[int, typer.Option(help="Of the held-out points and weights.")] = 0,
-    target: Annotated[str | None, typer.Option(help="Column of the classes in a CSV.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of y in a CSV.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the model here (joblib).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Fit a classifier, test it on held-out points, and save it.
+    """Fit an estimator, test it on held-out points, and save it.
 
-    svc is a kernel SVM, deep-svc an SVM on a small network, low-rank softmax regression in a
-    trace-norm ball.
+    Estimators: svc is a kernel SVM, deep-svc an SVM on a small network, low-rank softmax regression
+    in a trace-norm ball, low-rank-cv the same with its radius by cross-validation, svr a kernel SVM
+    for regression.
 
     A saved model is read by joblib.load; like any pickle, read only files that you trust.
 
@@ -56,48 +107,63 @@ def fit(
         fwnet fit points.npz --model deep-svc --updates 200 --json
 
         fwnet fit mnist --model low-rank --radius 50
+
+        fwnet fit prices.csv --model svr -C 100
     """
     from sklearn.model_selection import train_test_split
 
-    from fwnet.estimators import FWSVC, DeepSVC, LowRankSoftmaxClassifier
-
+    chosen = MODELS[known("model", model, MODELS)]
     if not 0 < test < 1:
         raise typer.BadParameter(f"--test must be between 0 and 1; got {test}.")
+    check_target("--save", save)
+    given = SimpleNamespace(c=c, kernel=kernel, updates=updates, seed=seed)
+    given.gamma = _number("--gamma", gamma, "scale", "auto")
+    given.radius = _number("--radius", radius, "auto")
     X, y = read_points(source, target)
-    classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2 or counts.min() < 2:
-        raise Failed(
-            f"{source} needs two classes or more with at least two points each; got "
-            + ", ".join(f"{name}: {n}" for name, n in zip(classes, counts, strict=True))
-            + "."
-        )
-    parts = train_test_split(X, y, test_size=test, random_state=seed, stratify=y)
+    classes = None if chosen.measure == "r2" else _classes(source, y)
+    y = _numbers(source, y) if classes is None else y
+    parts = train_test_split(
+        X, y, test_size=test, random_state=seed, stratify=None if classes is None else y
+    )
     X_train, X_test, y_train, y_test = parts
-    if model is Model.DEEP_SVC:
-        estimator = DeepSVC(C=c, max_iter=updates, random_state=seed)
-    elif model is Model.LOW_RANK:
-        estimator = LowRankSoftmaxClassifier(_number("--radius", radius, "auto"), random_state=seed)
-    else:
-        width = _number("--gamma", gamma, "scale", "auto")
-        estimator = FWSVC(c, kernel=kernel, gamma=width, random_state=seed)
+    estimator = chosen.make(given)
     start = time.perf_counter()
     estimator.fit(X_train, y_train)
     seconds = time.perf_counter() - start
     if save is not None:
         _save(save, estimator)
     facts = {
-        "model": model.value,
-        "classes": len(classes),
+        "model": model,
+        **({} if classes is None else {"classes": len(classes)}),
         "train_points": X_train.shape[0],
         "test_points": X_test.shape[0],
-        "train_accuracy": float(estimator.score(X_train, y_train)),
-        "test_accuracy": float(estimator.score(X_test, y_test)),
+        f"train_{chosen.measure}": float(estimator.score(X_train, y_train)),
+        f"test_{chosen.measure}": float(estimator.score(X_test, y_test)),
         **_size(estimator),
         "duality_gap": float(np.max(estimator.duality_gap_)),
         "seconds": seconds,
     }
     rows = [[name.replace("_", " "), value] for name, value in facts.items()]
     show(facts, as_json, table(f"{source}", ["", ""], rows))
+
+
+def _classes(source: str, y: np.ndarray) -> np.ndarray:
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2 or counts.min() < 2:
+        few = zip(classes[:10], counts[:10], strict=True)
+        more = f", and {len(classes) - 10} more" if len(classes) > 10 else ""
+        raise Failed(
+            f"{source} needs two classes or more with at least two points each; got "
+            f"{', '.join(f'{name}: {n}' for name, n in few)}{more}. For numbers, --model svr."
+        )
+    return classes
+
+
+def _numbers(source: str, y: np.ndarray) -> np.ndarray:
+    try:
+        return np.asarray(y, dtype=float)
+    except ValueError as error:
+        raise Failed(f"{source}: regression needs numbers to predict: {error}.") from None
 
 
 def _number(option: str, text: str, *words: str) -> str | float:

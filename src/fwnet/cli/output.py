@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -44,3 +46,14 @@ def _text(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def check_target(option: str, path: Path | None, *suffixes: str) -> None:
+    """A file to be written must have a folder and a known suffix, before any work is done."""
+    if path is None:
+        return
+    if suffixes and path.suffix not in suffixes:
+        words = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise typer.BadParameter(f"{option} must end in {words}; got {path}.")
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"{option} {path} needs a folder {path.parent}: there is none.")

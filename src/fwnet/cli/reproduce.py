@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from fwnet.cli.errors import Failed, say
+from fwnet.cli.names import completes, known
 from fwnet.cli.output import show, table
 from fwnet.paper.experiment import Experiment, Profile, Results
 
 
+def _names() -> list[str]:
+    from fwnet.paper.experiments import EXPERIMENTS
+
+    return [experiment.name for experiment in EXPERIMENTS]
+
+
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all if none.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments; all if none.", autocompletion=completes(_names)),
+    ] = None,
     profile: Annotated[Profile, typer.Option(help="How much is run.")] = Profile.QUICK,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each experiment.")] = None,
     resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
@@ -94,13 +103,6 @@ def write_page(
         print(written.path)
 
 
-def _chosen(names: list[str], known: tuple[Experiment[Any], ...]) -> list[Experiment[Any]]:
-    by_name = {experiment.name: experiment for experiment in known}
-    for name in names:
-        if name not in by_name:
-            close = difflib.get_close_matches(name, by_name, n=1)
-            hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise typer.BadParameter(
-                f"there is no experiment {name!r}. {hint}Known: {', '.join(by_name)}."
-            )
-    return [by_name[name] for name in names] or list(known)
+def _chosen(names: list[str], experiments: tuple[Experiment[Any], ...]) -> list[Experiment[Any]]:
+    by_name = {experiment.name: experiment for experiment in experiments}
+    return [by_name[known("experiment", name, by_name)] for name in names] or list(experiments)

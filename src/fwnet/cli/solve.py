@@ -1,7 +1,9 @@
-"""`fwnet solve`: a least-squares or SVM problem from a file."""
+"""`fwnet solve`: a problem from a file over a domain by name."""
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -12,25 +14,12 @@ import torch
 import typer
 
 import fwnet
+from fwnet.cli.domains import DOMAINS, choose
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import show, table
-from fwnet.cli.tables import read_arrays, read_csv
-
-
-class Task(str, Enum):
-    """What is minimised."""
-
-    LEAST_SQUARES = "least-squares"
-    SVM = "svm"
-
-
-class DomainName(str, Enum):
-    """Where the answer must lie."""
-
-    SIMPLEX = "simplex"
-    L1 = "l1"
-    L2 = "l2"
-    LINF = "linf"
+from fwnet.cli.names import completes, known
+from fwnet.cli.output import check_target, show, table
+from fwnet.cli.problems import Given, Task, read_problem
+from fwnet.cli.tables import read_arrays
 
 
 class SolverName(str, Enum):
@@ -45,12 +34,6 @@ class SolverName(str, Enum):
     LAZY = "lazy"
 
 
-_DOMAINS: dict[DomainName, Callable[[float], fwnet.Domain]] = {
-    DomainName.SIMPLEX: fwnet.Simplex,
-    DomainName.L1: fwnet.L1Ball,
-    DomainName.L2: fwnet.L2Ball,
-    DomainName.LINF: fwnet.LInfBall,
-}
 _SOLVERS: dict[SolverName, Callable[..., fwnet.FrankWolfe]] = {
     SolverName.PLAIN: fwnet.FrankWolfe,
     SolverName.AWAY: fwnet.AwayFrankWolfe,
@@ -63,98 +46,128 @@ _SOLVERS: dict[SolverName, Callable[..., fwnet.FrankWolfe]] = {
 
 def solve(
     file: Annotated[
-        Path, typer.Argument(help="CSV (the last column is b or y) or NPZ with A and b, X and y.")
+        Path, typer.Argument(help="CSV (the last column is b, y or value) or NPZ with arrays.")
     ],
     task: Annotated[Task, typer.Option(help="What is minimised.")] = Task.LEAST_SQUARES,
     domain: Annotated[
-        DomainName, typer.Option(help="Where x lies (least squares).")
-    ] = DomainName.SIMPLEX,
-    radius: Annotated[float, typer.Option(help="Size of the domain.")] = 1.0,
+        str | None,
+        typer.Option(help="Where x lies, by name.", autocompletion=completes(lambda: DOMAINS)),
+    ] = None,
+    radius: Annotated[float | None, typer.Option(help="Size of the domain, r; 1.")] = None,
+    k: Annotated[int | None, typer.Option(help="Of hypersimplex and k-sparse.")] = None,
+    p: Annotated[float | None, typer.Option(help="Of lp.")] = None,
+    lower: Annotated[float | None, typer.Option(help="Of box and polytope.")] = None,
+    upper: Annotated[float | None, typer.Option(help="Of box and polytope.")] = None,
+    constraints: Annotated[
+        Path | None, typer.Option(help="NPZ with the arrays of the domain.")
+    ] = None,
     c: Annotated[float, typer.Option("-C", help="Weight of the errors (SVM).")] = 1.0,
     solver: Annotated[SolverName, typer.Option(help="How it is found.")] = SolverName.AUTO,
     tol: Annotated[float, typer.Option(help="Stop at this gap.")] = 1e-6,
-    max_steps: Annotated[int, typer.Option(help="Stop after so many steps.")] = 10_000,
+    max_steps: Annotated[int, typer.Option(min=1, help="Stop after so many steps.")] = 10_000,
     target: Annotated[str | None, typer.Option(help="Column of b or y in a CSV file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write x to this CSV or NPZ file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the gap to this PNG or SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Solve min ½‖Ax − b‖² over a domain, or the dual of a linear SVM, with a certificate.
+    """Solve min f(x) over a domain, with a certificate: the gap bounds f(x) − min f.
 
-    The gap bounds how far the value is above the minimum.
-
-    Examples:
-
-        fwnet solve mixture.csv --domain simplex --plot gap.png
-
-        fwnet solve design.npz --domain l1 --radius 3 --solver corrective --out x.csv
-
-        fwnet solve points.csv --task svm -C 10 --json
+    Tasks: least-squares is ½‖Ax − b‖², with a matrix b ½‖AX − B‖²; svm the dual of a linear SVM,
+    on the simplex; completion ½ Σ (X_ij − v)² over rows (i, j, v).
     """
-    if task is Task.SVM and domain is not DomainName.SIMPLEX:
+    options = {"radius": radius, "k": k, "p": p, "lower": lower, "upper": upper}
+    check_target("--out", out, ".csv", ".npz")
+    check_target("--plot", plot, ".png", ".svg", ".pdf")
+    if task is Task.SVM and domain not in (None, "simplex"):
         raise typer.BadParameter("--task svm lives on the simplex; leave --domain out.")
-    problem = _problem(file, task, c, target)
-    place = fwnet.Simplex() if task is Task.SVM else _DOMAINS[domain](radius)
-    result = _solved(problem, place, solver, tol, max_steps)
+    name = domain or ("trace-norm" if task is Task.COMPLETION else "simplex")
+    known("domain", name, DOMAINS)  # before a large file is read
+    given = read_problem(file, task, c, target)
+    _check_kind(name, given)
+    arrays = dict(given.arrays) | ({} if constraints is None else read_arrays(constraints))
+    place = choose(name, options, arrays, given.shape)
+    result = _solved(given, place, solver, tol, max_steps)
     x = result.x.numpy()
     if out is not None:
         _write(out, x)
     if plot is not None:
-        _draw(plot, result)
-    used = int((np.abs(x) > 1e-9).sum())
+        figure: Any = result.trace.plot().figure
+        figure.savefig(plot, dpi=160)
     facts = {
         "status": result.status,
         "steps": result.steps,
         "value": float(result.value),
         "gap": float(result.gap),
         "seconds": result.trace[-1].seconds,
-        "nonzero": used,
+        **_size(x),
     }
-    labels = ["Status", "Steps", "Value", "Gap", "Seconds", f"Nonzero of {x.size}"]
     show(
-        facts | {"x": x},
+        {"task": task.value, "domain": name} | facts | {"x": x},
         as_json,
         table("Steps", ["step", "value", "gap", "step size"], _rows(result.trace)),
-        table("Answer", labels, [list(facts.values())]),
+        table(
+            f"Answer, {name}, x of shape {' × '.join(map(str, x.shape))}",
+            [key.capitalize() for key in facts],
+            [list(facts.values())],
+        ),
     )
 
 
-def _problem(file: Path, task: Task, c: float, target: str | None) -> fwnet.Problem:
-    names = ("X", "y") if task is Task.SVM else ("A", "b")
-    if file.suffix == ".npz":
-        arrays = read_arrays(file)
-        for name in names:
-            if name not in arrays:
-                raise Failed(f"{file} must hold {' and '.join(names)}; it has {', '.join(arrays)}.")
-        matrix, goal = (arrays[name] for name in names)
-    else:
-        matrix, goal = read_csv(file, target)
-    if task is Task.SVM:
-        classes, y = np.unique(goal, return_inverse=True)
-        if len(classes) != 2:
-            raise Failed(
-                f"{file}: an SVM needs two classes; got {len(classes)}. See `fwnet fit` for more."
-            )
-        signs = torch.tensor(2.0 * y - 1.0, dtype=torch.float64)
-        return fwnet.SVMDual(features=_tensor(matrix), y=signs, C=c)
-    try:
-        numbers = np.asarray(goal, dtype=float)
-    except ValueError as error:
-        raise Failed(f"{file}: the target must hold numbers: {error}.") from None
-    return fwnet.LeastSquares(_tensor(matrix), _tensor(numbers))
+def _help() -> str:
+    """The docstring, with the domains as the registry has them, and examples."""
+    sets = "\n".join(
+        f"- {name}: {each.set}{''.join(f', needs --{need}' for need in each.needs)}"
+        for name, each in DOMAINS.items()
+    )
+    examples = "\n\n".join(f"    fwnet solve {example}" for example in _EXAMPLES)
+    return (
+        f"{inspect.getdoc(solve)}\n\nDomains; r is --radius, arrays come from the NPZ file or from "
+        f"--constraints:\n\n{sets}\n\nExamples:\n\n{examples}\n"
+    )
 
 
-def _tensor(values: np.ndarray) -> torch.Tensor:
-    return torch.tensor(np.asarray(values, dtype=float))
+_EXAMPLES = (
+    "mixture.csv --domain simplex --plot gap.png",
+    "design.npz --domain l1 --radius 3 --solver corrective --out x.csv",
+    "prices.csv --domain box --lower 0 --upper 1",
+    "design.npz --domain polytope --constraints budget.npz --json",
+    "ratings.csv --task completion --domain trace-norm --radius 50",
+    "points.csv --task svm -C 10 --json",
+)
+solve.__doc__ = _help()
+
+
+def _check_kind(name: str, given: Given) -> None:
+    matrix = len(given.shape) == 2
+    if DOMAINS[name].matrix == matrix or name == "hull":
+        return
+    others = ", ".join(other for other, each in DOMAINS.items() if each.matrix == matrix)
+    if matrix:
+        raise typer.BadParameter(
+            f"x is a matrix here, and --domain {name} has vectors. Choose one of {others}."
+        )
+    raise typer.BadParameter(
+        f"x is a vector here, and --domain {name} has matrices. Give b as a matrix in an NPZ file, "
+        f"use --task completion, or choose one of {others}."
+    )
 
 
 def _solved(
-    problem: fwnet.Problem, domain: fwnet.Domain, name: SolverName, tol: float, max_steps: int
+    given: Given, domain: fwnet.Domain, name: SolverName, tol: float, max_steps: int
 ) -> fwnet.Result:
+    start = domain.start(given.shape, torch.float64)
     if name is SolverName.AUTO:
-        return fwnet.minimize(problem, domain, tol=tol, max_steps=max_steps)
-    result: fwnet.Result = _SOLVERS[name](domain, tol=tol, max_steps=max_steps)(problem)
+        return fwnet.minimize(given.problem, domain, start, tol=tol, max_steps=max_steps)
+    solver = _SOLVERS[name](domain, tol=tol, max_steps=max_steps)
+    result: fwnet.Result = solver(given.problem, start)
     return result
+
+
+def _size(x: np.ndarray) -> dict[str, int]:
+    """How little of x is used: its rank, or its entries that are not 0."""
+    if x.ndim == 2:
+        return {"rank": int((np.linalg.svd(x, compute_uv=False) > 1e-9).sum())}
+    return {"nonzero": int((np.abs(x) > 1e-9).sum())}
 
 
 def _rows(trace: fwnet.Trace) -> list[list[float]]:
@@ -168,16 +181,14 @@ def _rows(trace: fwnet.Trace) -> list[list[float]]:
 
 
 def _write(path: Path, x: np.ndarray) -> None:
-    if path.suffix == ".npz":
-        np.savez(path, x=x)
-    elif path.suffix == ".csv":
-        np.savetxt(path, x, delimiter=",", fmt="%.17g")
-    else:
-        raise typer.BadParameter(f"--out must end in .csv or .npz; got {path}.")
-
-
-def _draw(path: Path, result: fwnet.Result) -> None:
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise typer.BadParameter(f"--plot must end in .png, .svg or .pdf; got {path}.")
-    figure: Any = result.trace.plot().figure
-    figure.savefig(path, dpi=160)
+    """Whole or not at all."""
+    beside = path.with_name(f"{path.stem}.part{path.suffix}")
+    try:
+        if path.suffix == ".npz":
+            np.savez(beside, x=x)
+        else:
+            np.savetxt(beside, x, delimiter=",", fmt="%.17g")
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise Failed(f"--out {path} cannot be written: {error.strerror or error}.") from None

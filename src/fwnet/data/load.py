@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fwnet.data import download as official
 from fwnet.data import images, openml
 from fwnet.data.dataset import Dataset
 from fwnet.data.formats import unpacked
@@ -37,7 +38,8 @@ def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
     Arguments:
         name: of the set.
         seed: of circles; other sets are the same for every seed.
-        download: ask OpenML for images that are not on this machine.
+        download: bring images that are not on this machine to the cache: the official files,
+            going on where an earlier download broke off, or else OpenML's copy.
 
     Example:
         >>> load("digits").classes[:3]
@@ -113,9 +115,27 @@ def _images(name: str, download: bool) -> Dataset:
     found = images.read_images(name) or openml.read_cached(name)
     if found is None and not download:
         raise _missing(name)
-    ((x, y), (x_test, y_test)), source = found or openml.download(name)
+    ((x, y), (x_test, y_test)), source = found or _downloaded(name)
     labels, labels_test = y.astype(np.int64), y_test.astype(np.int64)
     return Dataset(name, x, labels, x_test, labels_test, _IMAGES[name], source, 255.0)
+
+
+def _downloaded(name: str) -> tuple[images.Parts, str]:
+    """The official files; OpenML's copy where their site gives nothing."""
+    try:
+        official.download(name)
+    except official.Unreachable as error:
+        try:
+            return openml.download(name)
+        except official.Unreachable as other:
+            raise DataError(
+                f"{name} is not here and cannot be downloaded: {error} {other} Check the "
+                f"connection, or put the official files of {name} in a folder and name it in "
+                "FWNET_DATA."
+            ) from None
+    found = images.read_images(name)
+    assert found is not None
+    return found
 
 
 def _inception_file() -> Path | None:

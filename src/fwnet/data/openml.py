@@ -1,18 +1,26 @@
-"""Downloads, once, through scikit-learn's client for OpenML; kept in the cache as plain arrays."""
+"""OpenML through scikit-learn's client, where the official files cannot be had; kept as arrays."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
+import socket
+import warnings
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 import numpy as np
 
 from fwnet.data.checksums import CONTENTS
+from fwnet.data.download import TIMEOUT, Unreachable
 from fwnet.data.formats import Batch
 from fwnet.data.images import Parts
 from fwnet.data.sources import DataError, cache_folder, read, shown
@@ -49,20 +57,28 @@ def download(name: str) -> tuple[Parts, str]:
     from sklearn.datasets import fetch_openml
 
     number, n, shape = _SETS[name]
-    way_out = (
-        f"Check the connection, or put the official files of {name} in a folder and name it in "
-        "FWNET_DATA."
-    )
-    try:  # the client checks OpenML's own checksum, and tries again when a connection breaks
-        bunch = fetch_openml(
-            data_id=number, as_frame=False, parser="liac-arff", data_home=cache_folder() / "openml"
-        )
-    except (URLError, TimeoutError, ConnectionError) as error:
+    try:  # the client checks OpenML's own checksum
+        with _impatient():
+            bunch = fetch_openml(
+                data_id=number,
+                as_frame=False,
+                parser="liac-arff",
+                data_home=cache_folder() / "openml",
+                n_retries=1,  # the least it takes
+                delay=0.1,
+            )
+    except HTTPError as error:
+        error.close()
+        raise Unreachable(f"OpenML answers {error.code} {error.reason}.") from None
+    except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"OpenML cannot be reached ({reason}).") from None
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        why = "no space is left" if getattr(error, "errno", 0) == errno.ENOSPC else error
         raise DataError(
-            f"{name} is not here, and OpenML cannot be reached ({error}). {way_out}"
+            f"{name} cannot be had from OpenML: {why}. Put the official files of {name} in a "
+            "folder and name it in FWNET_DATA."
         ) from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{name} cannot be had from OpenML: {error}. {way_out}") from None
     pixels = np.asarray(bunch.data).astype(np.uint8).reshape(-1, *shape)
     labels = np.asarray(bunch.target).astype(np.int64).astype(np.uint8)
     train, test = (pixels[:n], labels[:n]), (pixels[n:], labels[n:])
@@ -70,6 +86,19 @@ def download(name: str) -> tuple[Parts, str]:
     path = cache_folder() / f"{name}.npz"
     _write(path, train, test)
     return (train, test), f"OpenML {number}"
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """The client waits for ever, and warns of every retry: a sentence at the end is enough."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def _write(path: Path, train: Batch, test: Batch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from fwnet.low_rank import Factors, RowProblem, Rows, SoftmaxLoss, Solution
 from fwnet.low_rank.descent import FactoredDescent
 
 _BATCH, _WIDTH = 512, 32  # of partial_fit
+_fit_to = partial(methodcaller, "fit")
 
 
 class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
@@ -55,7 +58,8 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
 
     Attributes: classes_, U_ (features, rank), s_, V_ (classes, rank), rank_, coef_, intercept_,
     radius_, value_ (the loss), duality_gap_, n_iter_, status_, trace_, n_features_in_. With an
-    intercept, U_ has one row more, the last.
+    intercept, U_ has one row more, the last. A fitted classifier refers to its rows, for
+    `path(radii)`; a pickled or saved one does not.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
@@ -67,6 +71,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
     """
 
     _descent: FactoredDescent | None = None  # of partial_fit
+    _again: methodcaller | None = None  # the last fit, for another model
 
     def __init__(
         self,
@@ -98,10 +103,12 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifier:
         """Fit to rows X (n, d), dense, CSR or a memory map, with labels y (n,)."""
         self._budget()
+        again = _fit_to(X, y, sample_weight)  # the caller's own objects: they take no memory
         X, y = matrix_and_targets(self, X, y, reset=True)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, len(y))
         self._minimize(self._problem(rows_of(X, self.fit_intercept), y, weight))
+        self._again = again
         return self
 
     def fit_blocks(self, blocks: Any) -> LowRankSoftmaxClassifier:
@@ -119,6 +126,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
         self.n_features_in_ = shape[1]
         rows = source.rows(shape, dtype, self.fit_intercept)
         self._minimize(self._problem(rows, y, np.ones(len(y))))
+        self._again = methodcaller("fit_blocks", blocks)
         return self
 
     def partial_fit(
@@ -156,20 +164,37 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
         self._store_factors(descent.point())
         self._descent, self.duality_gap_, self.status_ = descent, float("nan"), "partial"
         self.value_, self.n_iter_ = float("nan"), getattr(self, "n_iter_", 0) + 1
+        self._again = None
         return self
 
     def path(
-        self, radii: Sequence[float], X: Any, y: Any, sample_weight: Any = None
+        self, radii: Sequence[float], X: Any = None, y: Any = None, sample_weight: Any = None
     ) -> list[LowRankSoftmaxClassifier]:
-        """Classifiers for several radii, each fitted from the one before."""
+        """Classifiers for several radii, each fitted from the one before.
+
+        Arguments:
+            radii: of the balls, in the order in which they are fitted.
+            X, y, sample_weight: as for fit; left out, the rows of the last fit, which a classifier
+                refers to until it is saved, pickled or cloned.
+        """
+        again = self._again if X is None else _fit_to(X, y, sample_weight)
+        if again is None:
+            raise ValueError(
+                "path(radii) fits to the rows of the last fit, and there are none: this classifier "
+                "was not fitted here, or by partial_fit. Call path(radii, X, y)."
+            )
         model = clone(self).set_params(warm_start=True)
         fitted = []
         for radius in radii:
-            model.set_params(radius=radius).fit(X, y, sample_weight)
+            again(model.set_params(radius=radius))
             copy = clone(model)
-            copy.__dict__.update(model.__dict__)
+            copy.__dict__.update(model.__dict__ | {"warm_start": self.warm_start})
             fitted.append(copy)
         return fitted
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the rows of the last fit: what is pickled or copied is the model."""
+        return {key: value for key, value in super().__getstate__().items() if key != "_again"}
 
     def decision_function(self, X: Any) -> Array:
         """The logits (n, classes); for two classes their difference (n,)."""

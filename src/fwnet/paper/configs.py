@@ -30,6 +30,7 @@ class Cifar2Config:
         steps: iterations of every run.
         lr: the untuned learning rate.
         betas, gd_grid, adam_grid: what the tuned runs choose from, on the validation rows.
+        l2l_grid: the same for L2L, whose rate is the scale of its LSTM's answers.
         meta, meta_batch: training of the learned optimizers, problems an episode.
     """
 
@@ -43,6 +44,7 @@ class Cifar2Config:
     betas: Grid
     gd_grid: Grid
     adam_grid: Grid
+    l2l_grid: Grid
     meta: MetaTraining
     meta_batch: int
 
@@ -58,6 +60,7 @@ _CIFAR2 = Cifar2Config(
     betas=(0.1, 1.0, 10.0, 100.0),
     gd_grid=(0.001, 0.01, 0.1, 0.3, 1.0, 3.0),
     adam_grid=(0.001, 0.01, 0.03, 0.1, 0.3),
+    l2l_grid=(0.03, 0.1, 0.3),
     meta=MetaTraining(episodes=20, horizon=100),
     meta_batch=2,
 )
@@ -69,7 +72,8 @@ CIFAR2 = {
         steps=100,
         gd_grid=(0.1, 1.0, 10.0, 100.0),
         adam_grid=(0.01, 0.03, 0.1, 0.3),
-        meta=MetaTraining(episodes=8, horizon=100, lr=1e-2, check_every=2),
+        l2l_grid=(0.1, 0.3),
+        meta=MetaTraining(episodes=8, horizon=100, check_every=2),
     ),
     Profile.PAPER: _CIFAR2,
     Profile.FULL: replace(
@@ -118,7 +122,7 @@ _CIRCLES = CirclesConfig(
     steps=500,
     step_sizes=(0.01, 0.1, 0.5),
     lr_grid=(0.01, 0.03, 0.1, 0.3),
-    meta=MetaTraining(episodes=60, horizon=80, lr=5e-3, check_every=6),
+    meta=MetaTraining(episodes=60, horizon=80, check_every=6),
     meta_points=300,
     resolution=80,
 )
@@ -128,7 +132,7 @@ CIRCLES = {
         points=600,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
-        meta=MetaTraining(episodes=25, horizon=40, lr=1e-2),
+        meta=MetaTraining(episodes=25, horizon=40, lrs=(1e-2,)),
         meta_points=200,
         resolution=60,
     ),
@@ -180,9 +184,9 @@ _MANMADE = ManmadeConfig(
     step_size=0.01,
     lr=0.01,
     steps=120,
-    lr_grid=(0.003, 0.01),
+    lr_grid=(0.003, 0.01, 0.03),
     step_sizes=(0.01, 0.3),
-    meta=MetaTraining(episodes=8, horizon=60, lr=1e-2, check_every=2),
+    meta=MetaTraining(episodes=8, horizon=60, check_every=2),
     meta_points=200,
 )
 MANMADE = {
@@ -193,7 +197,8 @@ MANMADE = {
         points=250,
         test_points=300,
         steps=60,
-        meta=MetaTraining(episodes=6, horizon=40, window=10, lr=1e-2, check_every=2),
+        lr_grid=(0.003, 0.01),
+        meta=MetaTraining(episodes=6, horizon=40, window=10, check_every=2),
         meta_points=120,
     ),
     Profile.PAPER: _MANMADE,
@@ -221,7 +226,7 @@ class MnistConfig:
         channels, width: of the network; the paper's fully connected layer has 16 units.
         radius, step_size, iterations: the paper's μ = 50, γ = 0.001, K = 5.
         lr: the paper's Adam, 0.001.
-        adam_grid: what the tuned Adam chooses from.
+        grid: rates that the tuned Adam and the tuned FWNet (γ and Adam alike) choose from.
         batch, steps, every: images an iteration, iterations, and between tests.
         meta: training of L2LC_∇.
     """
@@ -235,7 +240,7 @@ class MnistConfig:
     step_size: float
     iterations: int
     lr: float
-    adam_grid: Grid
+    grid: Grid
     batch: int
     steps: int
     every: int
@@ -252,7 +257,7 @@ _MNIST = MnistConfig(
     step_size=0.001,
     iterations=5,
     lr=0.001,
-    adam_grid=(0.001, 0.003, 0.01, 0.03),
+    grid=(0.001, 0.003, 0.01, 0.03),
     batch=64,
     steps=600,
     every=20,
@@ -265,8 +270,8 @@ MNIST = {
         test_points=400,
         steps=400,
         every=10,
-        adam_grid=(0.003, 0.01, 0.03),
-        meta=MetaTraining(episodes=10, horizon=100, lr=1e-2, check_every=2),
+        grid=(0.003, 0.01, 0.03),
+        meta=MetaTraining(episodes=10, horizon=100, check_every=2),
     ),
     Profile.PAPER: _MNIST,
     Profile.FULL: replace(
@@ -286,7 +291,8 @@ class DensityConfig:
         test_points: images of the test set.
         channels: of the first convolution.
         nets: width and depth of the fully connected part, from sparse to dense.
-        radius, step_size, iterations, lr: as in the experiment on MNIST.
+        radius, step_size, iterations: as in the experiment on MNIST; step_size is Adam's rate too.
+        grid: what both methods' constants are tuned over; has the step size in it.
         batch, steps, every: images an iteration, iterations, and between tests.
     """
 
@@ -298,7 +304,7 @@ class DensityConfig:
     radius: float
     step_size: float
     iterations: int
-    lr: float
+    grid: Grid
     batch: int
     steps: int
     every: int
@@ -313,7 +319,7 @@ _DENSITY = DensityConfig(
     radius=50.0,
     step_size=0.001,
     iterations=5,
-    lr=0.001,
+    grid=(0.001, 0.003, 0.01),
     batch=64,
     steps=300,
     every=50,

@@ -23,6 +23,17 @@ def reached(curve: Any, level: float) -> float:  # (T + 1,)
     return float(below[0]) if below.size else float("inf")
 
 
+def haste(curve: Any, level: float) -> tuple[float, float]:  # (T + 1,)
+    """What tuning minimises where iterations to a level are counted: these, then the last value.
+
+    Example:
+        >>> haste([3.0, 2.0, 1.0], 2.5), haste([3.0, 2.0, 1.0], 0.5)
+        ((1.0, 1.0), (inf, 1.0))
+    """
+    last = float(np.asarray(curve, dtype=float)[-1])
+    return reached(curve, level), last if np.isfinite(last) else float("inf")
+
+
 def smoothed(curve: Any, width: int) -> np.ndarray:  # (T,) -> (T,)
     """Mean over the last `width` entries, fewer at the start: it never looks ahead."""
     values = np.asarray(curve, dtype=float)

@@ -7,6 +7,7 @@ kernel network and its SVM, a softmax layer on minibatches, coordinates without 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
@@ -26,14 +27,14 @@ class MetaTraining:
         episodes: runs, each of another problem.
         horizon: steps of a run.
         window: steps between updates; the graph is cut there.
-        lr: of Adam.
+        lrs: rates of Adam that are tried, each from the same first weights.
         check_every: episodes between validations, which choose the weights that are kept.
     """
 
     episodes: int
     horizon: int
     window: int = 20
-    lr: float = 3e-3
+    lrs: tuple[float, ...] = (3e-3, 1e-2)
     check_every: int = 5
 
 
@@ -50,12 +51,31 @@ class Episode(Protocol):
         """Cut the graph behind the run."""
 
 
+@final
+@dataclass(frozen=True)
+class Trained:
+    """What meta-training chose, and why.
+
+    Arguments:
+        lr: the rate of Adam that was best in validation.
+        scores: of validation for each rate, the first before any training.
+    """
+
+    lr: float
+    scores: dict[str, list[float]]
+
+    @property
+    def best(self) -> float:
+        """The score of the weights that were kept."""
+        return min(map(min, self.scores.values()))
+
+
 def meta_train(
     learned: Sequence[nn.Module],
     training: Callable[[int], Episode],
     validation: Callable[[], Episode],
     plan: MetaTraining,
-) -> list[float]:
+) -> Trained:
     """Minimise Σ_t loss_t over the weights of the modules; they end with the best of validation.
 
     Arguments:
@@ -64,24 +84,26 @@ def meta_train(
         validation: makes the run that chooses: the same problem each time, seen by no episode.
         plan: lengths and rates.
 
-    Returns the scores of validation, the first before any training.
-
     Reference: Andrychowicz et al. (2016): truncated BPTT, early stopping.
     """
-    weights = [p for module in learned for p in module.parameters()]
-    optimizer = torch.optim.Adam(weights, lr=plan.lr)
-    scores = [_validate(validation(), plan.horizon)]
-    best = _kept(learned)
-    for episode in range(plan.episodes):
-        _train(training(episode), plan, optimizer, weights)
-        if (episode + 1) % plan.check_every and episode + 1 < plan.episodes:
-            continue
-        scores.append(_validate(validation(), plan.horizon))
-        if scores[-1] <= min(scores):
-            best = _kept(learned)
-    for module, state in zip(learned, best, strict=True):
-        module.load_state_dict(state)
-    return scores
+    first = best = _kept(learned)
+    untrained = _validate(validation(), plan.horizon)
+    scores: dict[float, list[float]] = {}
+    for lr in plan.lrs:
+        _load(learned, first)
+        weights = [p for module in learned for p in module.parameters()]
+        optimizer = torch.optim.Adam(weights, lr=lr)
+        scores[lr] = [untrained]
+        for episode in range(plan.episodes):
+            _train(training(episode), plan, optimizer, weights)
+            if (episode + 1) % plan.check_every and episode + 1 < plan.episodes:
+                continue
+            scores[lr].append(_validate(validation(), plan.horizon))
+            if scores[lr][-1] <= min(map(min, scores.values())):
+                best = _kept(learned)
+    _load(learned, best)
+    chosen = min(scores, key=lambda lr: min(scores[lr]))
+    return Trained(chosen, {f"{lr:g}": found for lr, found in scores.items()})
 
 
 def _train(
@@ -102,11 +124,17 @@ def _train(
 def _validate(run: Episode, horizon: int) -> float:
     for _ in range(horizon):
         run.step()
-    return run.score()
+    score = run.score()
+    return score if math.isfinite(score) else math.inf
 
 
 def _kept(learned: Sequence[nn.Module]) -> list[dict[str, Any]]:
     return [copy.deepcopy(module.state_dict()) for module in learned]
+
+
+def _load(learned: Sequence[nn.Module], states: list[dict[str, Any]]) -> None:
+    for module, state in zip(learned, states, strict=True):
+        module.load_state_dict(state)
 
 
 def seeded(build: Callable[[], Module], seed: int) -> Module:

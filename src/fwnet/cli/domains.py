@@ -1,0 +1,147 @@
+"""Domains by name. A new one is a line in `DOMAINS`: what it needs, and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+import fwnet
+from fwnet.cli.errors import Failed
+from fwnet.cli.names import known
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A domain on the command line.
+
+    Arguments:
+        set: of what points, for the table in --help.
+        make: the domain from its options and arrays.
+        needs, takes: options that must and that may be given.
+        reads: arrays that must be in the file.
+        matrix: its points are matrices.
+    """
+
+    set: str
+    make: Callable[[Mapping[str, Any], Mapping[str, Tensor]], fwnet.Domain]
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ("radius",)
+    reads: tuple[str, ...] = ()
+    matrix: bool = False
+
+
+def _bounds(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> tuple[Any, Any]:
+    """Numbers from the options, else arrays from the file."""
+    lower, upper = (
+        arrays.get(name) if given.get(name) is None else given[name] for name in ("lower", "upper")
+    )
+    return lower, upper
+
+
+def _box(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> fwnet.Domain:
+    lower, upper = _bounds(given, arrays)
+    if lower is None or upper is None:
+        raise typer.BadParameter(
+            "--domain box needs --lower and --upper, or arrays lower and upper in an NPZ file."
+        )
+    return fwnet.Box(lower, upper)
+
+
+def _polytope(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> fwnet.Domain:
+    A_ub, b_ub, A_eq, b_eq = (arrays.get(name) for name in ("A_ub", "b_ub", "A_eq", "b_eq"))
+    return fwnet.Polytope(A_ub, b_ub, A_eq, b_eq, bounds=_bounds(given, arrays))
+
+
+_ARRAYS = ("lower", "upper", "groups", "A_ub", "b_ub", "A_eq", "b_eq", "vertices")
+DOMAINS: dict[str, Choice] = {
+    "simplex": Choice("x ≥ 0, Σx = r", lambda g, a: fwnet.Simplex(g["radius"])),
+    "hypersimplex": Choice(
+        "0 ≤ x ≤ r, Σx = k r", lambda g, a: fwnet.HyperSimplex(g["k"], g["radius"]), ("k",)
+    ),
+    "l1": Choice("Σ|x| ≤ r", lambda g, a: fwnet.L1Ball(g["radius"])),
+    "l2": Choice("‖x‖₂ ≤ r", lambda g, a: fwnet.L2Ball(g["radius"])),
+    "linf": Choice("max|x| ≤ r", lambda g, a: fwnet.LInfBall(g["radius"])),
+    "lp": Choice("‖x‖ₚ ≤ r", lambda g, a: fwnet.LpBall(g["p"], g["radius"]), ("p",)),
+    "k-sparse": Choice(
+        "hull of k entries ± r", lambda g, a: fwnet.KSparseBall(g["k"], g["radius"]), ("k",)
+    ),
+    "group-l1": Choice(
+        "Σ ‖x_g‖₂ ≤ r, by the array groups",
+        lambda g, a: fwnet.GroupL1Ball(a["groups"].long(), g["radius"]),
+        reads=("groups",),
+    ),
+    "box": Choice("lower ≤ x ≤ upper", _box, takes=("lower", "upper")),
+    "polytope": Choice(
+        "A_ub x ≤ b_ub, A_eq x = b_eq, lower ≤ x ≤ upper", _polytope, takes=("lower", "upper")
+    ),
+    "hull": Choice(
+        "hull of the rows of the array vertices",
+        lambda g, a: fwnet.ConvexHull(a["vertices"]),
+        takes=(),
+        reads=("vertices",),
+    ),
+    "trace-norm": Choice(
+        "matrices, Σσ ≤ r", lambda g, a: fwnet.TraceNormBall(g["radius"]), matrix=True
+    ),
+    "spectral": Choice(
+        "matrices, max σ ≤ r", lambda g, a: fwnet.SpectralBall(g["radius"]), matrix=True
+    ),
+    "row-norms": Choice(
+        "matrices, each row ‖·‖₂ ≤ r", lambda g, a: fwnet.RowBall(g["radius"]), matrix=True
+    ),
+    "spectraplex": Choice(
+        "X ⪰ 0, trace r", lambda g, a: fwnet.Spectraplex(g["radius"]), matrix=True
+    ),
+    "birkhoff": Choice(
+        "doubly stochastic matrices",
+        lambda g, a: fwnet.Birkhoff(g["shape"][-1]),
+        takes=(),
+        matrix=True,
+    ),
+}
+
+
+def choose(
+    name: str,
+    options: Mapping[str, float | int | None],
+    arrays: Mapping[str, np.ndarray],
+    shape: tuple[int, ...],
+) -> fwnet.Domain:
+    """The domain of a name, from the options that were given and the arrays of the files.
+
+    Arguments:
+        shape: of its points.
+    """
+    choice = DOMAINS[known("domain", name, DOMAINS)]
+    allowed = (*choice.needs, *choice.takes)
+    for option, value in options.items():
+        if value is not None and option not in allowed:
+            takes = " and ".join(f"--{each}" for each in allowed) or "no option of these"
+            raise typer.BadParameter(f"--{option} is nothing to --domain {name}; it takes {takes}.")
+    for option in choice.needs:
+        if options.get(option) is None:
+            raise typer.BadParameter(f"--domain {name} needs --{option}.")
+    for array in choice.reads:
+        if array not in arrays:
+            raise Failed(
+                f"--domain {name} needs an array {array}, in the NPZ file of the problem or in the "
+                "one that --constraints names."
+            )
+    given: dict[str, Any] = {"radius": 1.0, "shape": shape}
+    given |= {key: value for key, value in options.items() if value is not None}
+    read = {key: _tensor(key, value) for key, value in arrays.items() if key in _ARRAYS}
+    return choice.make(given, read)
+
+
+def _tensor(name: str, values: np.ndarray) -> Tensor:
+    try:
+        return torch.tensor(np.asarray(values, dtype=float))
+    except ValueError as error:
+        raise Failed(f"the array {name} must hold numbers: {error}.") from None

@@ -1,0 +1,27 @@
+"""Names that a user types: found, completed by the shell, or answered with the closest one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+import typer
+
+
+def known(what: str, name: str, names: Iterable[str]) -> str:
+    """The name, if there is one like it; else a usage error that says which one may be meant."""
+    names = list(names)
+    if name in names:
+        return name
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    raise typer.BadParameter(f"there is no {what} {name!r}. {hint}Known: {', '.join(names)}.")
+
+
+def completes(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """For `typer.Option(autocompletion=...)`: the names that begin as what was typed."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete

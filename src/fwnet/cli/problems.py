@@ -1,0 +1,131 @@
+"""Problems from files: least squares, the dual of a linear SVM, matrix completion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import fwnet
+from fwnet.cli.errors import Failed
+from fwnet.cli.tables import read_arrays, read_csv
+
+
+class Task(str, Enum):
+    """What is minimised."""
+
+    LEAST_SQUARES = "least-squares"
+    SVM = "svm"
+    COMPLETION = "completion"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A problem from a file, the shape of its x, and the other arrays of the file."""
+
+    problem: fwnet.Problem
+    shape: tuple[int, ...]
+    arrays: Mapping[str, np.ndarray]
+
+
+_NAMES = {
+    Task.LEAST_SQUARES: ("A", "b"),
+    Task.SVM: ("X", "y"),
+    Task.COMPLETION: ("rows", "cols", "values"),
+}
+
+
+def read_problem(file: Path, task: Task, c: float, target: str | None) -> Given:
+    """The problem of a file: arrays by name from NPZ, or a CSV file, whose target is a column."""
+    names = _NAMES[task]
+    if file.suffix != ".npz":
+        table, goal = read_csv(file, target)
+        found = [*_positions(file, table), goal] if task is Task.COMPLETION else [table, goal]
+        arrays: dict[str, np.ndarray] = {}
+    else:
+        arrays = read_arrays(file)
+        if not all(name in arrays for name in names):
+            wanted = f"{', '.join(names[:-1])} and {names[-1]}"
+            raise Failed(f"{file} must hold {wanted}; it has {', '.join(arrays)}.")
+        found = [arrays[name] for name in names]
+    if task is Task.SVM:
+        return _svm(file, found[0], found[1], c, arrays)
+    if task is Task.COMPLETION:
+        return _completion(file, found, arrays)
+    return _least_squares(file, found[0], found[1], arrays)
+
+
+def _svm(
+    file: Path, X: np.ndarray, y: np.ndarray, c: float, arrays: Mapping[str, np.ndarray]
+) -> Given:
+    classes, places = np.unique(y, return_inverse=True)
+    if len(classes) != 2:
+        raise Failed(
+            f"{file}: an SVM needs two classes; got {len(classes)}. See `fwnet fit` for more."
+        )
+    signs = torch.tensor(2.0 * places - 1.0, dtype=torch.float64)
+    problem = fwnet.SVMDual(features=_tensor(file, "X", X), y=signs, C=c)
+    return Given(problem, (len(signs),), arrays)
+
+
+def _least_squares(
+    file: Path, A: np.ndarray, b: np.ndarray, arrays: Mapping[str, np.ndarray]
+) -> Given:
+    matrix, goal = _tensor(file, "A", A), _tensor(file, "the target", b)
+    if goal.ndim != 2:
+        return Given(fwnet.LeastSquares(matrix, goal), (matrix.shape[-1],), arrays)
+    if matrix.ndim != 2 or matrix.shape[0] != goal.shape[0]:
+        raise Failed(
+            f"{file}: A and b must have as many rows; got shapes {tuple(matrix.shape)} and "
+            f"{tuple(goal.shape)}."
+        )
+
+    def value(X: Tensor) -> Tensor:
+        return 0.5 * (matrix @ X - goal).square().sum()
+
+    def gradient(X: Tensor) -> Tensor:
+        return matrix.mT @ (matrix @ X - goal)
+
+    problem = fwnet.Function(value, gradient)
+    return Given(problem, (matrix.shape[1], goal.shape[1]), arrays)
+
+
+def _completion(file: Path, found: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> Given:
+    rows, cols = _whole(file, "rows", found[0]), _whole(file, "cols", found[1])
+    values = _tensor(file, "values", found[2])
+    if len(rows) == 0:
+        raise Failed(f"{file} has no entries.")
+    seen = (int(rows.max()) + 1, int(cols.max()) + 1)
+    shape = tuple(int(n) for n in np.ravel(arrays["shape"])) if "shape" in arrays else seen
+    if len(shape) != 2:
+        raise Failed(f"{file}: shape must hold two numbers; got {shape}.")
+    return Given(fwnet.MatrixCompletion(rows, cols, values, (shape[0], shape[1])), shape, arrays)
+
+
+def _positions(file: Path, table: np.ndarray) -> list[np.ndarray]:
+    if table.shape[1] != 2:
+        raise Failed(
+            f"{file} must have three columns, row, column and value; got {table.shape[1] + 1}."
+        )
+    return [table[:, 0], table[:, 1]]
+
+
+def _whole(file: Path, name: str, values: np.ndarray) -> Tensor:
+    numbers = _tensor(file, name, values)
+    if not bool((numbers == numbers.round()).all()):
+        raise Failed(f"{file}: {name} must hold whole numbers from 0.")
+    return numbers.long()
+
+
+def _tensor(file: Path, name: str, values: np.ndarray) -> Tensor:
+    try:
+        return torch.tensor(np.asarray(values, dtype=float))
+    except ValueError as error:
+        raise Failed(f"{file}: {name} must hold numbers: {error}.") from None

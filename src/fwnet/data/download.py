@@ -1,0 +1,180 @@
+"""Downloads that go on where they broke off: `Range` requests to a .part file, checked at the end.
+
+cache/mnist.part/train-images-idx3-ubyte.gz.part   coming
+cache/mnist.part/train-images-idx3-ubyte.gz        here, its checksum is right
+cache/mnist/…                                      all files of the set are here
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from fwnet.data.checksums import CHECKSUMS
+from fwnet.data.sources import DataError, cache_folder
+
+TIMEOUT = 8.0  # seconds without a byte
+
+_TORONTO = "https://www.cs.toronto.edu/~kriz"
+_SITES: dict[str, tuple[str, tuple[str, ...]]] = {  # a site, and its files of the set
+    "mnist": (
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        tuple(
+            f"{part}-{kind}-ubyte.gz"
+            for part in ("train", "t10k")
+            for kind in ("images-idx3", "labels-idx1")
+        ),
+    ),
+    "cifar10": (_TORONTO, ("cifar-10-binary.tar.gz",)),
+    "cifar100": (_TORONTO, ("cifar-100-binary.tar.gz",)),
+}
+
+
+class Unreachable(DataError):
+    """A site gave nothing at all: another one may."""
+
+
+def download(name: str) -> None:
+    """Bring the official files of a set to the cache; what came before is not asked for again."""
+    site, files = _SITES[name]
+    target = cache_folder() / name
+    staging = target.with_name(f"{name}.part")
+    try:
+        staging.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(target.with_name(f"{name}.lock")):
+            if all((target / file).is_file() for file in files):
+                return  # another process was faster
+            for file in files:
+                if not (staging / file).is_file():
+                    fetch(f"{site}/{file}", staging / file, CHECKSUMS[file])
+            _move(staging, target)
+    except OSError as error:
+        raise DataError(
+            f"{target} cannot be written: {error.strerror or error}. Name another folder in "
+            "FWNET_CACHE."
+        ) from None
+
+
+def fetch(url: str, path: Path, checksum: str) -> None:
+    """Download a file; whatever stops this keeps what has come in `path`.part for the next call.
+
+    Arguments:
+        url: of the file.
+        path: where it goes, once it is whole and its checksum is right.
+        checksum: as "md5:…" or "sha256:…".
+    """
+    part = path.with_name(f"{path.name}.part")
+    resumed = part.is_file()
+    _receive(url, part)
+    found = _checksum(part, checksum)
+    if found != checksum and resumed:  # the file may have changed since: once more, from the start
+        part.unlink()
+        _receive(url, part)
+        found = _checksum(part, checksum)
+    if found != checksum:
+        size = part.stat().st_size
+        part.unlink()
+        raise DataError(
+            f"{url} is not the published file: its checksum must be {checksum}; got {found} "
+            f"({size} bytes)."
+        )
+    os.replace(part, path)
+
+
+def _receive(url: str, part: Path) -> None:
+    """Receive until the server's file is whole, as long as every attempt brings something."""
+    first = _size(part)
+    while True:
+        before = _size(part)
+        try:
+            return _attempt(url, part, before)
+        except HTTPError as error:
+            error.close()
+            raise Unreachable(f"{url} answers {error.code} {error.reason}.") from None
+        except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+            now = _size(part)
+            if now > before:
+                continue
+            reason = getattr(error, "reason", error)
+            if now == first:
+                raise Unreachable(f"{url} cannot be reached ({reason}).") from None
+            raise DataError(
+                f"the download of {url} broke off after {now} bytes ({reason}). They are kept in "
+                f"{part}; the same call goes on from there."
+            ) from None
+        except OSError as error:
+            why = "no space is left" if error.errno == errno.ENOSPC else error.strerror or error
+            raise DataError(
+                f"{part} cannot be written: {why}. The {_size(part)} bytes that have come are "
+                "kept; make room, and the same call goes on from there, or name another folder "
+                "in FWNET_CACHE."
+            ) from None
+
+
+def _attempt(url: str, part: Path, have: int) -> None:
+    """Ask for what is missing; a server that does not know `Range` sends the whole file again."""
+    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urlopen(request, timeout=TIMEOUT)
+    except HTTPError as error:
+        if error.code == 416:  # nothing is missing, or the file became shorter: see the checksum
+            error.close()
+            return
+        raise
+    with answer:
+        goes_on = answer.status == 206
+        if goes_on and not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            raise ConnectionError(f"the server sent another part than bytes {have} and on")
+        length = answer.headers.get("Content-Length")
+        with open(part, "ab" if goes_on else "wb") as file:
+            shutil.copyfileobj(answer, file, 1 << 16)
+    whole = None if length is None else int(length) + (have if goes_on else 0)
+    if whole is not None and _size(part) < whole:
+        raise ConnectionError(f"{whole - _size(part)} of {whole} bytes are missing")
+
+
+def _checksum(path: Path, like: str) -> str:
+    kind = like.partition(":")[0]
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"{kind}:{digest.hexdigest()}"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _move(staging: Path, target: Path) -> None:
+    """At once where the target is new, else file by file."""
+    if not target.exists():
+        os.replace(staging, target)
+        return
+    for path in list(staging.iterdir()):
+        os.replace(path, target / path.name)
+    staging.rmdir()
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Workers that want the same set wait for the first; a lock ends with its process."""
+    with open(path, "wb") as file:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,184 @@
+"""`fwnet solve` over every domain: nearest points that are known in closed form, and its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cli.test_cli import RUNNER, call
+from fwnet.cli.app import app
+from fwnet.cli.domains import DOMAINS
+
+b = np.array([3.0, -1.0, 0.5, 0.2])
+B = np.diag([3.0, 1.0, 0.5])
+SWAP = np.eye(3)[[1, 0, 2]]
+# The point of the domain that is nearest to b or B: options, arrays, answer.
+NEAREST: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
+    "simplex": ([], {}, [1, 0, 0, 0]),
+    "hypersimplex": (["--k", 2], {}, [1, 0, 0.65, 0.35]),  # clip(b + 0.15, 0, 1)
+    "l1": (["--radius", 2], {}, [2, 0, 0, 0]),
+    "l2": ([], {}, b / np.linalg.norm(b)),
+    "linf": ([], {}, [1, -1, 0.5, 0.2]),
+    "lp": (["--p", 3], {"b": [3.0] * 4}, [4 ** (-1 / 3)] * 4),
+    "k-sparse": (["--k", 2], {}, [1, -0.75, 0.25, 0]),  # shrunk by 0.25, then clipped
+    "group-l1": ([], {"groups": [5, 5, 7, 7]}, [*(b[:2] / np.sqrt(10)), 0, 0]),
+    "box": (["--lower", 0, "--upper", 1], {}, [1, 0, 0.5, 0.2]),
+    "polytope": (["--lower", 0], {"A_ub": np.ones((1, 4)), "b_ub": [1.0]}, [1, 0, 0, 0]),
+    "hull": ([], {"vertices": [[0, 0, 0, 0], [2, 0, 0, 0]]}, [2, 0, 0, 0]),
+    "trace-norm": (["--radius", 2], {}, np.diag([2, 0, 0])),
+    "spectral": ([], {}, np.diag([1, 1, 0.5])),
+    "row-norms": ([], {}, np.diag([1, 1, 0.5])),
+    "spectraplex": ([], {}, np.diag([1, 0, 0])),
+    "birkhoff": ([], {"b": 10 * SWAP}, SWAP),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def saved(name: str, **arrays: Any) -> str:
+    np.savez(name, **{key: np.asarray(value) for key, value in arrays.items()})
+    return name
+
+
+def test_every_domain_is_tested() -> None:
+    assert NEAREST.keys() == DOMAINS.keys()
+
+
+@pytest.mark.parametrize("name", NEAREST)
+def test_the_nearest_point_of_every_domain(name: str) -> None:
+    options, arrays, expected = NEAREST[name]
+    goal = B if DOMAINS[name].matrix else b
+    own = {key: value for key, value in arrays.items() if key == "b"}
+    file = saved("problem.npz", **({"A": np.eye(len(goal)), "b": goal} | own))
+    apart = {key: value for key, value in arrays.items() if key != "b"}
+    more = ["--constraints", saved("domain.npz", **apart)] if apart else []
+    arguments = ["solve", file, "--domain", name, "--tol", 1e-3, *options, *more, "--json"]
+    answer = json.loads(call(*arguments)[0])
+    assert answer["domain"] == name
+    assert answer["status"] == "converged"
+    # ½‖x − b‖² is 1-strongly convex: ‖x − x*‖² ≤ 2 gap.
+    assert np.linalg.norm(np.array(answer["x"]) - expected) <= np.sqrt(2 * answer["gap"]) + 1e-9
+    if apart:  # the same arrays beside A and b
+        file = saved("both.npz", A=np.eye(len(goal)), b=goal, **apart)
+        again = call("solve", file, "--domain", name, "--tol", 1e-3, *options, "--json")[0]
+        assert json.loads(again)["x"] == answer["x"]
+
+
+def test_completion_from_rows_of_a_csv_file() -> None:
+    u, v = np.array([1.0, 2.0, -1.0]), np.array([1.0, 0.5, -1.0, 2.0])
+    M = np.outer(u, v)
+    seen = [(i, j) for i in range(3) for j in range(4) if (i + j) % 4]  # 9 of 12
+    rows = [f"{i},{j},{M[i, j]}" for i, j in seen]
+    Path("ratings.csv").write_text("row,column,value\n" + "\n".join(rows))
+    size = np.linalg.norm(M, "nuc")
+    out = call(
+        "solve", "ratings.csv", "--task", "completion", "--radius", size, "--solver", "corrective",
+        "--tol", 1e-8, "--out", "X.csv", "--json",
+    )[0]  # fmt: skip
+    answer = json.loads(out)
+    assert answer["domain"] == "trace-norm"
+    X = np.loadtxt("X.csv", delimiter=",")
+    assert answer["rank"] == np.linalg.matrix_rank(X, tol=1e-9)
+    assert np.linalg.norm(X, "nuc") <= size + 1e-9
+    error = [X[place] - M[place] for place in seen]  # M itself lies in the ball: f* = 0
+    assert np.linalg.norm(error) <= np.sqrt(2e-8)
+    arrays = dict(zip(("rows", "cols"), np.array(seen).T, strict=True))
+    values = [M[i, j] for i, j in seen]
+    file = saved("ratings.npz", **arrays, values=values, shape=[3, 5])
+    wide = call("solve", file, "--task", "completion", "--radius", size, "--tol", 0.1, "--json")[0]
+    assert np.shape(json.loads(wide)["x"]) == (3, 5)
+
+
+def test_table_file_and_plot() -> None:
+    file = saved("problem.npz", A=np.eye(4), b=b)
+    out, _ = call("solve", file, "--domain", "l1", "--out", "x.npz", "--plot", "gap.svg")
+    assert "Answer, l1, x of shape 4" in out
+    assert "Nonzero" in out
+    with np.load("x.npz") as arrays:
+        np.testing.assert_allclose(arrays["x"], [1, 0, 0, 0], atol=1e-6)
+    assert "<svg" in Path("gap.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ("--domain simplx", 2, "there is no domain 'simplx'. Did you mean 'simplex'? Known: "),
+        ("--domain lp", 2, "--domain lp needs --p."),
+        ("--domain k-sparse", 2, "--domain k-sparse needs --k."),
+        ("--k 2", 2, "--k is nothing to --domain simplex; it takes --radius."),
+        ("--domain hull --radius 2", 2, "--domain hull; it takes no option of these."),
+        ("--domain box --lower 0", 2, "--domain box needs --lower and --upper, or arrays"),
+        ("--domain hull", 1, "--domain hull needs an array vertices, in the NPZ file of the"),
+        ("--domain trace-norm", 2, "x is a vector here, and --domain trace-norm has matrices."),
+        ("--task svm --domain l1", 2, "--task svm lives on the simplex; leave --domain out."),
+        ("--out x.txt", 2, "--out must end in .csv or .npz; got x.txt."),
+        ("--plot x.gif", 2, "--plot must end in .png, .svg or .pdf; got x.gif."),
+        ("--out no/x.csv", 2, "--out no/x.csv needs a folder no: there is none."),
+        ("--plot no/x.png", 2, "--plot no/x.png needs a folder no: there is none."),
+        ("--max-steps 0", 2, "--max-steps"),
+        ("--domain lp --p 0.5", 1, "LpBall(p=...)"),
+        ("--domain hypersimplex --k 9", 1, "needs at least k=9 coordinates"),
+        ("--domain box --lower 2 --upper 1", 1, "lower"),
+        ("--tol nan", 1, "tol"),
+        ("--constraints no.npz", 1, "there is no file no.npz."),
+        ("--task completion", 1, "problem.npz must hold rows, cols and values; it has A, b."),
+    ],
+)
+def test_errors_are_sentences(arguments: str, code: int, sentence: str) -> None:
+    file = saved("problem.npz", A=np.eye(4), b=b)
+    error = " ".join(
+        call("solve", file, *arguments.split(), code=code)[1].replace("│", " ").split()
+    )
+    assert sentence in error
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("0,1,2,3\n", "must have three columns, row, column and value; got 4."),
+        ("0,0.5,1\n", "cols must hold whole numbers from 0."),
+        ("0,1,red\n", "values must hold numbers"),
+        ("-1,0,1\n0,0,1\n", "rows) must lie in 0..0; got -1..0."),
+    ],
+)
+def test_bad_entries_get_a_sentence(rows: str, sentence: str) -> None:
+    Path("bad.csv").write_text(rows)
+    assert sentence in call("solve", "bad.csv", "--task", "completion", code=1)[1]
+
+
+def test_a_matrix_needs_a_domain_of_matrices() -> None:
+    file = saved("problem.npz", A=np.eye(3), b=B)
+    error = call("solve", file, code=2)[1]
+    assert "x is a matrix here" in error
+    assert "trace-norm, spectral" in " ".join(error.replace("│", " ").split())
+    file = saved("problem.npz", A=np.eye(4), b=B)
+    sentence = "A and b must have as many rows; got shapes (4, 4) and (3, 3)."
+    assert sentence in call("solve", file, "--domain", "spectral", code=1)[1]
+
+
+def test_help_lists_every_domain() -> None:
+    out = call("solve", "--help")[0]
+    assert all(f"{name}: " in out for name in DOMAINS)
+    assert "fwnet solve ratings.csv --task completion" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [("solve --domain tr", ["trace-norm"]), ("reproduce ci", ["cifar2", "circles"])],
+)
+def test_the_shell_completes_names(words: str, names: list[str]) -> None:
+    environment = {
+        "_FWNET_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"fwnet {words}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+    done = RUNNER.invoke(app, [], env=environment, prog_name="fwnet")
+    assert done.stdout.split() == names
