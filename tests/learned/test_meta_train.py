@@ -78,8 +78,8 @@ def test_persistent_strategies_see_across_stretches() -> None:
 @pytest.mark.parametrize(
     ("controller", "method"),
     [
-        (learned.LearnedStep(hidden=4), learned.EvolutionStrategies(3, 0.1)),
-        (learned.LearnedStep(hidden=4), learned.PersistentES(3, 0.1)),
+        (learned.LearnedStep(), learned.EvolutionStrategies(3, 0.1)),
+        (learned.LearnedStep(), learned.PersistentES(3, 0.1)),
         (learned.LSTMStep(hidden=4), learned.Backpropagation()),
         (learned.LSTMDirection(hidden=4), learned.Backpropagation()),
         (learned.L2LSoftmax(hidden=4), learned.Backpropagation()),
