@@ -1,6 +1,6 @@
-"""What can a network learn about the step size of Frank-Wolfe, and is it better than a constant?
+"""What can be learned about the step size of Frank-Wolfe, and is it better than a constant?
 
-    γ_t = min(1, c_t / (t + 1)),   c_t in [1.02, 3] from a network that sees the run
+    γ_t = min(1, c_t / (t + 1)),   c_t in [1.05, 3] from what a rule sees of the run
 
 Trained by evolution strategies on SVM duals of some pairs of digits, chosen on other pairs, shown
 on a third part: the median number of steps to a relative suboptimality of 10 % and 1 %.
