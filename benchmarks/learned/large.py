@@ -41,7 +41,7 @@ def large(
                 ours.append(_gradients(mine, problem, target, 300))
                 theirs.append(rival)
                 ratios.append(rival / ours[-1])
-        spread = (min(ratios), max(ratios)) if len(ratios) > 1 else None
+        low, high = np.quantile(ratios, (0.25, 0.75)).tolist()
         rows.append(
             Bar(
                 f"direction to 1e-4, mnist n={n}",
@@ -50,7 +50,7 @@ def large(
                 statistics.median(theirs),
                 "FISTA, better of two",
                 statistics.median(ratios),
-                spread,
+                (low, high),
                 1.0,
             )
         )
