@@ -5,8 +5,9 @@
 Trained by evolution strategies on SVM duals of some pairs of digits, chosen on other pairs, shown
 on a third part: the median number of steps to a relative suboptimality of 10 % and 1 %.
 
-See: after the first steps the numerator is just above 1, the plain average of the vertices. That is far better than 2/(t + 2) and than the exact line search, and about as good as one constant
-that was tuned by hand. The decades are in the direction: the last row is the shipped one.
+See: after the first steps the numerator is just above 1, the plain average of the vertices. That is
+far better than 2/(t + 2) and than the exact line search, and about as good as one constant that was
+tuned by hand. The decades are in the direction: the last row is the shipped one.
 """
 
 import torch
