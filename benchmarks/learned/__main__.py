@@ -3,7 +3,8 @@
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
-FWNET_DATA). `--also` adds trainings with other seeds, as `small_recipes --out FOLDER` writes them;
+FWNET_DATA). `--also` adds trainings with other seeds, as `recipes --seed 1 --out FOLDER` and
+`small_recipes` write them;
 the figures are then medians over problems and seeds.
 """
 
@@ -20,6 +21,7 @@ import torch
 
 from benchmarks.learned.bars import Bar, Missing, as_json, table
 from benchmarks.learned.costs import costs
+from benchmarks.learned.large import large
 from benchmarks.learned.matrix_free import matrix_free
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
@@ -53,6 +55,9 @@ def main() -> None:
         "atoms": lambda: atoms(trained("corrective-atoms"), problems),
         "pairwise": lambda: pairwise(trained("pairwise"), problems),
         "direction": lambda: directions(trained("simplex-qp"), problems),
+        "large": lambda: large(
+            trained("simplex-qp"), {500: 1} if arguments.quick else {2000: 3, 10_000: 1}
+        ),
         "step": lambda: steps(trained("simplex-step"), problems),
         "matrix-free": lambda: matrix_free(
             {name: learned.load(name) for name in ("simplex-qp", "corrective-atoms")},

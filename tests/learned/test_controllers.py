@@ -93,7 +93,7 @@ def _climb(controller: learned.Controller, problem: fwnet.Problem) -> None:
 
 @pytest.mark.parametrize("scale", [0.3, 3.0, 100.0])
 def test_the_rate_of_a_learned_step_holds_for_any_weights(scale: float) -> None:
-    controller = with_random_weights(learned.LearnedStep(), 5, scale)
+    controller = with_random_weights(learned.LearnedStep(horizon=15), 5, scale)
     family = svm_family()
     problem = family.sample(3, seeded(3))
     f = values(controller.solver(fwnet.Simplex(), max_steps=400, tol=0.0)(problem))
@@ -104,6 +104,37 @@ def test_the_rate_of_a_learned_step_holds_for_any_weights(scale: float) -> None:
     bound = controller.high**2 * bend / (2 * (controller.low - 1))
     t = torch.arange(1, len(f), dtype=f.dtype).unsqueeze(-1)
     assert bool((f[1:] - family.best_values(problem) <= bound / t).all())
+
+
+def test_beyond_its_horizon_a_learned_step_forgets_and_averages() -> None:
+    """Also with the smallest c, old vertices fade by 10^-2 a decade, as with 2/(t + 2)."""
+    controller = learned.LearnedStep(horizon=20)
+    assert [t + 1 for t in range(2100) if controller.forgets(t)] == [
+        *range(21, 130),
+        *range(201, 1300),
+        *range(2001, 2101),
+    ]
+    with torch.no_grad():
+        controller.policy[-1] = -1000.0
+    problem = svm_family().sample(1, seeded(3))
+    trace = controller.solver(fwnet.Simplex(), max_steps=2000, tol=0.0)(problem).trace
+    sizes = torch.tensor([record.step_size for record in trace if record.step_size is not None])
+    tops = sizes.squeeze() * torch.arange(1, len(sizes) + 1)
+    assert tops[20:129].tolist() == pytest.approx([3.0] * 109)
+    assert tops[129:200].tolist() == pytest.approx([1.05] * 71)
+    for start in (20, 200):
+        assert float((1 - sizes[start : 10 * start]).prod()) < 1e-2
+
+
+def test_the_shipped_step_at_ten_times_its_horizon_is_ahead_of_the_classic_one() -> None:
+    controller, family = learned.load("simplex-step"), svm_family()
+    problem = family.sample(4, seeded(8))
+    best, steps = family.best_values(problem), 10 * controller.card["horizon"][1]
+    assert controller.options["horizon"] == controller.card["horizon"][1]
+    simplex = fwnet.Simplex()
+    mine = controller.solver(simplex, max_steps=steps, tol=0.0)(problem).value
+    classic = fwnet.FrankWolfe(simplex, max_steps=steps, tol=0.0)(problem).value
+    assert bool((mine - best < classic - best).all())
 
 
 def test_an_untrained_direction_is_the_projected_step() -> None:
@@ -184,7 +215,7 @@ def test_a_trace_norm_oracle_of_zero_weights_is_the_soft_one() -> None:
 
 
 def test_bad_options_are_sentences() -> None:
-    with pytest.raises(ValueError, match="1 < low <= high"):
+    with pytest.raises(ValueError, match="1 < low <= forget <= high"):
         learned.LearnedStep(low=1.0)
     with pytest.raises(ValueError, match="hidden must be a whole number of at least 1"):
         learned.LearnedDirection(hidden=0)

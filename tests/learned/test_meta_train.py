@@ -78,8 +78,8 @@ def test_persistent_strategies_see_across_stretches() -> None:
 @pytest.mark.parametrize(
     ("controller", "method"),
     [
-        (learned.LearnedStep(hidden=4), learned.EvolutionStrategies(3, 0.1)),
-        (learned.LearnedStep(hidden=4), learned.PersistentES(3, 0.1)),
+        (learned.LearnedStep(), learned.EvolutionStrategies(3, 0.1)),
+        (learned.LearnedStep(), learned.PersistentES(3, 0.1)),
         (learned.LSTMStep(hidden=4), learned.Backpropagation()),
         (learned.LSTMDirection(hidden=4), learned.Backpropagation()),
         (learned.L2LSoftmax(hidden=4), learned.Backpropagation()),
@@ -88,7 +88,7 @@ def test_persistent_strategies_see_across_stretches() -> None:
 def test_training_lowers_the_loss(controller: learned.Controller, method: MetaGradient) -> None:
     if isinstance(controller, learned.LearnedStep):  # far from where it should be
         with torch.no_grad():
-            controller.network.head.bias.fill_(2.0)
+            controller.policy.fill_(2.0)
     config = replace(QUICK, steps=16, horizon=20, unroll=10, learning_rate=0.05, gradient=method)
     family = svm_family(n=12)
     _, history = learned.meta_train(controller, family, config, validation=svm_family(n=14))

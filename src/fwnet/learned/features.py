@@ -6,7 +6,10 @@ version are refused with a sentence instead of being misread.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import mul
 from types import ModuleType
 from typing import Any, NamedTuple, final
 
@@ -19,7 +22,7 @@ from fwnet.problems.base import inner
 
 FEATURES = 1  # version
 
-COORDINATE_FEATURES, PROBLEM_FEATURES, STEP_FEATURES = 10, 3, 6
+COORDINATE_FEATURES, PROBLEM_FEATURES = 10, 3
 
 
 class Sight(NamedTuple):
@@ -76,48 +79,92 @@ def coordinate_features(sight: Sight, surplus: Any, xp: ModuleType) -> tuple[Any
     return rows, 0.25 * xp.log(numbers.clip(1e-12, 1e12))
 
 
+class StepSight(NamedTuple):
+    """What is known of a step: tensors `(*batch,)`, or plain numbers."""
+
+    gap: Any  # −slope
+    exact: Any  # γ of the line search, at most 1; 1 where the problem knows no curvature
+    square: Any  # ⟨d, d⟩
+    along: Any  # ⟨d, the last d⟩, 0 at the first step
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class StepMemory:
     """What the features of the next step compare with."""
 
     t: int
-    gap: Tensor  # of the first step, (*batch,)
-    last_gap: Tensor
-    last_size: Tensor  # γ of the last step
+    gap: Any  # of the first step
+    last: StepSight
+    last_size: Any  # γ of the last step
     direction: Tensor
 
 
-@torch.no_grad()
-def step_features(problem: Problem, it: Iterate, move: Move, memory: StepMemory | None) -> Tensor:
-    """STEP_FEATURES numbers of a step, `(*batch, features)`.
+class Arithmetic(NamedTuple):
+    """The functions that a policy of few weights needs, for tensors or for plain numbers.
+
+    Python's arithmetic costs a tenth of a torch scalar's: that decides the cost of a step.
+    """
+
+    log: Callable[[Any], Any]
+    log10: Callable[[Any], Any]
+    clip: Callable[[Any, float, float], Any]
+    sigmoid: Callable[[Any], Any]
+    dot: Callable[[list[Any], Tensor], Any]  # Σ features · weights
+
+
+TENSORS = Arithmetic(
+    torch.log,
+    torch.log10,
+    torch.clip,
+    torch.sigmoid,
+    lambda features, weights: torch.stack(features, -1) @ weights.to(features[0].dtype),
+)
+NUMBERS = Arithmetic(
+    lambda x: math.log(x) if x > 0 else -math.inf,
+    lambda x: math.log10(x) if x > 0 else -math.inf,
+    lambda x, low, high: min(max(x, low), high),
+    lambda x: 0.5 + 0.5 * math.tanh(0.5 * x),  # cannot overflow
+    lambda features, weights: sum(map(mul, features, weights.tolist())),
+)
+
+
+def see_step(
+    problem: Problem, it: Iterate, move: Move, memory: StepMemory | None, xp: Arithmetic
+) -> StepSight:
+    """What the features are made of, without gradients."""
+    b, d = problem.batch_dims, move.direction.detach()
+    bend = problem.curvature(it, move)
+    square = inner(d, d, b)
+    along = 0 * square if memory is None else inner(d, memory.direction, b)
+    seen = [-move.slope.detach(), square if bend is None else bend.detach(), square, along]
+    numbers: Any = [v.item() for v in seen] if xp is NUMBERS else seen
+    tiny = torch.finfo(it.x.dtype).tiny
+    gap, curve, size = (xp.clip(number, tiny, math.inf) for number in numbers[:3])
+    exact = 1 + 0 * gap if bend is None else xp.clip(gap / curve, 0.0, 1.0)
+    return StepSight(gap, exact, size, numbers[3])
+
+
+def step_features(seen: StepSight, memory: StepMemory | None, xp: Arithmetic) -> list[Any]:
+    """Six tensors `(*batch,)`, or numbers.
 
     log gap/gap₀, Δ log gap, log γ_LS, log γ_LS (t+2)/2, log γ_prev (t+2)/2, cos(d_t, d_{t−1}): no
     raw t, n or f among them.
     """
-    tiny = torch.finfo(it.x.dtype).tiny
-    gap = (-move.slope).clamp_min(tiny)
-    bend = problem.curvature(it, move)
-    exact = torch.ones_like(gap) if bend is None else gap / bend.clamp_min(tiny)
-    exact = exact.clamp_max(1.0)
-    t = 0 if memory is None else memory.t
-    clock = (t + 2) / 2
     if memory is None:
-        zero = torch.zeros_like(gap)
-        numbers = [zero, zero, exact.log(), exact.log(), zero, zero]
+        zero, exact = 0 * seen.gap, xp.log(seen.exact)
+        numbers = [zero, zero, exact, exact, zero, zero]
     else:
-        b = problem.batch_dims
-        d, before = move.direction, memory.direction
-        lengths = inner(d, d, b).sqrt() * inner(before, before, b).sqrt()
+        clock = (memory.t + 2) / 2
         numbers = [
-            (gap / memory.gap).log(),
-            (gap / memory.last_gap).log(),
-            exact.log(),
-            (exact * clock).log(),
-            (memory.last_size.clamp_min(1e-12) * clock).log(),
-            inner(d, before, b) / lengths.clamp_min(tiny),
+            xp.log(seen.gap / memory.gap),
+            xp.log(seen.gap / memory.last.gap),
+            xp.log(seen.exact),
+            xp.log(seen.exact * clock),
+            xp.log(xp.clip(memory.last_size, 1e-12, 1.0) * clock),
+            seen.along / (seen.square**0.5 * memory.last.square**0.5),
         ]
-    return torch.stack(numbers, -1).clamp(-40, 40) * _STEP_SCALES.to(it.x)
+    return [k * xp.clip(x, -40.0, 40.0) for k, x in zip(_STEP_SCALES, numbers, strict=True)]
 
 
-_STEP_SCALES = torch.tensor([0.25, 1.0, 0.25, 0.5, 0.5, 1.0])
+_STEP_SCALES = (0.25, 1.0, 0.25, 0.5, 0.5, 1.0)

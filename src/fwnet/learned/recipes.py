@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -43,7 +43,7 @@ class Recipe:
 
     build: Callable[[], Controller]
     n: tuple[int, int]
-    config: MetaConfig
+    config: MetaConfig  # with any seed
     rivals: dict[str, Callable[[], FrankWolfe]]
     judged_steps: int
 
@@ -53,26 +53,25 @@ RECIPES = {
         LearnedStep,
         (64, 256),
         MetaConfig(
-            steps=100,
-            unroll=250,
-            horizon=(20, 250),
+            steps=60,
+            unroll=500,
+            horizon=(30, 500),
             batch=12,
-            learning_rate=2e-2,
-            gradient=EvolutionStrategies(3, 0.1),
-            validate_every=10,
+            learning_rate=1e-1,
+            gradient=EvolutionStrategies(4, 0.3),
+            validate_every=15,
             validation_problems=16,
-            seed=SEED,
         ),
         {
-            "2/(t+2)": lambda: FrankWolfe(fwnet.Simplex(), max_steps=300, tol=0.0),
+            "2/(t+2)": lambda: FrankWolfe(fwnet.Simplex(), max_steps=500, tol=0.0),
             "1.1/(t+2)": lambda: FrankWolfe(
-                fwnet.Simplex(), lambda t: 1.1 / (t + 2), max_steps=300, tol=0.0
+                fwnet.Simplex(), lambda t: 1.1 / (t + 2), max_steps=500, tol=0.0
             ),
             "line search": lambda: FrankWolfe(
-                fwnet.Simplex(), LineSearch(), max_steps=300, tol=0.0
+                fwnet.Simplex(), LineSearch(), max_steps=500, tol=0.0
             ),
         },
-        300,
+        500,
     ),
     "simplex-qp": Recipe(
         lambda: LearnedDirection(hidden=16, memory=8, exchanges=4),
@@ -84,7 +83,6 @@ RECIPES = {
             learning_rate=3e-3,
             validate_every=20,
             validation_problems=24,
-            seed=SEED,
         ),
         {
             "corrective": lambda: Corrective(fwnet.Simplex(), memory=8, max_steps=60, tol=0.0),
@@ -124,29 +122,32 @@ def svm_families(n: tuple[int, int]) -> tuple[SVMFamily, SVMFamily]:
     return families[0], families[1]
 
 
-def train(name: str, folder: Path, minutes: float | None, progress: bool = False) -> Path:
+def train(
+    name: str, folder: Path, minutes: float | None, seed: int = SEED, progress: bool = False
+) -> Path:
     """Follow one recipe; write the controller with its card to the folder."""
     recipe = RECIPES[name]
+    config = replace(recipe.config, seed=seed)
     training, validation = svm_families(recipe.n)
-    torch.manual_seed(SEED)  # of the first weights, which torch draws from its own generator
+    torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
     controller, history = meta_train(
         recipe.build(),
         training,
-        recipe.config,
+        config,
         validation=validation,
         minutes=minutes,
         progress=progress,
     )
-    settings = fields(recipe.config)
+    settings = fields(config)
     card = {
         "trained_on": TRAINED_ON,
-        "horizon": list(recipe.config.limits),
+        "horizon": list(config.limits),
         "size": list(recipe.n),
         "validation": judge(controller, recipe.rivals, recipe.judged_steps, validation),
-        "config": {field.name: repr(getattr(recipe.config, field.name)) for field in settings},
+        "config": {field.name: repr(getattr(config, field.name)) for field in settings},
         "episodes": len(history),
         "recipe": f"python -m fwnet.learned.recipes {name}",
-        "seed": SEED,
+        "seed": seed,
         "licence": "MIT",
         "torch": torch.__version__.split("+")[0],
     }
@@ -199,12 +200,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "shipped")
     parser.add_argument("--minutes", type=float, default=None, help="at most, for each")
+    parser.add_argument("--seed", type=int, default=SEED)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.names:
         if name not in RECIPES:
             raise SystemExit(f"no recipe {name!r}; there are {', '.join(RECIPES)}.")
-        print(train(name, arguments.out, arguments.minutes))
+        print(train(name, arguments.out, arguments.minutes, arguments.seed))
 
 
 if __name__ == "__main__":

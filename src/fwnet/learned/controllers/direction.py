@@ -86,9 +86,7 @@ class LearnedPoint(Proposal):
             sight = Sight(*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
             return _update(sight, Weights(*(w.to(it.x.dtype) for w in weights)), torch)
         small = Sight(*(v.numpy() for v in vectors), *(v.item() for v in numbers))
-        dtype = small.x.dtype
-        arrays = Weights(*(w.numpy().astype(dtype, copy=False) for w in weights))
-        return torch.from_numpy(_update(small, arrays, np))
+        return torch.from_numpy(_update(small, Weights(*(w.numpy() for w in weights)), np))
 
 
 class Weights(NamedTuple):
@@ -106,6 +104,8 @@ def _update(sight: Sight, weights: Weights, xp: ModuleType) -> Any:
     """u of torch tensors or NumPy arrays: one formula for both."""
     surplus = surplus_of(sight)
     rows, numbers = coordinate_features(sight, surplus, xp)
+    if xp is np:  # in the precision of the weights: half the memory, and no number is far from 1
+        rows, numbers = (a.astype(weights.first.dtype, copy=False) for a in (rows, numbers))
     context = numbers @ weights.context.T + weights.first_bias
     out = weights.first @ rows
     out += context[..., None]

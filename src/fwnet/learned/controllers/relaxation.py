@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import torch
@@ -10,9 +11,11 @@ from torch import Tensor, nn
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
+from fwnet.learned.features import NUMBERS, TENSORS
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.steps import StepRule
+from fwnet.steps.base import is_plain
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -23,11 +26,11 @@ FEATURES = 5
 
 
 class _Averages(NamedTuple):
-    """Running means over about ten steps, `(*batch,)` each."""
+    """Running means over about ten steps, `(*batch,)` each, or plain numbers."""
 
-    ended: Tensor  # share of the steps that ended at γ_max
-    bend: Tensor  # log10 of curvature / f
-    slope: Tensor  # log10 of slope / f
+    ended: Any  # share of the steps that ended at γ_max
+    bend: Any  # log10 of curvature / f
+    slope: Any  # log10 of slope / f
 
 
 @final
@@ -76,19 +79,21 @@ class LearnedPairwise(Controller, StepRule):
         curvature = problem.curvature(it, move)
         assert curvature is not None
         tiny = torch.finfo(curvature.dtype).tiny
-        curvature, slope = curvature.detach().clamp_min(tiny), -move.slope.detach()
-        value = move.value.detach().abs().clamp_min(tiny)
+        limit = torch.as_tensor(move.max_step).to(curvature).expand_as(curvature)
+        seen: Any = (curvature, -move.slope, move.value.abs(), limit)
+        xp = NUMBERS if is_plain(curvature) else TENSORS
+        seen = [v.item() for v in seen] if xp is NUMBERS else [v.detach() for v in seen]
+        curvature, value, limit = (xp.clip(seen[k], tiny, math.inf) for k in (0, 2, 3))
+        slope = seen[1]
         best = slope / curvature
-        bend = (curvature / value).clamp(1e-3, 1e6).log10()
-        steep = (slope / value).clamp(1e-8, 1e4).log10()
-        mean = _Averages(torch.zeros_like(bend), bend, steep) if state is None else state
-        limit = torch.as_tensor(move.max_step).to(best).expand_as(best)
-        room = (best / limit.clamp_min(tiny)).clamp(1e-4, 1e2).log10()
-        features = torch.stack(
-            [torch.ones_like(best), mean.bend - 2, mean.slope / 2 + 1, mean.ended, room], -1
-        )
-        omega = (2 * (features @ self.policy.to(best.dtype)).sigmoid()).clamp(0.05, 1.95)
+        bend = xp.log10(xp.clip(curvature / value, 1e-3, 1e6))
+        steep = xp.log10(xp.clip(slope / value, 1e-8, 1e4))
+        mean = _Averages(0 * bend, bend, steep) if state is None else state
+        room = xp.log10(xp.clip(best / limit, 1e-4, 1e2))
+        features = [1 + 0 * bend, mean.bend - 2, mean.slope / 2 + 1, mean.ended, room]
+        omega = xp.clip(2 * xp.sigmoid(xp.dot(features, self.policy)), 0.05, 1.95)
         step_size = omega * best
-        ended = (step_size >= limit).to(best.dtype).detach()
+        ended = 1.0 * (step_size >= seen[3])
+        ended = ended.detach() if isinstance(ended, Tensor) else ended
         new = zip(mean, (ended, bend, steep), strict=True)
         return step_size, _Averages(*(0.9 * old + 0.1 * now for old, now in new))

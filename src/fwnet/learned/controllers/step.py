@@ -12,10 +12,17 @@ from fwnet import checks
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
-from fwnet.learned.features import STEP_FEATURES, StepMemory, step_features
+from fwnet.learned.features import (
+    NUMBERS,
+    TENSORS,
+    StepMemory,
+    see_step,
+    step_features,
+)
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import StepRule
+from fwnet.steps.base import is_plain
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -23,22 +30,9 @@ if TYPE_CHECKING:
     from fwnet.solvers.presets import Budgets
 
 
-@final
-class StepNetwork(nn.Module):
-    """A number in (0, 1) from the features of a step, `start` before any training."""
-
-    def __init__(self, hidden: int, start: float) -> None:
-        super().__init__()
-        checks.at_least("hidden", hidden, 1)
-        self.first = nn.Linear(STEP_FEATURES, hidden)
-        self.head = nn.Linear(hidden, 1)
-        nn.init.zeros_(self.head.weight)
-        nn.init.constant_(self.head.bias, math.log(start / (1 - start)))
-
-    def forward(self, features: Tensor) -> Tensor:  # (*batch, features) -> (*batch,)
-        out = self.first(features.to(self.head.weight.dtype)).tanh()
-        share: Tensor = self.head(out).squeeze(-1).sigmoid()
-        return share.to(features.dtype)
+# Before any training: c falls from b to a with γ_LS, in about thirty steps.
+START = (0.0, 0.0, 8.0, 0.0, 0.0, 0.0, 5.0)
+FORGETTING = 6.5  # horizons, and again of every decade beyond
 
 
 @final
@@ -47,9 +41,18 @@ class LearnedStep(Controller, StepRule):
 
         γ_t = min(1, c_t / (t + 1)),   c_t in [a, b],   1 < a <= b
 
-    c_t comes from a network that sees scale-free features of the step. c = 1 is the plain average
-    of all vertices, the start forgotten; c = 2 nearly the classic 2/(t + 2). No function value is
-    needed, and no step is refused: good Frank-Wolfe steps are not monotone.
+    c_t = a + (b − a) σ(⟨θ, φ_t⟩ + θ₀) of scale-free features φ_t of the step (see
+    `fwnet.learned.features`): seven weights. c = 1 is the plain average of all vertices; c = 2
+    nearly the classic 2/(t + 2). No function value is needed, and no step is refused: good
+    Frank-Wolfe steps are not monotone.
+
+    **Beyond the horizon.** f(x_t) − min f has two parts: the unrest of the steps, about c² B/t²,
+    and the weight of vertices that the first steps took by mistake, about A/t^c. A small c is
+    better until the second part shows, which may be after the training's longest run. So from the
+    horizon H on each decade of t/H has two phases: up to 6.5 H it forgets, with c = `forget`, and
+    from there to 10 H the learned c averages. With `forget` = 3 old vertices fade faster than t^-2
+    from decade to decade, as with the classic rule, whatever the weights; at the end of each the
+    unrest is the smaller one.
 
     **Rate.** With h_t = f(x_t) − min f and the curvature constant C_f, every step obeys
     h_{t+1} <= (1 − γ_t) h_t + γ_t² C_f / 2. Then for every t >= 1
@@ -64,9 +67,10 @@ class LearnedStep(Controller, StepRule):
                 <= ((τ − a) + (a − 1)) M / (τ(τ − 1)) = M / τ.
 
     Arguments:
-        hidden: units of the network's layer.
         low: a, above 1.
         high: b.
+        horizon: H, the longest run of the training.
+        forget: c of the forgetting phases, in [a, b].
 
     Example:
         >>> from fwnet import learned
@@ -78,14 +82,22 @@ class LearnedStep(Controller, StepRule):
     reads_objective = True
     domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
 
-    def __init__(self, hidden: int = 12, low: float = 1.02, high: float = 3.0) -> None:
-        super().__init__(hidden=hidden, low=low, high=high)
-        if not 1 < low <= high < math.inf:
+    def __init__(
+        self,
+        low: float = 1.05,
+        high: float = 3.0,
+        horizon: int = 500,
+        forget: float = 3.0,
+    ) -> None:
+        super().__init__(low=low, high=high, horizon=horizon, forget=forget)
+        if not 1 < low <= forget <= high < math.inf:
             raise ValueError(
-                f"LearnedStep needs 1 < low <= high < inf; got low={low!r}, high={high!r}."
+                "LearnedStep needs 1 < low <= forget <= high < inf; got "
+                f"low={low!r}, forget={forget!r}, high={high!r}."
             )
-        self.low, self.high = float(low), float(high)
-        self.network = StepNetwork(hidden, 0.04)
+        self.horizon = checks.at_least("LearnedStep(horizon=...)", horizon, 1)
+        self.low, self.high, self.forget = float(low), float(high), float(forget)
+        self.policy = nn.Parameter(torch.tensor(START))
 
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, self, **budgets)
@@ -97,16 +109,22 @@ class LearnedStep(Controller, StepRule):
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        features = step_features(problem, it, move, state)
-        top = self.low + (self.high - self.low) * self.network(features)
+        xp = NUMBERS if is_plain(move.slope) else TENSORS
+        seen = see_step(problem, it, move, state, xp)
         t = 0 if state is None else state.t
-        step_size = (top / (t + 1)).clamp_max(1.0)
-        return step_size, remember(move, state, step_size)
+        top: Any = self.forget + 0 * seen.gap
+        if not self.forgets(t):
+            features = [*step_features(seen, state, xp), 1 + 0 * seen.gap]
+            share = xp.sigmoid(xp.dot(features, self.policy))
+            top = self.low + (self.high - self.low) * share
+        step_size = xp.clip(top / (t + 1), 0.0, 1.0)
+        taken = step_size.detach() if isinstance(step_size, Tensor) else step_size
+        first = seen.gap if state is None else state.gap
+        return step_size, StepMemory(t + 1, first, seen, taken, move.direction.detach())
 
-
-def remember(move: Move, memory: StepMemory | None, step_size: Tensor) -> StepMemory:
-    """What the next step's features compare with."""
-    gap = (-move.slope.detach()).clamp_min(torch.finfo(move.slope.dtype).tiny)
-    first = gap if memory is None else memory.gap
-    t = 1 if memory is None else memory.t + 1
-    return StepMemory(t, first, gap, step_size.detach(), move.direction.detach())
+    def forgets(self, t: int) -> bool:
+        """Whether step t, counted from 0, is one of a forgetting phase."""
+        age = (t + 1) / self.horizon
+        while age > 10:
+            age /= 10
+        return 1 < age < FORGETTING
