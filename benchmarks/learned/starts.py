@@ -46,13 +46,13 @@ def starts(controllers: Sequence[learned.LearnedStart], problems: int) -> list[B
         if name != "few-shot episodes":  # whose guess is the barycentre: no neighbour
             warm = _cost(drawn, learned.LearnedStart(rounds=0).near)
             rows.append(_bar(label, ours, warm, "neighbour", 1.0))
-        rows.append(_bar(label, ours, _cost(drawn, _Pivots), "hand-designed pivots", None))
+        rows.append(_bar(label, ours, _cost(drawn, Pivots), "hand-designed pivots", None))
         rows.append(_bar(label, ours, _exact(drawn), "exact solver", None, "seconds"))
     return rows
 
 
 @final
-class _Pivots(Start):
+class Pivots(Start):
     """The learned start's rounds, faces by hand: what is positive, or should grow."""
 
     def __init__(self, guess: Tensor) -> None:

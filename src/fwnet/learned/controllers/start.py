@@ -13,7 +13,7 @@ from fwnet.domains import Domain
 from fwnet.faces import pack
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.base import Controller
-from fwnet.problems import Problem
+from fwnet.problems import Problem, Quadratic
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.starts import Start
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fwnet.solvers.presets import Budgets
 
 POINT_FEATURES = 11
+SOLVES = 4  # on a face and on what is left of it
+COLUMNS = 256  # of the matrix at once, so that a large face fits into memory
 
 
 class Visit(NamedTuple):
@@ -71,7 +73,7 @@ class LearnedStart(Controller, Start):
     Reference: Hintermüller, Ito and Kunisch (2002) for hand-designed S, the primal-dual active set.
     """
 
-    def __init__(self, hidden: int = 24, rounds: int = 6, largest: int = 1024) -> None:
+    def __init__(self, hidden: int = 24, rounds: int = 6, largest: int = 8192) -> None:
         checks.at_least("LearnedStart(hidden=...)", hidden, 1)
         checks.at_least("LearnedStart(rounds=...)", rounds, 0)
         checks.at_least("LearnedStart(largest=...)", largest, 1)
@@ -143,8 +145,8 @@ class LearnedStart(Controller, Start):
         """Solve on the face, drop what is negative, and go to the best point on the way there."""
         y, slope = before.y, before.slope
         total = y.sum(-1, keepdim=True)  # the radius
-        u = solve_face(problem, before, face)
-        p = u.clamp_min(0)
+        u, again = solve_face(problem, before, face)
+        p = again.clamp_min(0)
         size = p.sum(-1, keepdim=True)
         p = torch.where(size > 0, total * p / size, y)
         p_slope = dense_gradient(problem.gradient(problem.at(p)))
@@ -168,10 +170,13 @@ class _Near(Start):
         return self.learned.correct(problem, domain, self.guess)[-1]
 
 
-def solve_face(problem: Problem, visit: Visit, face: Tensor) -> Tensor:  # (*batch, n)
-    """argmin of f over {x : Σ x = Σ y, x = 0 outside the face}; y where that has no answer.
+def solve_face(problem: Problem, visit: Visit, face: Tensor) -> tuple[Tensor, Tensor]:
+    """argmin of f over {x : Σ x = Σ y, x = 0 outside the face}, and again without the negatives.
 
         H_SS x_S = level · 1 − c_S
+
+    Both `(*batch, n)`, the second solved on ever smaller faces, a few times at most; y where there
+    is no answer.
 
     Arguments:
         problem: quadratic.
@@ -180,23 +185,46 @@ def solve_face(problem: Problem, visit: Visit, face: Tensor) -> Tensor:  # (*bat
     """
     y, b = visit.y, problem.batch_dims
     if not bool(face.any()):
-        return y
+        return y, y
     index, mask = (part if b else part.squeeze(0) for part in pack(face if b else face[None]))
-    used = mask.to(y.dtype)
-    units = OneHot(index, torch.ones_like(used), y.shape[-1], unit=True)
-    block = problem.gram(visit.guess, units.dense(), images_of(problem, units))
-    block = (block + block.mT) / 2 * used.unsqueeze(-1) * used.unsqueeze(-2)
+    block = _block(problem, visit.guess, index).double()  # once squared, float32 is too coarse
+    block = (block + block.mT) / 2
     # A little ridge: duplicates and flat faces must not stop a start.
-    size = block.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
-    ridge = torch.finfo(y.dtype).eps ** 0.6 * size * used + (1 - used)
-    factor, info = torch.linalg.cholesky_ex(block + torch.diag_embed(ridge))
-    right = torch.stack([used, -used * visit.linear.gather(-1, index)], -1)
-    ones, rest = torch.cholesky_solve(right, factor).unbind(-1)
-    level = (y.sum(-1, keepdim=True) - rest.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
-    # Padding adds 0 to coordinate 0.
-    u = torch.zeros_like(y).scatter_add(-1, index, (rest + level * ones) * used)
-    fine = (info == 0).unsqueeze(-1) & torch.isfinite(u).all(-1, keepdim=True)
-    return torch.where(fine & face.any(-1, keepdim=True), u, y)
+    size = torch.finfo(y.dtype).eps ** 0.6 * block.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+    linear, total = visit.linear.gather(-1, index), y.sum(-1, keepdim=True)
+    answers = []
+    for _ in range(SOLVES):
+        used = mask.double()
+        padded = block * used.unsqueeze(-1) * used.unsqueeze(-2)
+        factor, info = torch.linalg.cholesky_ex(padded + torch.diag_embed(size + 1 - used))
+        right = torch.stack([used, -used * linear], -1)
+        ones, rest = torch.cholesky_solve(right, factor).unbind(-1)
+        level = (total - rest.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
+        solved = ((rest + level * ones) * used).to(y.dtype)
+        u = torch.zeros_like(y).scatter_add(-1, index, solved)  # padding adds 0 to coordinate 0
+        fine = (info == 0).unsqueeze(-1) & torch.isfinite(u).all(-1, keepdim=True)
+        answers.append(torch.where(fine & face.any(-1, keepdim=True), u, y))
+        keep = mask & (solved > 0)
+        if torch.equal(keep, mask):
+            break
+        mask = keep
+    return answers[0], answers[-1]
+
+
+def _block(problem: Problem, it: Iterate, index: Tensor) -> Tensor:  # (*batch, K, K)
+    """H_SS of coordinates `(*batch, K)`."""
+
+    def units(some: Tensor) -> OneHot:
+        return OneHot(some, it.x.new_ones(some.shape), it.x.shape[-1], unit=True)
+
+    if not isinstance(problem, Quadratic):
+        every = units(index)
+        return problem.gram(it, every.dense(), images_of(problem, every))
+    parts = []
+    for some in index.split(COLUMNS, -1):  # images are columns of H, of which K entries count
+        places = index.unsqueeze(-2).expand(*some.shape, index.shape[-1])
+        parts.append(images_of(problem, units(some)).gather(-1, places))
+    return torch.cat(parts, -2)
 
 
 @torch.no_grad()
