@@ -37,9 +37,15 @@ def family(part: Part, n: tuple[int, int]) -> SVMFamily:
 
 
 def atoms(seed: int = SEED) -> Controller:
-    """Truncated back-propagation over 16 steps, from the hand-designed atom."""
+    """Evolution strategies over 16 steps, from the hand-designed atom."""
     config = MetaConfig(
-        steps=150, unroll=16, batch=8, learning_rate=5e-2, validate_every=25, seed=seed
+        steps=40,
+        unroll=16,
+        batch=8,
+        learning_rate=8e-2,
+        gradient=EvolutionStrategies(4, 0.3),
+        validate_every=10,
+        seed=seed,
     )
     training, validation = family("train", (64, 256)), family("validation", (64, 256))
     return meta_train(LearnedAtoms(), training, config, validation=validation)[0]
