@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fwnet.solvers.presets import Budgets
 
 START = (0.0, 0.0, 0.0, -7.0)  # m = 1, β = 0, a = 0: the hand-designed atom
-NEWTON_STEPS = 5  # they end at the solution after three or four
+NEWTON_STEPS, HALVINGS = 8, 5
 
 
 @final
@@ -162,24 +162,40 @@ def _known_curvature(ways: Tensor, bent: Tensor, sigma: Tensor, cut: Tensor) -> 
 def _model_minimum(domain: Domain, x: Tensor, ahead: Tensor, Z: Tensor, sigma: Tensor) -> Tensor:
     """argmin over v in the simplex of σ/2 |v − x − ahead|² + ½ |Zᵀ(v − x)|².
 
-        v = P(x + ahead − Z w/σ)   where   w = Zᵀ(v − x)
+        v(w) = P(x + ahead − Zw/σ)   at the minimum over w of
+        Φ(w) = ½|w|² − wᵀZᵀ(v − x) − σ/2 |v − x − ahead|²
 
-    Newton's method on the K equations for w; P is linear between kinks.
+    Φ is convex with gradient w − Zᵀ(v − x), piecewise linear in the K numbers w: Newton's method,
+    its steps halved where Φ does not fall.
     """
-    w = x.new_zeros(*x.shape[:-1], Z.shape[-1], 1)
     eye = torch.eye(Z.shape[-1], dtype=x.dtype, device=x.device)
 
-    def nearest(w: Tensor) -> Tensor:
+    def look(w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """v(w), the gradient `(*batch, K, 1)` and Φ `(*batch, 1, 1)`."""
         goal = x + ahead - (Z @ w).squeeze(-1) / sigma
         v = domain.project(torch.where(torch.isfinite(goal).all(-1, keepdim=True), goal, x))
         assert v is not None
-        return v
+        moved = Z.mT @ (v - x).unsqueeze(-1)
+        away = sigma * (v - x - ahead).square().sum(-1, keepdim=True) / 2
+        return v, w - moved, w.mT @ (w / 2 - moved) - away.unsqueeze(-1)
 
+    w = x.new_zeros(*x.shape[:-1], Z.shape[-1], 1)
+    v, gradient, value = look(w)
     for _ in range(NEWTON_STEPS):
-        v = nearest(w)
         free = (v > 0).to(x.dtype).unsqueeze(-1)
         inside = free * Z
         centred = inside - free * inside.sum(-2, keepdim=True) / free.sum(-2, keepdim=True)
-        slope = eye + inside.mT @ centred / sigma.unsqueeze(-1)
-        w = w - torch.linalg.solve(slope, w - Z.mT @ (v - x).unsqueeze(-1))
-    return nearest(w)
+        newton = torch.linalg.solve(eye + inside.mT @ centred / sigma.unsqueeze(-1), gradient)
+        promise = gradient.mT @ newton
+        if bool((promise <= torch.finfo(x.dtype).eps * value.abs()).all()):
+            break
+        share = torch.ones_like(value)
+        for _ in range(HALVINGS):
+            trial = w - share * newton
+            v, after, low = look(trial)
+            fell = low <= value - 1e-4 * share * promise
+            if bool(fell.all()):
+                break
+            share = torch.where(fell, share, share / 2)
+        w, gradient, value = trial, after, low
+    return v
