@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fwnet.solvers.presets import Budgets
 
 POINT_FEATURES = 11
+ENOUGH = 1e-5  # relative: a round that gains less is the last
 SOLVES = 4  # on a face and on what is left of it
 COLUMNS = 256  # of the matrix at once, so that a large face fits into memory
 
@@ -49,10 +50,10 @@ class LearnedStart(Controller, Start):
         u = argmin of f over {x : Σ x = radius, x = 0 outside S},   p = normalise(max(0, u))
         y <- argmin of f over the segment [y, p]
 
-    a few rounds, until S comes again. The first y is a guess: the solution of a neighbour (the
-    last C of a path, the same points in other pairs of classes), or the barycentre. φ are
-    scale-free features of a coordinate at y, u and p. Whatever the weights, the start is a point
-    of the simplex and not above the guess. Untrained, S is empty: the guess itself.
+    a few rounds, until S comes again or f falls no more. The first y is a guess: the solution of a
+    neighbour (the last C of a path, the same points in other pairs of classes), or the barycentre.
+    φ are scale-free features of a coordinate at y, u and p. Whatever the weights, the start is a
+    point of the simplex and not above the guess. Untrained, S is empty: the guess itself.
 
     A round costs one product with the matrix, the |S| columns of S and |S|³/3 operations. Needs a
     quadratic problem.
@@ -115,8 +116,12 @@ class LearnedStart(Controller, Start):
             face = self.face(self.scores(visit))
             if not bool(face.any()) or (last is not None and torch.equal(face, last)):
                 break
-            visit, last = self.visit(problem, visit, face), face
+            before, visit, last = visit, self.visit(problem, visit, face), face
             points.append(visit.y)
+            # Exact for a quadratic: f(before) − f(after) = ½ ⟨both slopes, before − after⟩.
+            fall = ((before.slope + visit.slope) * (before.y - visit.y)).sum(-1) / 2
+            if bool((fall <= ENOUGH * (visit.slope * visit.y).sum(-1).abs()).all()):
+                break
         return points
 
     def begin(self, problem: Problem, guess: Tensor) -> Visit:
