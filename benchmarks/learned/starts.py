@@ -41,8 +41,9 @@ def starts(controllers: Sequence[learned.LearnedStart], problems: int) -> list[B
         each = [_cost(drawn, c.near) for c in controllers]
         ours = Cost(*(np.concatenate(part) for part in zip(*each, strict=True)))
         label = f"start, {name}"
-        rows.append(_bar(label, ours, _cost(drawn, None), "cold", 2.0))
-        rows.append(_bar(label, ours, _cost(drawn, None), "cold", None, "seconds"))
+        cold = _cost(drawn, None)
+        rows.append(_bar(label, ours, cold, "cold", 2.0))
+        rows.append(_bar(label, ours, cold, "cold", None, "seconds"))
         if name != "few-shot episodes":  # whose guess is the barycentre: no neighbour
             warm = _cost(drawn, learned.LearnedStart(rounds=0).near)
             rows.append(_bar(label, ours, warm, "neighbour", 1.0))
