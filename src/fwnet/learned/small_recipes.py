@@ -37,7 +37,7 @@ def family(part: Part, n: tuple[int, int]) -> SVMFamily:
 
 
 def atoms(seed: int = SEED) -> Controller:
-    """Evolution strategies over 16 steps, from numbers that a few trials on training problems gave."""
+    """Evolution strategies over 16 steps, begun where a few trials on training problems led."""
     config = MetaConfig(
         steps=10,
         unroll=16,
