@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import fwnet
 from fwnet import learned
+from fwnet.learned.controllers import atoms
 from fwnet.learned.families.real import digits
 from fwnet.learned.recurring import TASKS, train_start
+from fwnet.quadratic_programs import simplex_qp
 from learned_cases import seeded, svm_family, with_random_weights
 
 SIMPLEX = fwnet.Simplex()
@@ -37,6 +40,41 @@ def test_a_start_is_feasible_and_not_above_its_guess(scale: float) -> None:
     f = torch.stack([problem.value(problem.at(point)) for point in points])
     assert bool(torch.stack([SIMPLEX.contains(point) for point in points]).all())
     assert bool((f[1:] <= f[:-1] * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_on_the_right_face_a_start_is_the_solution(name: str) -> None:
+    """One round, against block pivoting to the end."""
+    task = TASKS[name][0](*digits("train"), 2, 24, seeded())
+    start = learned.LearnedStart()
+    visit = start.begin(task.problem, task.guess)
+    after = start.visit(task.problem, visit, task.solution > 1e-9)
+    assert torch.allclose(after.y, task.solution, atol=1e-7)
+    assert torch.allclose(after.slope, task.problem.image(after.y))
+
+
+def test_a_face_is_solved_whatever_the_problem_is_made_of() -> None:
+    """½|Ax − b|² by its columns, by its matrix, and by elimination in NumPy."""
+    A = torch.randn(9, 6, generator=seeded(1), dtype=torch.float64)
+    b = torch.randn(9, generator=seeded(2), dtype=torch.float64)
+    face = torch.tensor([True, False, True, True, False, True])
+    guess = torch.full((6,), 0.5, dtype=torch.float64)  # of a simplex of radius 3
+    problems = (fwnet.LeastSquares(A, b), fwnet.Quadratic(A.mT @ A, -(A.mT @ b)))
+    start = learned.LearnedStart()
+    one, other = (start.visit(p, start.begin(p, guess), face).u for p in problems)
+    H, c = (A.mT @ A).numpy()[np.ix_(face, face)], -(A.mT @ b).numpy()[face]
+    ones = np.ones(4)
+    level = (3 + ones @ np.linalg.solve(H, c)) / (ones @ np.linalg.solve(H, ones))
+    expected = np.linalg.solve(H, level * ones - c)
+    for u in (one, other):
+        assert np.allclose(u.numpy()[face], expected, atol=1e-6)
+        assert bool((u[~face] == 0).all())
+
+
+def test_a_face_has_at_most_the_largest_number_of_coordinates() -> None:
+    scores = torch.tensor([[3.0, -1.0, 2.0, 1.0], [-1.0, -2.0, -3.0, 0.5]])
+    face = learned.LearnedStart(largest=2).face(scores)
+    assert face.tolist() == [[True, False, True, False], [False, False, False, True]]
 
 
 def test_training_brings_the_start_nearer() -> None:
@@ -79,9 +117,38 @@ def test_untrained_atoms_are_the_hand_designed_ones() -> None:
     assert torch.allclose(hand.x, ours.x, atol=1e-9)
 
 
-def test_atoms_and_pairwise_say_what_they_need() -> None:
+def test_the_model_of_an_atom_is_minimised_over_the_simplex() -> None:
+    """Against the exact solver on the dense matrix σI + ZZᵀ."""
+    x = SIMPLEX.start((3, 12), torch.float64)
+    Z = torch.randn(3, 12, 4, generator=seeded(3), dtype=torch.float64)
+    ahead = 0.2 * torch.randn(3, 12, generator=seeded(4), dtype=torch.float64)
+    sigma = torch.tensor([[0.3], [1.0], [4.0]], dtype=torch.float64)
+    v = atoms._model_minimum(SIMPLEX, x, ahead, Z, sigma)
+    low_rank = Z @ Z.mT
+    Q = low_rank + sigma.unsqueeze(-1) * torch.eye(12)
+    c = -(low_rank @ x.unsqueeze(-1)).squeeze(-1) - sigma * (x + ahead)
+    assert torch.allclose(v, simplex_qp(Q, c), atol=1e-8)
+
+
+def test_an_atom_knows_the_curvature_along_the_hull() -> None:
+    """(σI + ZZᵀ) w = Hw where H curves more than σ everywhere."""
+    root = torch.randn(2, 8, 8, generator=seeded(5), dtype=torch.float64)
+    H = root @ root.mT + torch.eye(8)
+    ways = torch.nn.functional.normalize(
+        torch.randn(2, 3, 8, generator=seeded(6), dtype=torch.float64), dim=-1
+    )
+    sigma = torch.full((2, 1), 0.5, dtype=torch.float64)
+    Z = atoms._known_curvature(ways, ways @ H, sigma, torch.tensor(1e-12))
+    assert torch.allclose(0.5 * ways + ways @ Z @ Z.mT, ways @ H)
+
+
+def test_controllers_of_quadratics_say_what_they_need() -> None:
     problem = fwnet.LogisticRegression(torch.eye(4), torch.tensor([1.0, -1.0, 1.0, -1.0]))
-    for controller in (learned.LearnedAtoms(), learned.LearnedPairwise(second_order=False)):
+    for controller in (
+        learned.LearnedAtoms(),
+        learned.LearnedPairwise(second_order=False),
+        learned.LearnedStart(),
+    ):
         name = type(controller).__name__
         with pytest.raises(TypeError, match=f"{name} needs a quadratic problem"):
             controller.solver(SIMPLEX)(problem)

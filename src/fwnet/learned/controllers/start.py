@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
 from fwnet import checks
+from fwnet.directions.proposals import images_of
 from fwnet.domains import Domain
-from fwnet.iterates import Iterate, Move, Term
+from fwnet.faces import pack
+from fwnet.iterates import Iterate
 from fwnet.learned.controllers.base import Controller
-from fwnet.problems import Problem
+from fwnet.problems import Problem, Quadratic
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.starts import Start
-from fwnet.steps import LineSearch, bounded
-from fwnet.vertices import Dense
+from fwnet.vertices import Dense, OneHot
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fwnet.solvers.presets import Budgets
 
-POINT_FEATURES = 8
+POINT_FEATURES = 11
+ENOUGH = 1e-5  # relative: a round that gains less is the last
+SOLVES = 4  # on a face and on what is left of it
+COLUMNS = 256  # of the matrix at once, so that a large face fits into memory
+
+
+class Visit(NamedTuple):
+    """What a round leaves behind; tensors `(*batch, n)`."""
+
+    guess: Iterate  # with its image
+    linear: Tensor  # c of f(x) = ½ xᵀHx + cᵀx
+    y: Tensor  # the best point so far
+    slope: Tensor  # ∇f(y)
+    u: Tensor  # the minimum over the last face's affine hull, which may have negative entries
+    p: Tensor  # u without them
+    p_slope: Tensor  # ∇f(p)
 
 
 @final
 class LearnedStart(Controller, Start):
-    """A start on the simplex from a guess, corrected by one small network for all coordinates.
+    """A start on the simplex: a network says which coordinates count, one linear solve the rest.
 
-        p = normalise(max(0, y_i exp(a_i) + b_i / n)),   (a_i, b_i) = network(φ_i(y, ∇f(y)))
+        S = {i : network(φ_i) > 0}
+        u = argmin of f over {x : Σ x = radius, x = 0 outside S},   p = normalise(max(0, u))
         y <- argmin of f over the segment [y, p]
 
-    a few rounds, one product with the matrix each; the first y is the guess: the solution of a
-    neighbour (the last C of a path, the same points in other pairs of classes), or the
-    barycentre. φ are scale-free features of a coordinate. Whatever the weights, the start is a
-    point of the simplex, and on a quadratic not above the guess. Untrained, the guess itself.
+    a few rounds, until S comes again or f falls no more. The first y is a guess: the solution of a
+    neighbour (the last C of a path, the same points in other pairs of classes), or the barycentre.
+    φ are scale-free features of a coordinate at y, u and p. Whatever the weights, the start is a
+    point of the simplex and not above the guess. Untrained, S is empty: the guess itself.
+
+    A round costs one product with the matrix, the |S| columns of S and |S|³/3 operations. Needs a
+    quadratic problem.
 
     Arguments:
         hidden: units of the network's two layers.
-        rounds: corrections.
+        rounds: at most.
+        largest: coordinates in S at most; those that the network is surest of.
 
     Example:
         >>> from fwnet import learned
@@ -49,16 +70,19 @@ class LearnedStart(Controller, Start):
         >>> start = learned.LearnedStart().near(guess)
         >>> fwnet.PairwiseFrankWolfe(fwnet.Simplex(), start=start)(problem).status
         'converged'
+
+    Reference: Hintermüller, Ito and Kunisch (2002) for hand-designed S, the primal-dual active set.
     """
 
-    def __init__(self, hidden: int = 24, rounds: int = 5) -> None:
+    def __init__(self, hidden: int = 24, rounds: int = 6, largest: int = 8192) -> None:
         checks.at_least("LearnedStart(hidden=...)", hidden, 1)
-        super().__init__(hidden=hidden, rounds=checks.at_least("LearnedStart(rounds)", rounds, 0))
-        self.rounds = rounds
-        self.search = LineSearch()
+        checks.at_least("LearnedStart(rounds=...)", rounds, 0)
+        checks.at_least("LearnedStart(largest=...)", largest, 1)
+        super().__init__(hidden=hidden, rounds=rounds, largest=largest)
+        self.rounds, self.largest = rounds, largest
         self.first = nn.Linear(POINT_FEATURES, hidden)
         self.second = nn.Linear(hidden, hidden)
-        self.head = nn.Linear(hidden, 2)
+        self.head = nn.Linear(hidden, 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -75,37 +99,68 @@ class LearnedStart(Controller, Start):
         guess = domain.start(tuple(problem.shape), problem.dtype, problem.device)
         return self.correct(problem, domain, guess)[-1]
 
+    @torch.no_grad()
     def correct(self, problem: Problem, domain: Domain, guess: Tensor) -> list[Tensor]:
         """The guess and the points after each round, `(*batch, n)`."""
         self.check_domain(domain)
-        it = problem.at(problem.check_point("guess", guess))
-        points = [guess]
+        if not problem.quadratic:
+            raise TypeError(
+                f"LearnedStart needs a quadratic problem; {type(problem).__name__} is none. Start "
+                "at the guess itself."
+            )
+        if self.rounds == 0:
+            return [guess]
+        visit = self.begin(problem, guess)
+        points, last = [guess], None
         for _ in range(self.rounds):
-            it = self.toward(problem, it, self.propose(problem, it))
-            points.append(it.x)
+            face = self.face(self.scores(visit))
+            if not bool(face.any()) or (last is not None and torch.equal(face, last)):
+                break
+            before, visit, last = visit, self.visit(problem, visit, face), face
+            points.append(visit.y)
+            # Exact for a quadratic: f(before) − f(after) = ½ ⟨both slopes, before − after⟩.
+            fall = ((before.slope + visit.slope) * (before.y - visit.y)).sum(-1) / 2
+            if bool((fall <= ENOUGH * (visit.slope * visit.y).sum(-1).abs()).all()):
+                break
         return points
 
-    def propose(self, problem: Problem, it: Iterate) -> Tensor:
-        """p, a point of the simplex whatever the weights."""
-        x, total = it.x, it.x.sum(-1, keepdim=True)  # the radius
-        gradient = dense_gradient(problem.gradient(it))
-        features = point_features(x / total, gradient).to(self.head.weight.dtype)
-        hidden = self.second(self.first(features).relu()).relu()
-        grow, add = self.head(hidden).to(x.dtype).unbind(-1)
-        p = (x * grow.clamp(-3.0, 3.0).exp() + total * add / x.shape[-1]).clamp_min(0.0)
-        # All coordinates gone (wild weights): stay.
-        lost = p.sum(-1, keepdim=True) <= torch.finfo(p.dtype).eps * total
-        p = torch.where(lost, x, p)
-        return total * p / p.sum(-1, keepdim=True)
+    def begin(self, problem: Problem, guess: Tensor) -> Visit:
+        """At the guess, before any face."""
+        it = problem.at(problem.check_point("guess", guess))
+        slope = dense_gradient(problem.gradient(it))
+        bent = problem.hessian_vertex(Dense(it.x), it.image)
+        assert bent is not None
+        linear = slope - dense_gradient(bent)
+        return Visit(it, linear, it.x, slope, torch.zeros_like(it.x), it.x, slope)
 
-    def toward(self, problem: Problem, it: Iterate, p: Tensor) -> Iterate:
-        """The minimum on the way to p, with its image."""
-        term = Term(1.0, Dense(p), problem.image(p))
-        gradient = dense_gradient(problem.gradient(it))
-        slope = torch.linalg.vecdot(gradient, p - it.x)
-        move = Move(it, -1.0, (term,), problem.value(it), slope)
-        step_size, _ = self.search(problem, it, move, None)
-        return move.trial(bounded(step_size, move))
+    def scores(self, visit: Visit) -> Tensor:  # (*batch, n)
+        """The network's logit that a coordinate is positive at the solution."""
+        features = point_features(visit).to(self.head.weight.dtype)
+        hidden: Tensor = self.second(self.first(features).relu()).relu()
+        scores: Tensor = self.head(hidden).squeeze(-1)
+        return scores
+
+    def face(self, scores: Tensor) -> Tensor:  # (*batch, n) booleans
+        """S: the positive scores, `largest` of them at most."""
+        kept = min(self.largest, scores.shape[-1])
+        least = scores.topk(kept, -1).values[..., -1:]
+        return (scores > 0) & (scores >= least)
+
+    def visit(self, problem: Problem, before: Visit, face: Tensor) -> Visit:
+        """Solve on the face, drop what is negative, and go to the best point on the way there."""
+        y, slope = before.y, before.slope
+        total = y.sum(-1, keepdim=True)  # the radius
+        u, again = solve_face(problem, before, face)
+        p = again.clamp_min(0)
+        size = p.sum(-1, keepdim=True)
+        p = torch.where(size > 0, total * p / size, y)
+        p_slope = dense_gradient(problem.gradient(problem.at(p)))
+        way, bend = p - y, p_slope - slope  # f is quadratic: its gradient moves along segments too
+        fall = -torch.linalg.vecdot(slope, way)
+        curve = torch.linalg.vecdot(way, bend).clamp_min(torch.finfo(y.dtype).tiny)
+        t = (fall / curve).clamp(0, 1).unsqueeze(-1)
+        y, slope = (1 - t) * y + t * p, slope + t * bend
+        return before._replace(y=y, slope=slope, u=u, p=p, p_slope=p_slope)
 
 
 @final
@@ -120,25 +175,91 @@ class _Near(Start):
         return self.learned.correct(problem, domain, self.guess)[-1]
 
 
-@torch.no_grad()
-def point_features(x: Tensor, gradient: Tensor) -> Tensor:  # (*batch, n, POINT_FEATURES)
-    """Each coordinate's surplus ⟨∇f, x⟩ − ∇f_i at three scales, n x_i at three, and two of all.
+def solve_face(problem: Problem, visit: Visit, face: Tensor) -> tuple[Tensor, Tensor]:
+    """argmin of f over {x : Σ x = Σ y, x = 0 outside the face}, and again without the negatives.
 
-    The scales of the surplus: its spread over x, the level ⟨∇f, x⟩, a tenth of it.
+        H_SS x_S = level · 1 − c_S
+
+    Both `(*batch, n)`, the second solved on ever smaller faces, a few times at most; y where there
+    is no answer.
+
+    Arguments:
+        problem: quadratic.
+        visit: with y and c.
+        face: booleans `(*batch, n)`, S.
     """
-    n, tiny = x.shape[-1], torch.finfo(x.dtype).tiny
-    level = (x * gradient).sum(-1, keepdim=True)
-    surplus = (level - gradient) / level.abs().clamp_min(tiny)
-    spread = (x * surplus.square()).sum(-1, keepdim=True).sqrt().clamp_min(1e-9)
-    used = 1 / (n * x.square().sum(-1, keepdim=True))
+    y, b = visit.y, problem.batch_dims
+    if not bool(face.any()):
+        return y, y
+    index, mask = (part if b else part.squeeze(0) for part in pack(face if b else face[None]))
+    block = _block(problem, visit.guess, index).double()  # once squared, float32 is too coarse
+    block = (block + block.mT) / 2
+    # A little ridge: duplicates and flat faces must not stop a start.
+    size = torch.finfo(y.dtype).eps ** 0.6 * block.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+    linear, total = visit.linear.gather(-1, index), y.sum(-1, keepdim=True)
+    answers = []
+    for _ in range(SOLVES):
+        used = mask.double()
+        padded = block * used.unsqueeze(-1) * used.unsqueeze(-2)
+        factor, info = torch.linalg.cholesky_ex(padded + torch.diag_embed(size + 1 - used))
+        right = torch.stack([used, -used * linear], -1)
+        ones, rest = torch.cholesky_solve(right, factor).unbind(-1)
+        level = (total - rest.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
+        solved = ((rest + level * ones) * used).to(y.dtype)
+        u = torch.zeros_like(y).scatter_add(-1, index, solved)  # padding adds 0 to coordinate 0
+        fine = (info == 0).unsqueeze(-1) & torch.isfinite(u).all(-1, keepdim=True)
+        answers.append(torch.where(fine & face.any(-1, keepdim=True), u, y))
+        keep = mask & (solved > 0)
+        if torch.equal(keep, mask):
+            break
+        mask = keep
+    return answers[0], answers[-1]
+
+
+def _block(problem: Problem, it: Iterate, index: Tensor) -> Tensor:  # (*batch, K, K)
+    """H_SS of coordinates `(*batch, K)`."""
+
+    def units(some: Tensor) -> OneHot:
+        return OneHot(some, it.x.new_ones(some.shape), it.x.shape[-1], unit=True)
+
+    if not isinstance(problem, Quadratic):
+        every = units(index)
+        return problem.gram(it, every.dense(), images_of(problem, every))
+    parts = []
+    for some in index.split(COLUMNS, -1):  # images are columns of H, of which K entries count
+        places = index.unsqueeze(-2).expand(*some.shape, index.shape[-1])
+        parts.append(images_of(problem, units(some)).gather(-1, places))
+    return torch.cat(parts, -2)
+
+
+@torch.no_grad()
+def point_features(visit: Visit) -> Tensor:  # (*batch, n, POINT_FEATURES)
+    """Each coordinate's surplus ⟨∇f, y⟩ − ∇f_i at three scales, n y_i at three, two of all; u, p.
+
+    The scales of the surplus: its spread over y, the level ⟨∇f, y⟩, a tenth of it.
+    """
+    total = visit.y.sum(-1, keepdim=True)
+    y, u, p = visit.y / total, visit.u / total, visit.p / total
+    n, tiny = y.shape[-1], torch.finfo(y.dtype).tiny
+    surplus = _surplus(y, visit.slope)
+    spread = (y * surplus.square()).sum(-1, keepdim=True).sqrt().clamp_min(1e-9)
+    used = 1 / (n * y.square().sum(-1, keepdim=True)).clamp_min(tiny)
     numbers = [
         torch.asinh(surplus / spread),
         torch.asinh(surplus),
         torch.asinh(10 * surplus),
-        torch.asinh(n * x),
-        (n * x + 0.01).log() / 3,
-        (x > 0).to(x.dtype),
-        used.log().expand_as(x),
-        spread.log().expand_as(x) / 3,
+        torch.asinh(n * y),
+        (n * y + 0.01).log() / 3,
+        (y > 0).to(y.dtype),
+        used.log().expand_as(y),
+        spread.log().expand_as(y) / 3,
+        torch.asinh(3 * n * u),
+        torch.asinh(4 * _surplus(p, visit.p_slope)),
+        (u != 0).to(y.dtype),
     ]
     return torch.stack(numbers, -1)
+
+
+def _surplus(x: Tensor, slope: Tensor) -> Tensor:
+    level = (x * slope).sum(-1, keepdim=True)
+    return (level - slope) / level.abs().clamp_min(torch.finfo(x.dtype).tiny)
