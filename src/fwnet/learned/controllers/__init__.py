@@ -4,6 +4,7 @@ from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
+from fwnet.learned.controllers.low_rank import LearnedLowRank
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
@@ -20,6 +21,7 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LSTMStep,
         LearnedAtoms,
         LearnedDirection,
+        LearnedLowRank,
         LearnedPairwise,
         LearnedStart,
         LearnedStep,
@@ -37,6 +39,7 @@ __all__ = [
     "LSTMStep",
     "LearnedAtoms",
     "LearnedDirection",
+    "LearnedLowRank",
     "LearnedPairwise",
     "LearnedPoint",
     "LearnedStart",
