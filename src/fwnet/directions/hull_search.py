@@ -82,8 +82,12 @@ def _descend(
     for _ in range(rounds):
         slopes = problem.slopes(here, ways, bent)
         bends = semidefinite(problem.gram(here, ways, bent))
-        linear = slopes - (bends @ w.unsqueeze(-1)).squeeze(-1)
-        way = quadratic_weights(bends, linear) - w
+        if w.shape[-1] == 1:  # one weight needs no programme
+            tiny = torch.finfo(w.dtype).tiny
+            way = (w - slopes / bends.squeeze(-1).clamp_min(tiny)).clamp(0.0, 1.0) - w
+        else:
+            linear = slopes - (bends @ w.unsqueeze(-1)).squeeze(-1)
+            way = quadratic_weights(bends, linear) - w
         promise = (way * slopes).sum(-1)
         done = promise >= -torch.finfo(value.dtype).eps * value.abs()
         step = torch.where(done, 0.0, 1.0)

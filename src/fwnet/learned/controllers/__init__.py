@@ -6,6 +6,7 @@ from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.low_rank import LearnedLowRank
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
+from fwnet.learned.controllers.power_iteration import LearnedPowerIteration
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
@@ -23,6 +24,7 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LearnedDirection,
         LearnedLowRank,
         LearnedPairwise,
+        LearnedPowerIteration,
         LearnedStart,
         LearnedStep,
         LearnedTraceNorm,
@@ -42,6 +44,7 @@ __all__ = [
     "LearnedLowRank",
     "LearnedPairwise",
     "LearnedPoint",
+    "LearnedPowerIteration",
     "LearnedStart",
     "LearnedStep",
     "LearnedTraceNorm",

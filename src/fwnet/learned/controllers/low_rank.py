@@ -146,7 +146,7 @@ class LearnedLowRank(Controller, Direction):
     line_search = True
     domains: ClassVar[tuple[type[Domain], ...]] = (TraceNormBall,)
 
-    def __init__(self, directions: int = 10, memory: int = 2, rounds: int = 2) -> None:
+    def __init__(self, directions: int = 10, memory: int = 4, rounds: int = 2) -> None:
         super().__init__(directions=directions, memory=memory, rounds=rounds)
         checks.at_least("LearnedLowRank(rounds=...)", rounds, 1)
         self.hull = Corrections(memory, [MomentumStep(directions)], rounds)
