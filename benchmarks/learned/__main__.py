@@ -3,7 +3,8 @@
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
-FWNET_DATA). `--also` adds trainings with other seeds, as `small_recipes --out FOLDER` writes them;
+FWNET_DATA). `--also` adds trainings with other seeds, as `small_recipes --out FOLDER` or
+`trace_norm_recipes --out FOLDER` write them;
 the figures are then medians over problems and seeds.
 """
 
@@ -20,7 +21,9 @@ import torch
 
 from benchmarks.learned.bars import Bar, Missing, as_json, table
 from benchmarks.learned.costs import costs
+from benchmarks.learned.low_rank import low_rank
 from benchmarks.learned.matrix_free import matrix_free
+from benchmarks.learned.power import power
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
 from benchmarks.report import describe, environment
@@ -58,9 +61,8 @@ def main() -> None:
             {name: learned.load(name) for name in ("simplex-qp", "corrective-atoms")},
             2000 if arguments.quick else arguments.n,
         ),
-        "low-rank": lambda: [
-            Missing("low-rank softmax on MNIST", "no controller for the trace-norm ball is shipped")
-        ],
+        "low-rank": lambda: low_rank(trained("low-rank-softmax"), problems),
+        "power": lambda: power(trained("power-iteration")),
     }
     chosen = arguments.only.split(",") if arguments.only else list(cases)
     unknown = sorted(set(chosen) - set(cases))

@@ -135,9 +135,9 @@ def _tuned(
         for momentum in momenta:
             baseline = ProjectedMomentum(rate, momentum, rows, every)
             runs.append((baseline, baseline.run(problem, BALL, max(STEPS)).values))
-    return {t: min(runs, key=lambda run: float(run[1][t]))[0] for t in STEPS}  # noqa: B023
+    return {t: min(runs, key=lambda run: float(run[1][t]))[0] for t in STEPS}
 
 
 def _hand_designed(domain: TraceNormBall) -> FrankWolfe:
-    hull = Corrections(4, [ProjectedStep(), SingularVertices()], rounds=2)
+    hull = Corrections(4, [ProjectedStep(), SingularVertices()], rounds=1)
     return FrankWolfe(domain, direction=hull)

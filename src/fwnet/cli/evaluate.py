@@ -15,6 +15,7 @@ _FAMILIES = {
     "digits": families.digits_pairs,
     "circles": families.circles,
     "mnist-pairs": families.mnist_pairs,
+    "deep-svm": families.deep_svms,
 }
 
 
@@ -22,7 +23,9 @@ def evaluate_command(
     controller: Annotated[
         str, typer.Argument(help="A shipped controller, a .fwnet file, or a run of meta-train.")
     ],
-    on: Annotated[str, typer.Option(help="Families: digits, circles, mnist-pairs.")] = "digits",
+    on: Annotated[
+        str, typer.Option(help="Families: digits, circles, mnist-pairs, deep-svm.")
+    ] = "digits",
     c: Annotated[float, typer.Option("--C", help="Of the SVMs.")] = 10.0,
     size: Annotated[int, typer.Option(min=4, help="Points of a problem.")] = 300,
     problems: Annotated[int, typer.Option(min=1, help="Held-out problems of each family.")] = 20,

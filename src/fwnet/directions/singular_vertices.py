@@ -65,9 +65,7 @@ class SingularVertices(Proposal):
         return [spectrum(problem, domain, lin, self.count).vertices], state
 
 
-def spectrum(
-    problem: Problem, domain: TraceNormBall, lin: Linearization, count: int
-) -> Spectrum:
+def spectrum(problem: Problem, domain: TraceNormBall, lin: Linearization, count: int) -> Spectrum:
     """The gradient decomposed, with the vertices of its singular directions."""
     u, sigma, vt = torch.linalg.svd(dense_gradient(lin.gradient), full_matrices=False)
     u, sigma, vt = u[..., :count], sigma[..., :count], vt[..., :count, :]

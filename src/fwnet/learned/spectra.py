@@ -74,9 +74,7 @@ def train_power(
     losses = []
     for step in range(steps):
         generator = torch.Generator().manual_seed(1_000_003 * seed + step)
-        loss = torch.stack(
-            [_loss(controller, kind, batch, generator) for kind in SPECTRA]
-        ).mean()
+        loss = torch.stack([_loss(controller, kind, batch, generator) for kind in SPECTRA]).mean()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(controller.parameters(), 1.0)

@@ -80,7 +80,7 @@ class Problem(ABC):
         return None
 
     def vertex_images(self, atoms: Vertex) -> Tensor:
-        """A v of atoms `(*batch, K)`: `(*batch, K, m)`, at the price that their structure allows."""
+        """A v of atoms `(*batch, K)`: `(*batch, K, m)`, as cheaply as their structure allows."""
         b, count = self.batch_dims, atoms.leading[-1]
         if b == 0:  # K vertices of one problem are as a batch of K
             image = self.vertex_image(atoms)

@@ -3,6 +3,11 @@
 from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.hierarchical import (
+    HierarchicalDirection,
+    HierarchicalL2L,
+    HierarchicalRNN,
+)
 from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.low_rank import LearnedLowRank
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
@@ -15,6 +20,8 @@ from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
     for kind in (
+        HierarchicalDirection,
+        HierarchicalL2L,
         L2LLagrangian,
         L2LSoftmax,
         LSTMDirection,
@@ -34,6 +41,9 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
 __all__ = [
     "KINDS",
     "Controller",
+    "HierarchicalDirection",
+    "HierarchicalL2L",
+    "HierarchicalRNN",
     "L2LLagrangian",
     "L2LSoftmax",
     "LSTMDirection",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from fwnet.solvers.presets import Budgets
 
-FEATURES = 7
+FEATURES = 5
 _MOMENTUM = math.log(0.8 / 0.2)  # of the untrained policy, as a logit
 
 
@@ -52,7 +52,7 @@ class MomentumStep(Proposal):
     ∇f(W) = U diag(σ) Vᵀ: p = 1 is the gradient, p = 0 moves all singular directions alike. ℓ_t is a
     multiple of |G|² / ⟨G, ∇²f G⟩, which the vertices' images give for nothing. Log multiple, logit
     of μ and of p/2 are linear in features without a unit: the length before, the gap since the
-    start, log t, the spectrum's spread, and how far the last step followed the momentum.
+    start, log t, and how far the last step followed the momentum. Untrained: 1, 0.8 and p = 1.
 
     Arguments:
         count: singular directions, which are in the hull as vertices too.
@@ -71,7 +71,7 @@ class MomentumStep(Proposal):
         b = problem.batch_dims
         found = spectrum(problem, domain, lin, self.count)
         cauchy = _length(problem, it, found, domain)
-        features = self._features(it, lin, found, cauchy, state, b)
+        features = self._features(it, lin, cauchy, state, b)
         out = self.policy(features.to(self.policy.weight.dtype)).to(it.x.dtype)
         grow, keep, power = out.clamp(-8.0, 8.0).unbind(-1)
         length = grow.exp() * cauchy
@@ -91,24 +91,23 @@ class MomentumStep(Proposal):
         self,
         it: Iterate,
         lin: Linearization,
-        found: Spectrum,
         cauchy: Tensor,
         last: MomentumState | None,
         b: int,
     ) -> Tensor:  # (*batch, FEATURES)
         """Numbers without a unit, none far from 1."""
-        tiny = torch.finfo(cauchy.dtype).tiny
-        top = found.sigma[..., 0].clamp_min(tiny)
-        spread, one = found.sigma.mean(-1) / top, torch.ones_like(top)
+        one = torch.ones_like(cauchy)
         if last is None:
-            parts = [one, 0 * one, 0 * one, 0 * one, spread, one, one]
+            parts = [one, 0 * one, 0 * one, 0 * one, one]
         else:
+            tiny = torch.finfo(cauchy.dtype).tiny
             ratio = (last.length / cauchy).clamp(1e-4, 1e4).log()
-            fallen = (lin.decrease.clamp_min(tiny) / last.gap.clamp_min(tiny)).clamp(1e-9, 1e9).log()
+            gap, first = lin.decrease.clamp_min(tiny), last.gap.clamp_min(tiny)
+            fallen = (gap / first).clamp(1e-9, 1e9).log()
             size = inner(last.momentum, last.momentum, b).clamp_min(tiny)
-            followed = inner(it.x - last.x, last.momentum, b) / size
+            followed = (inner(it.x - last.x, last.momentum, b) / size).clamp(-2.0, 2.0)
             clock = math.log(last.t + 2) / 2
-            parts = [one, ratio, fallen / 4, clock * one, spread, followed.clamp(-2.0, 2.0), 0 * one]
+            parts = [one, ratio, fallen / 4, clock * one, followed]
         return torch.stack(parts, -1).detach()
 
 
@@ -146,7 +145,7 @@ class LearnedLowRank(Controller, Direction):
     line_search = True
     domains: ClassVar[tuple[type[Domain], ...]] = (TraceNormBall,)
 
-    def __init__(self, directions: int = 10, memory: int = 4, rounds: int = 2) -> None:
+    def __init__(self, directions: int = 10, memory: int = 4, rounds: int = 1) -> None:
         super().__init__(directions=directions, memory=memory, rounds=rounds)
         checks.at_least("LearnedLowRank(rounds=...)", rounds, 1)
         self.hull = Corrections(memory, [MomentumStep(directions)], rounds)

@@ -39,8 +39,9 @@ class LearnedPowerIteration(Controller, CostOracle):
         vertex = −radius · u vᵀ
 
     Shift s_k and momentum b_k are linear in 1, the logarithm of the residual |y − v_k|, how much it
-    fell in the last step and the share of steps that is left; none of them has a unit. Untrained, both are 0: the plain power
-    iteration. The next solver step starts from v + a (v − v before), a learned too.
+    fell in the last step and the share of steps that is left; none of them has a unit. Untrained,
+    both are 0: the plain power iteration. The next solver step starts from v + a (v − v before), a
+    learned too.
 
     The answer is a vertex of the ball whatever the weights are, and the best vector that was
     visited, the first included, so that a warm start never gets worse. A Krylov method (Lanczos)
