@@ -51,6 +51,8 @@ def evaluate_command(
     folder = Path(controller)
     path = folder / "controller.fwnet"
     learned = load(path if folder.is_dir() and path.is_file() else controller)
+    for name in names:  # before baselines are tuned, which takes its time
+        learned.check_domain(_family(name, "test", c, size).domain)
     torch.set_num_threads(1)  # seconds of one thread can be compared
     data: dict[str, Any] = {}
     for name in names:
