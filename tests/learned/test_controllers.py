@@ -25,7 +25,7 @@ RAW = (  # see the gradient with its unit
     "HierarchicalL2L",
 )
 KINDS = ("LearnedDirection", "LearnedPairwise", "LearnedAtoms", "LearnedStart")
-SHIPPED = [n for n in learned.available() if fwnet.Simplex in learned.load(n).domains]
+SHIPPED = [n for n in learned.available() if issubclass(fwnet.Simplex, learned.load(n).domains)]
 SAFE = [name for name in ON_THE_SIMPLEX if name.startswith(KINDS)]
 
 

@@ -116,8 +116,8 @@ def test_the_shipped_one_on_held_out_digits() -> None:
     for rate in (2.0, 5.0):
         theirs = ProjectedMomentum(rate, 0.8).run(problem, ball, 40).values
         assert all(ours[t] < theirs[t] for t in (10, 20, 40))
-    lower = ours[-1] - solver(problem).gap
-    assert ours[-1] - lower < 1e-2 * ours[-1]
+    best = FISTA().run(problem, ball, 400).values.min()
+    assert ours[-1] < best * (1 + 1e-3)
 
 
 def test_momentum_is_the_formula() -> None:
