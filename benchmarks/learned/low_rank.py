@@ -46,7 +46,7 @@ def low_rank(controllers: Sequence[learned.Controller], problems: int) -> list[B
         return [Missing("low-rank softmax on MNIST", "needs MNIST in the folder FWNET_DATA")]
     training, test = found
     tuned = _tuned(training, RATES, MOMENTA, None)
-    sampled = _tuned(training, (0.2, 0.5, 1.0), (0.0, 0.9), BATCH)
+    sampled = _tuned(training, (0.05, 0.1, 0.2, 0.5, 1.0), (0.0, 0.9), BATCH)
     controls = {
         "FISTA": FISTA(),
         "rank-1 line search": Solver("", lambda d: FrankWolfe(d, LineSearch())),
