@@ -32,6 +32,8 @@ ON_THE_SIMPLEX: dict[str, Callable[[], learned.Controller]] = {
     "LSTMDirection": learned.LSTMDirection,
     "L2LSoftmax": learned.L2LSoftmax,
     "L2LLagrangian": learned.L2LLagrangian,
+    "HierarchicalDirection": lambda: learned.HierarchicalDirection(hidden=5, blocks=2),
+    "HierarchicalL2L": lambda: learned.HierarchicalL2L(hidden=5),
     "LearnedStep": learned.LearnedStep,
     "LearnedPairwise": learned.LearnedPairwise,
     "LearnedStart": learned.LearnedStart,

@@ -3,8 +3,8 @@
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
-FWNET_DATA). `--also` adds trainings with other seeds, as `recipes --seed 1 --out FOLDER` and
-`small_recipes` write them;
+FWNET_DATA). `--also` adds trainings with other seeds, as `recipes`, `small_recipes` and
+`trace_norm_recipes` write them with `--seed 1 --out FOLDER`;
 the figures are then medians over problems and seeds.
 """
 
@@ -22,7 +22,9 @@ import torch
 from benchmarks.learned.bars import Bar, Missing, as_json, table
 from benchmarks.learned.costs import costs
 from benchmarks.learned.large import large
+from benchmarks.learned.low_rank import low_rank
 from benchmarks.learned.matrix_free import matrix_free
+from benchmarks.learned.power import power
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
 from benchmarks.report import describe, environment
@@ -64,9 +66,8 @@ def main() -> None:
             trained("recurring-start")[0],
             2000 if arguments.quick else arguments.n,
         ),
-        "low-rank": lambda: [
-            Missing("low-rank softmax on MNIST", "no controller for the trace-norm ball is shipped")
-        ],
+        "low-rank": lambda: low_rank(trained("low-rank-softmax"), problems),
+        "power": lambda: power(trained("power-iteration")),
     }
     chosen = arguments.only.split(",") if arguments.only else list(cases)
     unknown = sorted(set(chosen) - set(cases))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import torch
@@ -46,5 +47,9 @@ class ImplicitMatrix:
         return self.rmatmul(u) if u.ndim == 1 else self.rmatmul(u.unsqueeze(-1)).squeeze(-1)
 
     def dense(self) -> Tensor:
-        """G as a tensor."""
+        """G as a tensor, computed once."""
+        return self.materialize() if torch.compiler.is_compiling() else self._dense
+
+    @cached_property
+    def _dense(self) -> Tensor:  # a compiler shares equal terms, and cannot trace the cache
         return self.materialize()

@@ -37,6 +37,16 @@ def test_meta_train_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert "holds another training" in other
 
 
+def test_deep_svms_can_be_trained_on_and_judged_by(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    small = ("--controller", "hierarchical", "--unroll", 3, "--steps", 1, "--size", 8, 12)
+    call("meta-train", "--family", "deep-svm", *small, "--out", run, "--json")
+    assert isinstance(learned.load(run / "controller.fwnet"), learned.HierarchicalDirection)
+    few = ("--problems", 1, "--size", 12, "--max-steps", 6)
+    found = json.loads(call("evaluate", run, "--on", "deep-svm", *few, "--json"))
+    assert "learned" in found["deep-svm"]
+
+
 def test_meta_train_refuses_minutes_of_zero(tmp_path: Path) -> None:
     assert "--minutes must be positive" in call(
         "meta-train", "--minutes", 0, "--out", tmp_path, code=2
@@ -64,6 +74,7 @@ def test_evaluate_a_shipped_controller(tmp_path: Path) -> None:
         ),
         (("evaluate", "simplex-qp", "--C", "0"), 2, "--C must be positive"),
         (("evaluate", "nothing-here"), 1, "no shipped controller of that name"),
+        (("evaluate", "power-iteration"), 1, "was made for TraceNormBall; got Simplex"),
     ],
 )
 def test_evaluate_errors(arguments: tuple[str, ...], code: int, sentence: str) -> None:

@@ -34,9 +34,13 @@ def test_a_shipped_controller(name: str) -> None:
     controller = learned.load(name)
     for entry in ("trained_on", "horizon", "validation", "licence", "recipe", "seed"):
         assert controller.card[entry] is not None, entry
-    family = svm_family(n=40, dtype=torch.float32)
+    if issubclass(fwnet.Simplex, controller.domains):
+        family = svm_family(n=40, dtype=torch.float32)
+    else:
+        X = torch.randn(60, 5, generator=seeded())
+        family = learned.families.SoftmaxFamily([(X, X[:, :3].argmax(1))], radius=3.0, n=50)
     problem = family.sample(2, seeded())
-    result = controller.solver(fwnet.Simplex(), max_steps=200, tol=1e-4)(problem)
+    result = controller.solver(family.domain, max_steps=200, tol=1e-4)(problem)
     best = family.best_values(problem)
     assert bool(((result.value - best) / best < 0.05).all())
 

@@ -16,6 +16,7 @@ _FAMILIES = {
     "digits": families.digits_pairs,
     "circles": families.circles,
     "mnist-pairs": families.mnist_pairs,
+    "deep-svm": families.deep_svms,
 }
 
 
@@ -23,7 +24,9 @@ def evaluate_command(
     controller: Annotated[
         str, typer.Argument(help="A shipped controller, a .fwnet file, or a run of meta-train.")
     ],
-    on: Annotated[str, typer.Option(help="Families: digits, circles, mnist-pairs.")] = "digits",
+    on: Annotated[
+        str, typer.Option(help="Families: digits, circles, mnist-pairs, deep-svm.")
+    ] = "digits",
     c: Annotated[float, typer.Option("--C", help="Of the SVMs.")] = 10.0,
     size: Annotated[int, typer.Option(min=4, help="Points of a problem.")] = 300,
     problems: Annotated[int, typer.Option(min=1, help="Held-out problems of each family.")] = 20,
@@ -48,6 +51,8 @@ def evaluate_command(
     folder = Path(controller)
     path = folder / "controller.fwnet"
     learned = load(path if folder.is_dir() and path.is_file() else controller)
+    for name in names:  # before baselines are tuned, which takes its time
+        learned.check_domain(_family(name, "test", c, size).domain)
     torch.set_num_threads(1)  # seconds of one thread can be compared
     data: dict[str, Any] = {}
     for name in names:

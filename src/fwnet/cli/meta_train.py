@@ -15,6 +15,7 @@ from fwnet.cli.errors import Failed
 from fwnet.cli.output import show, table
 from fwnet.learned import (
     Controller,
+    HierarchicalDirection,
     LearnedAtoms,
     LearnedDirection,
     LearnedPairwise,
@@ -34,6 +35,7 @@ class FamilyName(str, Enum):
     """What a controller is trained on."""
 
     SVM = "svm"
+    DEEP_SVM = "deep-svm"
     QUADRATIC = "quadratic"
     LEAST_SQUARES = "least-squares"
 
@@ -47,6 +49,7 @@ class ControllerName(str, Enum):
     ATOMS = "atoms"
     LSTM_STEP = "lstm-step"
     LSTM_DIRECTION = "lstm-direction"
+    HIERARCHICAL = "hierarchical"
 
 
 _CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] = {
@@ -59,6 +62,7 @@ _CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] 
     ControllerName.ATOMS: (LearnedAtoms, MetaConfig()),
     ControllerName.LSTM_STEP: (LSTMStep, MetaConfig()),
     ControllerName.LSTM_DIRECTION: (LSTMDirection, MetaConfig()),
+    ControllerName.HIERARCHICAL: (lambda: HierarchicalDirection(blocks=2), MetaConfig()),
 }
 
 
@@ -123,6 +127,8 @@ def _families(
     """Problems to train on, and others to choose by (None: new draws of the same)."""
     if name is FamilyName.SVM:
         return svm_families(size)
+    if name is FamilyName.DEEP_SVM:
+        return families.deep_svms("train", n=size), families.deep_svms("validation", n=size)
     if name is FamilyName.QUADRATIC:
         return families.QuadraticFamily(n=size), None
     return families.LeastSquaresFamily(n=size), None

@@ -4,6 +4,7 @@ from fwnet.directions.active import Away, Blended, Pairwise
 from fwnet.directions.base import Direction, Toward
 from fwnet.directions.corrective import Corrections
 from fwnet.directions.proposals import Exchanges, ProjectedStep, Proposal
+from fwnet.directions.singular_vertices import SingularVertices
 
 __all__ = [
     "Away",
@@ -14,5 +15,6 @@ __all__ = [
     "Pairwise",
     "ProjectedStep",
     "Proposal",
+    "SingularVertices",
     "Toward",
 ]

@@ -8,18 +8,16 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from fwnet import checks
 from fwnet.directions.base import Direction
+from fwnet.directions.hull_search import hull_weights, mix, quadratic_weights, semidefinite
 from fwnet.directions.proposals import Candidates, ProjectedStep, Proposal
-from fwnet.domains import Domain, Simplex
+from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
-from fwnet.quadratic_programs import simplex_qp
-from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
 from fwnet.vertices import Dense
 
 
@@ -41,24 +39,30 @@ class Corrections(Direction):
         d = y − x,   y = argmin of f over conv{x, s, P(x − η∇f(x)), p_1, …, p_memory}
 
     On a quadratic the minimum is exact: a quadratic programme of memory + 3 weights. Elsewhere it
-    is that of the second-order model at x, and the rule's line search keeps the step honest.
+    is that of the second-order model at x, and the rule's line search keeps the step honest; with
+    `rounds` it is that of f itself, see `hull_search`, and never above what the line search toward
+    the vertex reaches.
 
     Arguments:
         memory: how many recent points are kept.
         proposals: where the points besides the vertex come from; the projected step alone if left
             out.
+        rounds: where f is no quadratic, Newton steps over the hull; they cost images only.
     """
 
     line_search = True
 
-    def __init__(self, memory: int = 6, proposals: Sequence[Proposal] | None = None) -> None:
+    def __init__(
+        self, memory: int = 6, proposals: Sequence[Proposal] | None = None, rounds: int = 0
+    ) -> None:
         super().__init__()
+        self.rounds = checks.at_least("Corrections(rounds=...)", rounds, 0)
         self.memory = checks.at_least("Corrections(memory=...)", memory, 0)
         chosen = [ProjectedStep()] if proposals is None else list(proposals)
         self.proposals: Any = nn.ModuleList(chosen)  # mypy takes its items for tensors
 
     def extra_repr(self) -> str:
-        return f"memory={self.memory}"
+        return f"memory={self.memory}" + (f", rounds={self.rounds}" if self.rounds else "")
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> CorrectionState:
         if it.image is None:
@@ -79,13 +83,14 @@ class Corrections(Direction):
         ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
         slopes = (ways.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
-        bends = _semidefinite(problem.gram(it, ways, bent))
-        # The first weight is that of x itself, from which slopes and bends are measured.
-        rest = _best_weights(pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0)))[..., 1:]
+        if problem.quadratic or self.rounds == 0:
+            rest = quadratic_weights(semidefinite(problem.gram(it, ways, bent)), slopes)
+        else:
+            rest = hull_weights(problem, it, ways, bent, self.rounds)
         # No descent beyond rounding: leave it to the line search toward the vertex.
         lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
         rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
-        term = Term(1.0, Dense(_mix(rest, points), state.domain.event_dim), _mix(rest, images))
+        term = Term(1.0, Dense(mix(rest, points), state.domain.event_dim), mix(rest, images))
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         size = min(self.memory, lasting)
         kept, seen = points.narrow(b, 0, size), images.narrow(b, 0, size)
@@ -114,28 +119,3 @@ class Corrections(Direction):
         images = [problem.images(c.points) if c.images is None else c.images for c in parts]
         points = torch.cat([c.points for c in parts], b)
         return points, torch.cat(images, b), lasting, tuple(after)
-
-
-def _best_weights(bends: Tensor, slopes: Tensor) -> Tensor:
-    """argmin of ½ wᵀ bends w + slopesᵀw over the simplex, differentiable on its face."""
-    weights = simplex_qp(bends, slopes)
-    if not (torch.is_grad_enabled() and (bends.requires_grad or slopes.requires_grad)):
-        return weights
-    with torch.no_grad():
-        face = face_directions(Simplex().normals(weights, 1e-9))
-        response = face @ pseudo_inverse(face @ bends @ face, 1e-12) @ face
-    gradient = (bends @ weights.unsqueeze(-1)).squeeze(-1) + slopes
-    return reattached(weights, gradient, response)
-
-
-def _semidefinite(gram: Tensor) -> Tensor:
-    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
-    gram = (gram + gram.mT) / 2
-    diagonal = gram.diagonal(dim1=-2, dim2=-1)
-    return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
-
-
-def _mix(weights: Tensor, points: Tensor) -> Tensor:
-    """Σ_k weights_k · points_k."""
-    shape = (*weights.shape[:-1], *points.shape[weights.ndim :])
-    return (weights.unsqueeze(-2) @ points.flatten(weights.ndim)).reshape(shape)

@@ -125,7 +125,7 @@ def exchanges(
     leave = (it.x * growth).topk(count, -1, largest=False).indices
     index = torch.cat([enter, leave], -1)
     vertices = OneHot(index, it.x.new_full(index.shape, radius), x.shape[-1], unit=radius == 1)
-    units, columns = vertices.dense(), images_of(problem, vertices)
+    units, columns = vertices.dense(), problem.vertex_images(vertices)
     weight = it.x.gather(-1, leave).unsqueeze(-1) / radius  # (*batch, count, 1)
     # Without the coordinate that is nearly all of x, nothing but rounding would be left.
     weight = torch.where(weight > 0.999, 0.0, weight)
@@ -134,18 +134,6 @@ def exchanges(
     bent = (z.unsqueeze(-2) - weight * columns[..., count:, :]) / rest
     points = torch.cat([units[..., :count, :], emptied], -2)
     return Candidates(points, torch.cat([columns[..., :count, :], bent], -2), lasting=False)
-
-
-def images_of(problem: Problem, atoms: OneHot) -> Tensor:
-    """A v of one-hot atoms `(*batch, K)`: `(*batch, K, m)`, by columns."""
-    if problem.batch_dims == 0:  # K vertices of one problem are as a batch of K
-        image = problem.vertex_image(atoms)
-        assert image is not None
-        return image
-    places = range(atoms.index.shape[-1])
-    slots = [atoms.index.new_full(atoms.index.shape[:-1], k) for k in places]
-    images = [problem.vertex_image(atoms.select(slot)) for slot in slots]
-    return torch.stack([image for image in images if image is not None], 1)
 
 
 def next_step(problem: Problem, it: Iterate, lin: Linearization, last: LastStep | None) -> LastStep:

@@ -4,11 +4,15 @@ from fwnet.learned import baselines, families, recurring
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
+    HierarchicalDirection,
+    HierarchicalL2L,
     L2LLagrangian,
     L2LSoftmax,
     LearnedAtoms,
     LearnedDirection,
+    LearnedLowRank,
     LearnedPairwise,
+    LearnedPowerIteration,
     LearnedStart,
     LearnedStep,
     LearnedTraceNorm,
@@ -23,7 +27,7 @@ from fwnet.learned.meta_gradients import Backpropagation, EvolutionStrategies, P
 from fwnet.learned.meta_losses import LogSuboptimality, SumOfValues
 from fwnet.learned.meta_runs import MetaHistory, MetaRecord
 from fwnet.learned.meta_train import MetaConfig, meta_train
-from fwnet.learned.networks import LSTMUpdates
+from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
 
 __all__ = [
     "Backpropagation",
@@ -31,6 +35,9 @@ __all__ = [
     "Cost",
     "Evaluation",
     "EvolutionStrategies",
+    "HierarchicalDirection",
+    "HierarchicalL2L",
+    "HierarchicalUpdates",
     "L2LLagrangian",
     "L2LSoftmax",
     "LSTMDirection",
@@ -39,7 +46,9 @@ __all__ = [
     "LSTMUpdates",
     "LearnedAtoms",
     "LearnedDirection",
+    "LearnedLowRank",
     "LearnedPairwise",
+    "LearnedPowerIteration",
     "LearnedStart",
     "LearnedStep",
     "LearnedTraceNorm",

@@ -1,4 +1,4 @@
-"""Learned updates of a network's weights: the paper's LSTMs for the kernel under an SVM."""
+"""Learned updates of a network's weights: the paper's LSTMs, and a hierarchical RNN."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fwnet import checks
+from fwnet.learned.controllers.hierarchical import HierarchicalRNN, Memories
 from fwnet.learned.controllers.lstm import EntrywiseLSTM, Memory
 
 Parameters = dict[str, Tensor]
@@ -64,6 +65,40 @@ class LSTMUpdates(nn.Module):
 
     def _lstms(self) -> dict[str, EntrywiseLSTM]:
         return {"dense": self.dense, "convolution": self.convolution}
+
+
+@final
+class HierarchicalUpdates(nn.Module):
+    """θ <- θ + scale · RNN(∇θ), every parameter tensor a block of one hierarchical RNN.
+
+    The same protocol as `LSTMUpdates`; the tensors know of each other through the network's state.
+
+    Arguments:
+        hidden: units of each level.
+        scale: of the output, so that an untrained RNN moves little.
+
+    Reference: Wichrowska et al., Learned optimizers that scale and generalize (2017).
+    """
+
+    def __init__(self, hidden: int = 10, scale: float = 0.1) -> None:
+        super().__init__()
+        self.scale = checks.positive("HierarchicalUpdates(scale=...)", scale)
+        self.network = HierarchicalRNN(hidden)
+
+    def init(self, parameters: Parameters) -> Memories | None:
+        """The memory before the first update."""
+        return None
+
+    def forward(
+        self, parameters: Parameters, gradients: Parameters, state: Memories | None
+    ) -> tuple[Parameters, Memories | None]:
+        """The next weights and the next state."""
+        sizes = [theta.numel() for theta in parameters.values()]
+        seen = torch.cat([gradients[name].detach().flatten() for name in parameters])
+        out, state = self.network(seen, state, sizes)
+        parts = zip(parameters.items(), out.split(sizes), strict=True)
+        moved = {name: theta + self.scale * part.view_as(theta) for (name, theta), part in parts}
+        return moved, state
 
 
 def _kinds(parameters: Parameters) -> dict[str, list[str]]:

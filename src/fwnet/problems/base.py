@@ -69,9 +69,26 @@ class Problem(ABC):
         """⟨∇f(x), d⟩ at an iterate on the move's segment."""
         return inner(dense_gradient(self.gradient(it)), move.direction, self.batch_dims)
 
+    def slopes(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        """⟨∇f(x), d_k⟩ of directions `(*batch, K, *shape)` with images: `(*batch, K)`."""
+        b = self.batch_dims
+        gradient = dense_gradient(self.gradient(it)).flatten(b)
+        return (directions.flatten(b + 1) @ gradient.unsqueeze(-1)).squeeze(-1)
+
     def curvature(self, it: Iterate, move: Move) -> Tensor | None:
         """⟨d, ∇²f(x) d⟩ at an iterate on the move's segment, or None if unknown."""
         return None
+
+    def vertex_images(self, atoms: Vertex) -> Tensor:
+        """A v of atoms `(*batch, K)`: `(*batch, K, m)`, as cheaply as their structure allows."""
+        b, count = self.batch_dims, atoms.leading[-1]
+        if b == 0:  # K vertices of one problem are as a batch of K
+            image = self.vertex_image(atoms)
+            assert image is not None
+            return image
+        slots = [torch.full(atoms.leading[:b], k, device=self.device) for k in range(count)]
+        images = [self.vertex_image(atoms.select(slot)) for slot in slots]
+        return torch.stack([image for image in images if image is not None], b)
 
     def images(self, directions: Tensor) -> Tensor:
         """A d of directions `(*batch, K, *shape)`: `(*batch, K, m)`, for `gram`."""
@@ -195,6 +212,12 @@ class LinearLoss(Problem):
         if self.ridge is None:
             return slope
         return slope + torch.linalg.vecdot(self.ridge * it.x, move.direction)
+
+    def slopes(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        slopes = (images @ self.loss_gradient(image_of(it)).unsqueeze(-1)).squeeze(-1)
+        if self.ridge is None:
+            return slopes
+        return slopes + (directions @ (self.ridge * it.x).unsqueeze(-1)).squeeze(-1)
 
     def curvature(self, it: Iterate, move: Move) -> Tensor:
         curvature = self.loss_curvature(image_of(it), move.image)

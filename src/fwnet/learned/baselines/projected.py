@@ -1,4 +1,4 @@
-"""Peers that project: accelerated gradients and the spectral projected gradient."""
+"""Peers that project: momentum, accelerated gradients, the spectral projected gradient."""
 
 from __future__ import annotations
 
@@ -116,6 +116,48 @@ class SpectralProjectedGradient(Projected):
             tiny = torch.finfo(bend.dtype).tiny
             length = torch.where(bend > tiny, inner(moved, moved, b) / bend, length)
             recent = [*recent[1 - self.memory :], value] if self.memory > 1 else [value]
+
+
+@final
+class ProjectedMomentum(Projected):
+    """Projected gradient descent with momentum, as torch.optim.SGD counts it.
+
+        m <- momentum · m − rate · ∇f(x),   x <- P(x + m)
+
+    With `rows` the gradient is that of a random minibatch; f is still reported in full, uncounted.
+
+    Arguments:
+        rate: step size, in the unit of x over ∇f.
+        momentum: in [0, 1).
+        rows: terms of the objective per step; all of them if left out.
+        every: steps between two reports.
+
+    Reference: Polyak (1964).
+    """
+
+    def __init__(
+        self, rate: float, momentum: float = 0.9, rows: int | None = None, every: int = 1
+    ) -> None:
+        self.rate = checks.positive("ProjectedMomentum(rate=...)", rate)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"ProjectedMomentum(momentum=...) must be in [0, 1); got {momentum}.")
+        self.momentum, self.rows = momentum, rows
+        self.every = checks.at_least("ProjectedMomentum(every=...)", every, 1)
+        self.name = f"projected SGD [{rate:g}, {momentum:g}]"
+
+    def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        x, terms = _start(problem, domain).x, problem.terms()
+        speed, generator = torch.zeros_like(x), torch.Generator().manual_seed(0)
+        part = problem
+        while not report(problem.value(problem.at(x))):
+            for _ in range(self.every):
+                if self.rows is not None:
+                    assert terms is not None
+                    drawn = torch.randint(terms, (self.rows,), generator=generator)
+                    part = problem.minibatch(drawn.to(x.device))
+                gradient = dense_gradient(part.gradient(part.at(x)))
+                speed = self.momentum * speed - self.rate * gradient
+                x = _project(domain, x + speed)
 
 
 def _start(problem: Problem, domain: Domain) -> Iterate:

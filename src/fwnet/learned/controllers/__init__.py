@@ -3,8 +3,15 @@
 from fwnet.learned.controllers.atoms import LearnedAtoms
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
+from fwnet.learned.controllers.hierarchical import (
+    HierarchicalDirection,
+    HierarchicalL2L,
+    HierarchicalRNN,
+)
 from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
+from fwnet.learned.controllers.low_rank import LearnedLowRank
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
+from fwnet.learned.controllers.power_iteration import LearnedPowerIteration
 from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
@@ -13,6 +20,8 @@ from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 KINDS: dict[str, type[Controller]] = {  # what a file may build
     kind.__name__: kind
     for kind in (
+        HierarchicalDirection,
+        HierarchicalL2L,
         L2LLagrangian,
         L2LSoftmax,
         LSTMDirection,
@@ -20,7 +29,9 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
         LSTMStep,
         LearnedAtoms,
         LearnedDirection,
+        LearnedLowRank,
         LearnedPairwise,
+        LearnedPowerIteration,
         LearnedStart,
         LearnedStep,
         LearnedTraceNorm,
@@ -30,6 +41,9 @@ KINDS: dict[str, type[Controller]] = {  # what a file may build
 __all__ = [
     "KINDS",
     "Controller",
+    "HierarchicalDirection",
+    "HierarchicalL2L",
+    "HierarchicalRNN",
     "L2LLagrangian",
     "L2LSoftmax",
     "LSTMDirection",
@@ -37,8 +51,10 @@ __all__ = [
     "LSTMStep",
     "LearnedAtoms",
     "LearnedDirection",
+    "LearnedLowRank",
     "LearnedPairwise",
     "LearnedPoint",
+    "LearnedPowerIteration",
     "LearnedStart",
     "LearnedStep",
     "LearnedTraceNorm",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fwnet.directions import Direction
 from fwnet.directions.base import image_if_kept
@@ -33,23 +33,13 @@ if TYPE_CHECKING:
 _OUTPUT = 0.1  # scale of the network's answers: its first steps are small
 
 
-@final
-class L2LSoftmax(Controller, Direction):
-    """L2L on the reparameterised objective.
+class LogitDirection(Controller, Direction):
+    """L2L on the reparameterised objective; a subclass says which network.
 
-        x = radius · softmax(u),   u <- u + 0.1 LSTM(n ∂f/∂u),   ∂f/∂u = x ∘ (∇f − ⟨∇f, x⟩/radius)
-
-    Arguments:
-        hidden: units of a layer.
-        layers: how many.
-
-    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
-    (2016).
+    x = radius · softmax(u),   u <- u + 0.1 network(n ∂f/∂u)
     """
 
-    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
-        super().__init__(hidden=hidden, layers=layers)
-        self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
+    network: nn.Module  # entries (*batch, n), memory -> entries, memory
 
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
@@ -70,6 +60,25 @@ class L2LSoftmax(Controller, Direction):
         logits = logits + _OUTPUT * out
         point = radius * torch.softmax(logits, -1)
         return _to(problem, it, lin, point), (radius, logits, memory)
+
+
+@final
+class L2LSoftmax(LogitDirection):
+    """L2L on the reparameterised objective.
+
+        x = radius · softmax(u),   u <- u + 0.1 LSTM(n ∂f/∂u),   ∂f/∂u = x ∘ (∇f − ⟨∇f, x⟩/radius)
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016).
+    """
+
+    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
+        super().__init__(hidden=hidden, layers=layers)
+        self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
 
 
 @final

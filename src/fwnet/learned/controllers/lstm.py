@@ -110,8 +110,36 @@ class LSTMStep(Controller, StepRule):
         return step_size, (step_size, memory)
 
 
+class SoftminDirection(Controller, Direction):
+    """d = softmin(network(∇f(x))) − x on the simplex; a subclass says which network.
+
+    Feasible whatever the network answers; nothing says that d descends.
+    """
+
+    network: nn.Module  # entries (*batch, n), memory -> entries, memory
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, direction=self, **budgets)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[float, Any]:
+        self.check_domain(domain)
+        assert isinstance(domain, Simplex)
+        return domain.radius, None
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        radius, memory = state
+        gradient = dense_gradient(lin.gradient)
+        out, memory = self.network(gradient.detach(), memory)
+        vertex = Dense(radius * torch.softmax(-out, -1))
+        term = Term(1.0, vertex, image_if_kept(problem, it, vertex))
+        slope = vertex.inner(gradient) - lin.along
+        return Move(it, -1.0, (term,), lin.value, slope), (radius, memory)
+
+
 @final
-class LSTMDirection(Controller, Direction):
+class LSTMDirection(SoftminDirection):
     """L2LC_∇ on the simplex: an LSTM reshapes the gradient, entry by entry.
 
         g_t, h_{t+1} = LSTM(∇f(x_t), h_t),   d = softmin(g_t) − x
@@ -129,25 +157,6 @@ class LSTMDirection(Controller, Direction):
     def __init__(self, hidden: int = 20, layers: int = 2, preprocess: bool = False) -> None:
         super().__init__(hidden=hidden, layers=layers, preprocess=preprocess)
         self.network = EntrywiseLSTM(hidden, layers, preprocess)
-
-    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, direction=self, **budgets)
-
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[float, Memory]:
-        self.check_domain(domain)
-        assert isinstance(domain, Simplex)
-        return domain.radius, None
-
-    def forward(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Move, Any]:
-        radius, memory = state
-        gradient = dense_gradient(lin.gradient)
-        out, memory = self.network(gradient.detach(), memory)
-        vertex = Dense(radius * torch.softmax(-out, -1))
-        term = Term(1.0, vertex, image_if_kept(problem, it, vertex))
-        slope = vertex.inner(gradient) - lin.along
-        return Move(it, -1.0, (term,), lin.value, slope), (radius, memory)
 
 
 @final

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from fwnet import checks
-from fwnet.directions.proposals import images_of
 from fwnet.domains import Domain
 from fwnet.faces import pack
 from fwnet.iterates import Iterate
@@ -224,11 +223,11 @@ def _block(problem: Problem, it: Iterate, index: Tensor) -> Tensor:  # (*batch, 
 
     if not isinstance(problem, Quadratic):
         every = units(index)
-        return problem.gram(it, every.dense(), images_of(problem, every))
+        return problem.gram(it, every.dense(), problem.vertex_images(every))
     parts = []
     for some in index.split(COLUMNS, -1):  # images are columns of H, of which K entries count
         places = index.unsqueeze(-2).expand(*some.shape, index.shape[-1])
-        parts.append(images_of(problem, units(some)).gather(-1, places))
+        parts.append(problem.vertex_images(units(some)).gather(-1, places))
     return torch.cat(parts, -2)
 
 

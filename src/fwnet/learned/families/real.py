@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fwnet.data import available, load
 from fwnet.learned.families.base import LogUniform
+from fwnet.learned.families.deep_svm import DeepSVMFamily
 from fwnet.learned.families.svm import RBFKernel, SVMFamily
 
 Part = Literal["train", "validation", "test"]
@@ -42,6 +43,13 @@ def circles(
     """The paper's concentric circles, noisy, an rbf kernel; each part has draws of its own."""
     _check(part)
     return SVMFamily([circle_points(part)], C, n, kernels=[RBFKernel()])
+
+
+def deep_svms(
+    part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 512)
+) -> DeepSVMFamily:
+    """Circles and pairs of digits under the paper's 4 – 2 network, new to nearly trained."""
+    return DeepSVMFamily([circle_points(part), digits(part)], C, n)
 
 
 def circle_points(part: Part) -> tuple[Tensor, Tensor]:

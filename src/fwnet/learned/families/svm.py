@@ -60,6 +60,28 @@ class _Source:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Two classes of a data set, of which `half` rows each make a problem."""
+
+    X: Tensor  # (n, d)
+    positive: Tensor  # rows of one class
+    negative: Tensor  # rows of the other
+    half: int
+
+    def points(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random rows `(2 half, d)` in float64, and their labels 1 and −1, in this order."""
+        rows = [
+            side[torch.randperm(len(side), generator=generator)[: self.half]]
+            for side in (self.positive, self.negative)
+        ]
+        X = self.X[torch.cat(rows)].double()
+        y = torch.ones(2 * self.half, dtype=X.dtype)
+        y[self.half :] = -1.0
+        return X, y
+
+
+@final
 class SVMFamily(ProblemFamily):
     """Duals of two-class SVMs: random pair of classes, part of the rows, kernel and C.
 
@@ -100,11 +122,15 @@ class SVMFamily(ProblemFamily):
 
     def sample(self, batch: int, generator: torch.Generator) -> Problem:
         checks.at_least("batch", batch, 1)
-        drawn = [self._draw(generator) for _ in range(batch)]
+        matrices = [self._matrix(draw, generator) for draw in self.draw(batch, generator)]
+        return Quadratic(torch.stack(matrices).to(self.dtype))
+
+    def draw(self, batch: int, generator: torch.Generator) -> list[Draw]:
+        """Pairs of classes for a batch of problems of one size; rows are still to be drawn."""
+        drawn = [self._pair(generator) for _ in range(batch)]
         most = min(2 * min(len(positive), len(negative)) for _, positive, negative in drawn)
         half = sample_size(self.n, generator, most) // 2
-        matrices = [self._matrix(*draw, half, generator) for draw in drawn]
-        return Quadratic(torch.stack(matrices).to(self.dtype))
+        return [Draw(source.X, positive, negative, half) for source, positive, negative in drawn]
 
     def split(self, seed: int = 0) -> tuple[SVMFamily, SVMFamily, SVMFamily]:
         """Families for training, validation and test (60, 20, 20 %) that share nothing.
@@ -125,30 +151,21 @@ class SVMFamily(ProblemFamily):
         family.__dict__.update(self.__dict__, _sources=sources)
         return family
 
-    def _draw(self, generator: torch.Generator) -> tuple[_Source, Tensor, Tensor]:
+    def _pair(self, generator: torch.Generator) -> tuple[_Source, Tensor, Tensor]:
         source = self._sources[_pick(len(self._sources), generator)]
         positive, negative = source.rows(source.pairs[_pick(len(source.pairs), generator)])
         return source, positive, negative
 
-    def _matrix(
-        self,
-        source: _Source,
-        positive: Tensor,
-        negative: Tensor,
-        half: int,
-        generator: torch.Generator,
-    ) -> Tensor:  # (2 half, 2 half)
-        rows = [
-            side[torch.randperm(len(side), generator=generator)[:half]]
-            for side in (positive, negative)
-        ]
-        X = source.X[torch.cat(rows)].double()
+    def _matrix(self, draw: Draw, generator: torch.Generator) -> Tensor:  # (2 half, 2 half)
+        X, y = draw.points(generator)
         kernel = self.kernels[_pick(len(self.kernels), generator)]
-        y = torch.ones(2 * half, dtype=X.dtype)
-        y[half:] = -1.0
         C = self.C.sample(1, generator)
-        gram = y.unsqueeze(-1) * (kernel(X, generator) + 1.0) * y
-        return gram + torch.eye(2 * half, dtype=X.dtype) / C
+        return svm_matrix(kernel(X, generator), y, C)
+
+
+def svm_matrix(gram: Tensor, y: Tensor, C: Tensor) -> Tensor:  # (n, n)
+    """yyᵀ ∘ (k + 1) + I/C: the dual's matrix, a bias included."""
+    return y.unsqueeze(-1) * (gram + 1.0) * y + torch.eye(len(y), dtype=gram.dtype) / C
 
 
 def _source(place: int, X: Tensor, y: Tensor) -> _Source:

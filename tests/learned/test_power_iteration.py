@@ -1,0 +1,141 @@
+"""The adapted power iteration: a vertex always, against the full SVD, ahead of the plain one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fwnet
+from fwnet import learned
+from fwnet.domains.singular import power_iteration
+from fwnet.learned.spectra import SPECTRA, matrices, train_power
+from fwnet.matrices import ImplicitMatrix
+from learned_cases import seeded, with_random_weights
+
+BALL = fwnet.TraceNormBall(2.5)
+KIND = pytest.mark.parametrize("kind", SPECTRA)
+
+
+def drawn(kind: str, seed: int = 0, count: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = seeded(seed)
+    G = matrices(kind, count, (30, 20), generator)
+    return G, torch.randn(count, 20, generator=generator, dtype=G.dtype)
+
+
+@KIND
+def test_matrices_have_the_spectrum_they_are_named_after(kind: str) -> None:
+    sigma = torch.linalg.svdvals(drawn(kind)[0])
+    if kind == "flat":
+        assert bool((sigma[:, -1] >= 0.79).all())
+    elif kind == "tied":
+        assert torch.allclose(sigma[:, 0], sigma[:, 1])
+    else:
+        wanted = sigma[:, 1:2] ** torch.arange(1.0, 21).log2()  # i^−a = (2^−a)^(log2 i)
+        assert torch.allclose(sigma, wanted.to(sigma))
+
+
+@KIND
+def test_untrained_it_is_the_power_iteration(kind: str) -> None:
+    G, v = drawn(kind)
+    ours, plain = learned.LearnedPowerIteration(4).pair(G, v), power_iteration(G, v, 4)
+    for mine, theirs in zip(ours, plain, strict=True):
+        assert torch.allclose(mine, theirs)
+
+
+@KIND
+@pytest.mark.parametrize("scale", [0.3, 30.0])
+def test_a_pair_of_unit_vectors_never_above_the_largest_nor_below_the_start(
+    kind: str, scale: float
+) -> None:
+    G, v = drawn(kind)
+    controller = with_random_weights(learned.LearnedPowerIteration(5), 1, scale)
+    with torch.no_grad():
+        u, sigma, right = controller.pair(G, v)
+    ones = torch.ones_like(sigma)
+    assert torch.allclose(torch.linalg.vector_norm(u, dim=-1), ones)
+    assert torch.allclose(torch.linalg.vector_norm(right, dim=-1), ones)
+    assert torch.allclose(torch.einsum("bi,bij,bj->b", u, G, right), sigma)
+    start = v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    first = torch.linalg.vector_norm((G @ start.unsqueeze(-1)).squeeze(-1), dim=-1)
+    assert bool((sigma >= first * (1 - 1e-12)).all())
+    assert bool((sigma <= torch.linalg.matrix_norm(G, 2) * (1 + 1e-12)).all())
+
+
+@KIND
+def test_the_shipped_one_finds_more_than_as_many_plain_products(kind: str) -> None:
+    controller = learned.load("power-iteration")
+    G, v = drawn(kind, seed=5, count=200)
+    largest = torch.linalg.matrix_norm(G, 2)
+    with torch.no_grad():
+        ours = (1 - controller.pair(G, v).sigma / largest).clamp_min(1e-14)
+    theirs = (1 - power_iteration(G, v, controller.steps).sigma / largest).clamp_min(1e-14)
+    assert ours.log10().mean() < theirs.log10().mean()
+
+
+@pytest.mark.parametrize("kind", ["decaying", "tied"])
+def test_many_steps_reach_the_svd(kind: str) -> None:
+    controller = learned.load("power-iteration")
+    controller.steps = 400
+    G, v = drawn(kind, seed=6, count=8)
+    with torch.no_grad():
+        sigma = controller.pair(G, v).sigma
+    # σ₂/σ₁ may be 2^−0.1: 0.93^800 is below rounding, but where it is nearer to 1 some is missing
+    assert torch.allclose(sigma, torch.linalg.matrix_norm(G, 2), rtol=1e-6)
+
+
+def test_as_an_oracle_it_keeps_to_the_ball_and_warm_starts() -> None:
+    X = torch.randn(60, 8, generator=seeded(2), dtype=torch.float64)
+    problem = fwnet.SoftmaxRegression(X, X[:, :5].argmax(1))
+    solver = learned.load("power-iteration").solver(BALL, max_steps=80, tol=1e-3)
+    result = solver(problem)
+    exact = fwnet.FrankWolfe(BALL, fwnet.LineSearch(), max_steps=80, tol=1e-3)(problem)
+    assert bool(BALL.contains(result.x))
+    assert result.value.item() == pytest.approx(exact.value.item(), abs=5e-3)
+
+
+def test_implicit_matrices_and_a_zero_matrix() -> None:
+    G, v = drawn("decaying", count=1)
+    dense = G[0]
+    implicit = ImplicitMatrix(
+        dense.shape,
+        lambda V: dense @ V,
+        lambda U: dense.mT @ U,
+        lambda: dense,
+        dense.dtype,
+        dense.device,
+    )
+    controller = learned.load("power-iteration")
+    with torch.no_grad():
+        one, other = controller.pair(implicit, v[0]), controller.pair(dense, v[0])
+        assert torch.allclose(one.sigma, other.sigma)
+        zero = controller.pair(torch.zeros(4, 3), torch.ones(3))
+    assert zero.sigma == 0
+    assert torch.linalg.vector_norm(zero.u) == 1
+
+
+def test_training_finds_more() -> None:
+    controller = learned.LearnedPowerIteration(4)
+    losses = train_power(controller, steps=16, batch=6, seed=3)
+    again = train_power(learned.LearnedPowerIteration(4), steps=16, batch=6, seed=3)
+    assert again == losses  # seeded
+    G, v = drawn("decaying", seed=9)
+    largest = torch.linalg.matrix_norm(G, 2)
+    with torch.no_grad():
+        ours = 1 - controller.pair(G, v).sigma / largest
+    theirs = 1 - power_iteration(G, v, 4).sigma / largest
+    assert ours.log10().mean() < theirs.log10().mean()
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=r"LearnedPowerIteration\(steps=...\) must be a whole"):
+        learned.LearnedPowerIteration(0)
+    with pytest.raises(ValueError, match="kind must be one of flat, decaying, tied; got 'round'"):
+        matrices("round", 2, (4, 4), seeded())
+    with pytest.raises(TypeError, match="was made for TraceNormBall; got Simplex"):
+        learned.LearnedPowerIteration().solver(fwnet.Simplex())(fwnet.Quadratic(torch.eye(3)))
+    broken = learned.LearnedPowerIteration()
+    with torch.no_grad():
+        broken.ahead.fill_(torch.nan)
+    problem = fwnet.SoftmaxRegression(torch.randn(9, 4, generator=seeded()), torch.arange(9) % 3)
+    with pytest.raises(ValueError, match="has a NaN or infinite weight in 'ahead'"):
+        broken.solver(BALL)(problem)
