@@ -3,9 +3,8 @@
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
-FWNET_DATA). `--also` adds trainings with other seeds, as `recipes`, `small_recipes` and
-`trace_norm_recipes` write them with `--seed 1 --out FOLDER`;
-the figures are then medians over problems and seeds.
+FWNET_DATA). `--also` adds trainings with other seeds, as `python -m fwnet.learned.recipes --seed 1
+--out FOLDER` writes them; the figures are then medians over problems and seeds.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from fwnet.learned import (
     families,
     meta_train,
 )
-from fwnet.learned.recipes import RECIPES, svm_families
+from fwnet.learned.recipes.simplex import DIRECTION, STEP, svm_families
 
 
 class FamilyName(str, Enum):
@@ -53,11 +53,8 @@ class ControllerName(str, Enum):
 
 
 _CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] = {
-    ControllerName.STEP: (LearnedStep, RECIPES["simplex-step"].config),
-    ControllerName.DIRECTION: (
-        lambda: LearnedDirection(memory=4),
-        RECIPES["simplex-qp"].config,
-    ),
+    ControllerName.STEP: (LearnedStep, STEP),
+    ControllerName.DIRECTION: (lambda: LearnedDirection(memory=4), DIRECTION),
     ControllerName.PAIRWISE: (LearnedPairwise, MetaConfig()),
     ControllerName.ATOMS: (LearnedAtoms, MetaConfig()),
     ControllerName.LSTM_STEP: (LSTMStep, MetaConfig()),

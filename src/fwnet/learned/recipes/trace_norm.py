@@ -1,16 +1,13 @@
-"""How the controllers of the trace-norm ball were trained, seeded.
-
-    python -m fwnet.learned.trace_norm_recipes
+"""Recipes of `low-rank-softmax` and `power-iteration`: the trace-norm ball.
 
 Softmax regression on rows of scikit-learn's digits, and random matrices: MNIST is never looked at.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,19 +15,28 @@ from torch import Tensor
 from fwnet.directions import Corrections, ProjectedStep, SingularVertices
 from fwnet.domains import Domain
 from fwnet.domains.singular import power_iteration
-from fwnet.learned.checkpoints import save
 from fwnet.learned.controllers import Controller, LearnedLowRank, LearnedPowerIteration
 from fwnet.learned.families import SoftmaxFamily
 from fwnet.learned.families.real import all_digits
 from fwnet.learned.meta_gradients import EvolutionStrategies
 from fwnet.learned.meta_losses import relative_suboptimality
 from fwnet.learned.meta_train import MetaConfig, meta_train, seeded
+from fwnet.learned.recipes.base import SEED, Recipe
 from fwnet.learned.rollouts import draw
 from fwnet.learned.spectra import SPECTRA, matrices, train_power
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
 
-SEED = 0
+LOW_RANK = MetaConfig(
+    steps=36,
+    unroll=40,
+    horizon=(10, 40),
+    batch=4,
+    learning_rate=6e-2,
+    gradient=EvolutionStrategies(3, 0.2),
+    validate_every=6,
+    validation_problems=12,
+)
 JUDGED = (10, 20, 40)  # steps after which a card compares
 SCALES = (0.5, 0.7, 1.0)  # of the pixels: as good as other radii
 
@@ -47,17 +53,7 @@ def family(part: str) -> SoftmaxFamily:
 
 def low_rank(seed: int) -> Controller:
     """Evolution strategies over 10 to 40 steps, from a momentum of 0.8 and exact curvature."""
-    config = MetaConfig(
-        steps=36,
-        unroll=40,
-        horizon=(10, 40),
-        batch=4,
-        learning_rate=6e-2,
-        gradient=EvolutionStrategies(3, 0.2),
-        validate_every=6,
-        validation_problems=12,
-        seed=seed,
-    )
+    config = replace(LOW_RANK, seed=seed)
     return meta_train(LearnedLowRank(), family("train"), config, validation=family("validation"))[0]
 
 
@@ -113,71 +109,24 @@ def judge_power(controller: Controller) -> dict[str, Any]:
     return table
 
 
-class TraceNormRecipe(NamedTuple):
-    """A function of the seed that trains, one that compares, and what the card says besides."""
-
-    train: Callable[[int], Controller]
-    judge: Callable[[Controller], dict[str, Any]]
-    facts: dict[str, Any]
-
-
 RECIPES = {
-    "low-rank-softmax": TraceNormRecipe(
+    "low-rank-softmax": Recipe(
         low_rank,
         judge_low_rank,
-        {
-            "trained_on": "softmax regression on 150 to 350 rows of scikit-learn's digits, radius "
-            "30, pixels times 0.5, 0.7 or 1; chosen by other rows",
-            "validation_is": "median relative suboptimality after so many steps",
-            "horizon": [10, 40],
-            "size": [150, 350],
-        },
+        "softmax regression on 150 to 350 rows of scikit-learn's digits, radius 30, pixels times "
+        "0.5, 0.7 or 1; chosen by other rows",
+        LOW_RANK.limits,
+        (150, 350),
+        "median relative suboptimality after so many steps",
+        LOW_RANK,
     ),
-    "power-iteration": TraceNormRecipe(
+    "power-iteration": Recipe(
         power,
         judge_power,
-        {
-            "trained_on": "random matrices with sides of 8 to 64, flat, decaying and tied spectra",
-            "validation_is": "mean log10 of the missing share of the largest singular value, 5 "
-            "iterations from a random vector",
-            "horizon": [5, 5],
-            "size": [8, 64],
-        },
+        "random matrices with sides of 8 to 64, flat, decaying and tied spectra",
+        (5, 5),
+        (8, 64),
+        "mean log10 of the missing share of the largest singular value, 5 iterations from a random "
+        "vector",
     ),
 }
-
-
-def train(name: str, folder: Path, seed: int = SEED) -> Path:
-    """Follow one recipe; write the controller with its card to the folder."""
-    recipe = RECIPES[name]
-    controller = recipe.train(seed)
-    card = {
-        **recipe.facts,
-        "how": recipe.train.__doc__,
-        "validation": recipe.judge(controller),
-        "recipe": f"python -m fwnet.learned.trace_norm_recipes {name}",
-        "seed": seed,
-        "licence": "MIT",
-        "torch": torch.__version__.split("+")[0],
-    }
-    path = folder / f"{name}.fwnet"
-    save(controller, path, card)
-    return path
-
-
-def main() -> None:
-    """Train the controllers of the trace-norm ball, or those that are named."""
-    parser = argparse.ArgumentParser(description="Train the controllers of the trace-norm ball.")
-    parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "shipped")
-    parser.add_argument("--seed", type=int, default=SEED)
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in arguments.names:
-        if name not in RECIPES:
-            raise SystemExit(f"no recipe {name!r}; there are {', '.join(RECIPES)}.")
-        print(train(name, arguments.out, arguments.seed))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,57 @@
+"""Recipes: one for every shipped controller, and a file that says which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fwnet import learned
+from fwnet.learned.recipes import RECIPES, Recipe, __main__, svm_families
+
+CARD = {"trained_on", "how", "horizon", "size", "validation", "validation_is", "recipe", "seed"}
+
+
+def test_every_shipped_controller_has_its_recipe() -> None:
+    assert sorted(RECIPES) == sorted(learned.available())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_card_is_that_of_the_recipe(name: str) -> None:
+    card, recipe = learned.load(name).card, RECIPES[name]
+    assert set(card) >= CARD | {"licence", "torch"}
+    assert card["recipe"] == f"python -m fwnet.learned.recipes {name}"
+    assert card["how"] == recipe.train.__doc__
+    assert card["trained_on"] == recipe.trained_on
+    assert (card["horizon"], card["size"]) == (list(recipe.horizon), list(recipe.size))
+    assert card.get("config", {}).get("seed", "0") == "0"
+    assert "learned" in str(card["validation"])
+
+
+def test_a_recipe_writes_what_it_trained(tmp_path: Path) -> None:
+    def trained(seed: int) -> learned.LearnedStep:
+        """By hand."""
+        controller = learned.LearnedStep()
+        with torch.no_grad():
+            controller.policy.fill_(seed)
+        return controller
+
+    recipe = Recipe(trained, lambda controller: {"learned": 1}, "nothing", (1, 2), (3, 4))
+    loaded = learned.load(recipe.follow("mine", tmp_path, seed=7))
+    assert isinstance(loaded, learned.LearnedStep)
+    assert bool((loaded.policy == 7).all())
+    assert loaded.card["how"] == "By hand."
+    assert loaded.card["seed"] == 7
+
+
+def test_training_and_validation_share_no_digits() -> None:
+    training, validation = svm_families((20, 30))
+    classes = [set(family.sources[0][1].tolist()) for family in (training, validation)]
+    assert classes == [{0, 1, 2, 3}, {4, 5, 6}]
+
+
+def test_an_unknown_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["recipes", "simplex"])
+    with pytest.raises(SystemExit, match="no recipe 'simplex'; there are simplex-step, simplex-qp"):
+        __main__.main()
