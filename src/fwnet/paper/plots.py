@@ -103,8 +103,18 @@ def picture(drawing: Drawing, kind: str, dpi: int = 160) -> bytes:
 def save(drawing: Drawing, folder: Path, name: str) -> None:
     """Write `name`.png and `name`.svg."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        (folder / f"{name}.{kind}").write_bytes(picture(drawing, kind))
+    (folder / f"{name}.svg").write_bytes(picture(drawing, "svg"))
+    (folder / f"{name}.png").write_bytes(_in_few_colours(picture(drawing, "png")))
+
+
+def _in_few_colours(png: bytes) -> bytes:
+    """The picture with a palette of 256 colours: a third of the size."""
+    from PIL import Image  # matplotlib needs it too
+
+    buffer = io.BytesIO()
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def _draw_panel(ax: Axes, panel: Panel, theme: str) -> None:
