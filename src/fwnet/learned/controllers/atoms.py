@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from fwnet import checks
-from fwnet.directions import Corrections, Direction, Exchanges, Proposal
+from fwnet.directions import Corrections, Exchanges, Proposal
 from fwnet.directions.corrective import CorrectionState
 from fwnet.directions.proposals import Candidates, LastStep, next_step
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
-from fwnet.learned.controllers.base import Controller
+from fwnet.learned.controllers.hull import HullDirection
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
-from fwnet.solvers import FrankWolfe
 from fwnet.vertices import Dense
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 START = (0.0, 0.0, 0.0, -7.0)  # m = 1, β = 0, a = 0: the hand-designed atom
 NEWTON_STEPS, HALVINGS = 8, 5
 
 
 @final
-class LearnedAtoms(Controller, Direction):
+class LearnedAtoms(HullDirection):
     """The corrective solver with a learned atom in place of the projected gradient step.
 
         y = argmin of f over conv{x, s, p_θ, p_1, …, p_memory}
@@ -61,8 +55,6 @@ class LearnedAtoms(Controller, Direction):
     Reference: Schmidt, van den Berg, Friedlander and Murphy (2009) for projected quasi-Newton.
     """
 
-    line_search = True
-
     def __init__(self, memory: int = 6, exchanges: int = 0) -> None:
         checks.at_least("LearnedAtoms(memory=...)", memory, 1)
         checks.at_least("LearnedAtoms(exchanges=...)", exchanges, 0)
@@ -71,17 +63,13 @@ class LearnedAtoms(Controller, Direction):
         self.hull = Corrections(memory, [_Given(), *others])
         self.policy = nn.Parameter(torch.tensor(START))
 
-    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, direction=self, **budgets)
-
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
-        self.check_domain(domain)
         if not problem.quadratic:
             raise TypeError(
                 f"LearnedAtoms needs a quadratic problem; {type(problem).__name__} is none. Use "
                 "Corrections()."
             )
-        return self.hull.init(problem, domain, it), None
+        return super().init(problem, domain, it), None
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fwnet import checks
-from fwnet.directions import Corrections, Direction, ProjectedStep, Proposal
+from fwnet.directions import Corrections, ProjectedStep, Proposal
 from fwnet.directions.proposals import Candidates, LastStep, exchanges, next_step
 from fwnet.domains import Domain, Simplex
-from fwnet.iterates import Iterate, Move
-from fwnet.learned.controllers.base import Controller
+from fwnet.iterates import Iterate
+from fwnet.learned.controllers.hull import HullDirection
 from fwnet.learned.features import (
     COORDINATE_FEATURES,
     PROBLEM_FEATURES,
@@ -24,12 +24,6 @@ from fwnet.learned.features import (
 )
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
-from fwnet.solvers import FrankWolfe
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 _REACH = 0.95  # multipliers of the step lie in [1/39, 39]
 
@@ -118,7 +112,7 @@ def _update(sight: Sight, weights: Weights, xp: ModuleType) -> Any:
 
 
 @final
-class LearnedDirection(Controller, Direction):
+class LearnedDirection(HullDirection):
     """L2LC_∇ made safe: the best point of a hull that a learned point is in.
 
         d = y − x,   y = argmin of f over conv{x, s, p_θ, exchanges, recent points}
@@ -152,25 +146,9 @@ class LearnedDirection(Controller, Direction):
         'converged'
     """
 
-    line_search = True
-
     def __init__(
         self, hidden: int = 16, memory: int = 8, exchanges: int = 4, projected: bool = False
     ) -> None:
         super().__init__(hidden=hidden, memory=memory, exchanges=exchanges, projected=projected)
         others = [ProjectedStep()] if projected else []
         self.hull = Corrections(memory, [LearnedPoint(hidden, exchanges), *others])
-
-    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, direction=self, **budgets)
-
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
-        self.check_domain(domain)
-        return self.hull.init(problem, domain, it)
-
-    def forward(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Move, Any]:
-        move: Move
-        move, state = self.hull(problem, it, lin, state)
-        return move, state

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
 from fwnet import checks
-from fwnet.directions import Corrections, Direction, Proposal
+from fwnet.directions import Corrections, Proposal
 from fwnet.directions.proposals import Candidates
 from fwnet.directions.singular_vertices import Spectrum, spectrum
 from fwnet.domains import Domain, TraceNormBall
-from fwnet.iterates import Iterate, Move
-from fwnet.learned.controllers.base import Controller
+from fwnet.iterates import Iterate
+from fwnet.learned.controllers.hull import HullDirection
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import inner
 from fwnet.scaling import expand
-from fwnet.solvers import FrankWolfe
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 FEATURES = 5
 _MOMENTUM = math.log(0.8 / 0.2)  # of the untrained policy, as a logit
@@ -112,7 +106,7 @@ class MomentumStep(Proposal):
 
 
 @final
-class LearnedLowRank(Controller, Direction):
+class LearnedLowRank(HullDirection):
     """A learned optimizer over low-rank matrices: the best point of a hull around a learned step.
 
         y = argmin of f over conv{W, s, P(W + M), −radius u_i v_iᵀ, p_1, …, p_memory}
@@ -142,27 +136,12 @@ class LearnedLowRank(Controller, Direction):
     spectrum.
     """
 
-    line_search = True
     domains: ClassVar[tuple[type[Domain], ...]] = (TraceNormBall,)
 
     def __init__(self, directions: int = 10, memory: int = 4, rounds: int = 1) -> None:
         super().__init__(directions=directions, memory=memory, rounds=rounds)
         checks.at_least("LearnedLowRank(rounds=...)", rounds, 1)
         self.hull = Corrections(memory, [MomentumStep(directions)], rounds)
-
-    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, direction=self, **budgets)
-
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
-        self.check_domain(domain)
-        return self.hull.init(problem, domain, it)
-
-    def forward(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Move, Any]:
-        move: Move
-        move, state = self.hull(problem, it, lin, state)
-        return move, state
 
 
 def _length(problem: Problem, it: Iterate, found: Spectrum, domain: TraceNormBall) -> Tensor:

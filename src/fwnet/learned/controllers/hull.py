@@ -1,0 +1,43 @@
+"""HullDirection: what directions share whose safety is a search over a hull."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fwnet.directions import Corrections, Direction
+from fwnet.domains import Domain
+from fwnet.iterates import Iterate, Move
+from fwnet.learned.controllers.base import Controller
+from fwnet.oracles import Linearization
+from fwnet.problems import Problem
+from fwnet.solvers import FrankWolfe
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
+
+
+class HullDirection(Controller, Direction):
+    """y − x for the best point y of a hull that learned points are in.
+
+    Attributes:
+        hull: the search, with what is learned among its proposals.
+    """
+
+    line_search = True
+    hull: Corrections
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        return FrankWolfe(domain, direction=self, **budgets)
+
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+        self.check_domain(domain)
+        return self.hull.init(problem, domain, it)
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        move: Move
+        move, state = self.hull(problem, it, lin, state)
+        return move, state
