@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import re
 import shutil
 import socket
@@ -88,6 +89,23 @@ def test_a_broken_download_goes_on_where_it_was(site: Site, tmp_path: Path) -> N
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert site.asked == ["", "bytes=100000-", "bytes=150000-"]
     assert not (tmp_path / "file.part").exists()
+
+
+def test_a_terminal_shows_a_bar(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    site.breaks_after = [100_000]
+    fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert "file" in screen.getvalue()
+    assert "200.0/200.0 kB" in screen.getvalue()  # what was missing after the break
 
 
 def test_what_came_before_is_not_asked_for_again(site: Site, tmp_path: Path) -> None:

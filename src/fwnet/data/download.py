@@ -13,9 +13,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -135,11 +136,28 @@ def _attempt(url: str, part: Path, have: int) -> None:
         if goes_on and not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             raise ConnectionError(f"the server sent another part than bytes {have} and on")
         length = answer.headers.get("Content-Length")
-        with open(part, "ab" if goes_on else "wb") as file:
-            shutil.copyfileobj(answer, file, 1 << 16)
-    whole = None if length is None else int(length) + (have if goes_on else 0)
+        left = None if length is None else int(length)
+        name = part.name.removesuffix(".part")
+        with _shown(answer, left, name) as source, open(part, "ab" if goes_on else "wb") as file:
+            shutil.copyfileobj(source, file, 1 << 16)
+    whole = None if left is None else left + (have if goes_on else 0)
     if whole is not None and _size(part) < whole:
         raise ConnectionError(f"{whole - _size(part)} of {whole} bytes are missing")
+
+
+@contextmanager
+def _shown(answer: Any, left: int | None, name: str) -> Iterator[Any]:
+    """What comes, shown by a bar where somebody looks at a terminal and rich is installed."""
+    bar: Any = nullcontext(answer)
+    if left is not None and sys.stderr.isatty():
+        with suppress(ImportError):
+            from rich.console import Console
+            from rich.progress import wrap_file
+
+            screen = Console(stderr=True)
+            bar = wrap_file(answer, left, description=name, console=screen, transient=True)
+    with bar as source:
+        yield source
 
 
 def _checksum(path: Path, like: str) -> str:
