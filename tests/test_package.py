@@ -21,6 +21,7 @@ ROOT = Path(fwnet.__file__).parent
 # Each top-level module imports only from those above it.
 LAYERS = [
     "checks",
+    "files",
     "matrices",
     "scaling",
     "sensitivity",

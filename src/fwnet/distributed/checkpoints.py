@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from fwnet.distributed.model import make_folder, write_whole
+from fwnet.distributed.model import make_folder
+from fwnet.files import written_whole
 
 _MAGIC = b"fwnet-distributed-1 "
 _KEPT = 2  # one may be damaged
@@ -24,7 +25,8 @@ def save_checkpoint(folder: Path, t: int, contents: dict[str, Any]) -> None:
     body = io.BytesIO()
     torch.save(contents, body)
     digest = hashlib.sha256(body.getvalue()).hexdigest().encode()
-    write_whole(folder / f"step-{t:09d}.ckpt", _MAGIC + digest + b"\n" + body.getvalue())
+    with written_whole(folder / f"step-{t:09d}.ckpt") as file:
+        file.write(_MAGIC + digest + b"\n" + body.getvalue())
     for old in _newest_first(folder)[_KEPT:]:
         os.remove(old)
 

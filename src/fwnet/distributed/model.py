@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -14,6 +13,8 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import Tensor
+
+from fwnet.files import written_whole
 
 _FILE, _NOTES = "model.pt", "model.json"
 
@@ -70,12 +71,12 @@ class LowRankModel:
         make_folder(folder)
         facts = {"radius": self.radius, "value": self.value, "gap": self.gap, "steps": self.steps}
         tensors = {"U": self.U.cpu(), "s": self.s.cpu(), "V": self.V.cpu()}
-        contents = io.BytesIO()
         classes = torch.arange(self.classes)
-        torch.save({**tensors, "classes": classes, **facts, "config": dict(self.config)}, contents)
-        write_whole(folder / _FILE, contents.getvalue())
+        with written_whole(folder / _FILE) as file:
+            torch.save({**tensors, "classes": classes, **facts, "config": dict(self.config)}, file)
         notes = {**facts, "rank": self.rank, "classes": self.classes, "config": dict(self.config)}
-        write_whole(folder / _NOTES, (json.dumps(notes, indent=2) + "\n").encode())
+        with written_whole(folder / _NOTES) as file:
+            file.write((json.dumps(notes, indent=2) + "\n").encode())
 
 
 def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
@@ -97,16 +98,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"{folder} cannot be made: {error}. Choose another folder.") from None
-
-
-def write_whole(path: Path, contents: bytes) -> None:
-    """Write to a file beside it first, so that a killed run leaves the old one or the new one."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise OSError(f"{path} cannot be written: {error}. Choose a folder with room.") from None

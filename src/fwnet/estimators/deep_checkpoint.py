@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from fwnet.files import written_whole
 
 _VERSION = 1
 
@@ -28,19 +29,9 @@ def fingerprint(*parts: Any) -> str:
 
 
 def save(path: Path, facts: dict[str, Any], contents: dict[str, Any]) -> None:
-    """Write to a file beside it first, so that a killed run leaves the last one whole."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with open(beside, "wb") as file:
-            torch.save({"fwnet_deep_svc": _VERSION, "facts": facts, **contents}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise OSError(
-            f"checkpoint={str(path)!r} cannot be written ({error}). Choose a path in a folder "
-            "that exists and has room."
-        ) from None
+    """Write what a fit goes on from."""
+    with written_whole(path, f"checkpoint={str(path)!r}") as file:
+        torch.save({"fwnet_deep_svc": _VERSION, "facts": facts, **contents}, file)
 
 
 def load(path: Path, facts: dict[str, Any]) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fwnet.files import written_whole
 from fwnet.learned.controllers import KINDS, Controller
 from fwnet.learned.features import FEATURES
 
@@ -53,7 +53,8 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
         "card": dict(card or {}),
     }
     facts["sha256"] = _hash(facts, weights)
-    write_whole(Path(path), _tools().save(weights, {"fwnet": json.dumps(facts)}))
+    with written_whole(Path(path)) as file:
+        file.write(_tools().save(weights, {"fwnet": json.dumps(facts)}))
 
 
 def load(name_or_path: str | Path) -> Any:
@@ -91,22 +92,6 @@ def load(name_or_path: str | Path) -> Any:
 def available() -> tuple[str, ...]:
     """The names of the controllers that are shipped."""
     return tuple(sorted(path.stem for path in _SHIPPED.glob("*" + _SUFFIX)))
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write to a file beside it first, so that a killed run leaves the old one whole."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise OSError(
-            f"{str(path)!r} cannot be written ({error}). Choose a path in a folder that exists "
-            "and has room."
-        ) from None
 
 
 def _read(name_or_path: str | Path) -> tuple[str, bytes]:

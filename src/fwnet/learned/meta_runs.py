@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from fwnet.files import written_whole
 from fwnet.learned.checkpoints import save as save_controller
-from fwnet.learned.checkpoints import write_whole
 from fwnet.learned.controllers import Controller
 from fwnet.learned.ranks import size_and_rank
 
@@ -149,11 +148,11 @@ class Run:
             "waited": state.waited,
             "history": [tuple(record) for record in state.history],
         }
-        beside = self.folder / "state.pt.part"
-        torch.save(contents, beside)
-        os.replace(beside, self.folder / "state.pt")
+        with written_whole(self.folder / "state.pt") as file:
+            torch.save(contents, file)
         lines = [json.dumps(record._asdict()) for record in state.history]
-        write_whole(self.folder / "history.jsonl", "\n".join(lines).encode())
+        with written_whole(self.folder / "history.jsonl") as file:
+            file.write("\n".join(lines).encode())
         now = parameters_to_vector(state.controller.parameters()).detach().clone()
         vector_to_parameters(state.best_weights, state.controller.parameters())
         save_controller(state.controller, self.folder / "controller.fwnet")

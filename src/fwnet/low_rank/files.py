@@ -11,34 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fwnet.files import written_whole
+
 _KIND = "fwnet low-rank model 1"
 
 
 def write(path: str | os.PathLike[str], tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors and plain facts: `.safetensors` by that library, else by torch.
-
-    A file beside it is written first and then renamed, so that a crash leaves the old one whole.
-    """
+    """Write tensors and plain facts: `.safetensors` by that library, else by torch."""
     target = Path(path)
-    beside = target.with_name(target.name + ".part")
     text = json.dumps({"kind": _KIND, **facts})
     seal = _checksum(text, tensors)
-    try:
-        with open(beside, "wb") as file:
-            if target.suffix == ".safetensors":
-                whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-                notes = {"facts": text, "sha256": seal}
-                file.write(_safetensors().torch.save(whole, notes))
-            else:
-                torch.save({"facts": text, "tensors": tensors, "sha256": seal}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except OSError as error:
-        raise OSError(
-            f"path={str(target)!r} cannot be written ({error}). Choose a path in a folder that "
-            "exists and has room."
-        ) from None
+    with written_whole(target, f"path={str(target)!r}") as file:
+        if target.suffix == ".safetensors":
+            whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+            file.write(_safetensors().torch.save(whole, {"facts": text, "sha256": seal}))
+        else:
+            torch.save({"facts": text, "tensors": tensors, "sha256": seal}, file)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
