@@ -212,12 +212,10 @@ class FrankWolfe(nn.Module):
                 it = it if sampled else fresh
             status = watch.verdict(value, gap)
             if status == "converged" and true is None:
-                it, lin = fresh, true = watch.certify(
-                    it
-                )  # without the rounding of the steps so far
+                # Without the rounding of the steps so far.
+                it, lin = fresh, true = watch.certify(it)
                 value, gap = watch.plain(lin.value), watch.plain(lin.decrease)
                 status = watch.verdict(value, gap)
-                watch.done = None  # frozen on a gap with rounding: judge them all anew
             if sampled and gap is None:
                 value = value * math.nan  # only a minibatch was seen
             elif status != "non_finite":

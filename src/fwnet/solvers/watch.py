@@ -93,9 +93,8 @@ class Watch:
 
     def freeze(self, gap: Number | None, step_size: Tensor) -> Tensor:
         """Step sizes with 0 for the problems of a batch that are finished."""
-        if isinstance(gap, Tensor):
-            done = gap <= self.tol
-            self.done = done if self.done is None else self.done | done
+        if isinstance(gap, Tensor):  # at a frozen point it stays, but for rounding: judge it anew
+            self.done = gap <= self.tol
         if self.broken is not None:
             self.done = self.broken if self.done is None else self.done | self.broken
         return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
