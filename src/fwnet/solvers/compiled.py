@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from fwnet.solvers.compiled_steps import Log, Plan, State
     from fwnet.solvers.frank_wolfe import FrankWolfe
 
-_CHUNK = 2**30  # multiplications between two looks at the clock: a few tenths of a second
+# Between two looks at the clock: multiplications for a few tenths of a second, and records.
+_CHUNK, _RECORDS = 2**30, 2**14
 
 
 class Jump(NamedTuple):
@@ -75,7 +76,8 @@ class FastForward:
     def __call__(self, it: Iterate, rule: Any, t: int, watch: Watch) -> Jump:
         """From iterate t to a later one; to the same where the loop has to act."""
         every, schedule = self.solver.refresh_every, self.solver.rule
-        count = min(max(1, _CHUNK // self.work), self.solver.max_steps - t, every - t % every)
+        budget = max(1, min(_CHUNK // self.work, _RECORDS))
+        count = min(budget, self.solver.max_steps - t, every - t % every)
         began, sizes = watch.seconds(), np.zeros(count)
         if isinstance(schedule, Scheduled):
             sizes[:] = [schedule.at(rule + k) for k in range(count)]
@@ -84,18 +86,13 @@ class FastForward:
         if taken == 0:
             return Jump(it, rule, t)
         best = self._point(log.best_x)
-        atoms = ActiveSet(*self.solver.domain.decompose(best)) if it.active is not None else None
+        atoms = None if it.active is None else ActiveSet(*self.solver.domain.decompose(best))
         watch.keep_best(Iterate(best, None, atoms), self._number(log.best))
         told = watch.record_chunk(t, self._rows(log, taken), began)
         if told < taken:  # an observer stops at an iterate that is behind us: go there again
-            state, log = self._take(it, sizes[:told])
-        moved = torch.from_numpy(np.where(log.done, log.taken, told))
-        watch.count(told, None if self.single else moved)
-        there = Iterate(
-            self._point(state.x),
-            self._point(state.image),
-            self._active(state) if it.active is not None else None,
-        )
+            state, _ = self._take(it, sizes[:told])
+        active = None if it.active is None else self._active(state)
+        there = Iterate(self._point(state.x), self._point(state.image), active)
         if (t + told) % every == 0:
             there = watch.refreshed(there)
         rule = rule + told if isinstance(schedule, Scheduled) else rule
@@ -140,7 +137,6 @@ class FastForward:
         log = code.Log(
             *np.zeros((3, batch, count)),
             np.zeros(batch, np.int64),
-            np.zeros(batch, np.bool_),
             np.full(batch, np.inf),
             x.clone().numpy(),
         )
@@ -169,9 +165,9 @@ class FastForward:
         return list(zip(*columns, strict=True))
 
     def _number(self, values: np.ndarray) -> Number:
-        return (
-            float(values[0]) if self.single else torch.from_numpy(values.astype(self.shift.dtype))
-        )
+        if self.single:
+            return float(values[0])
+        return torch.from_numpy(values.astype(self.shift.dtype))
 
     def _point(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values[0] if self.single else values)

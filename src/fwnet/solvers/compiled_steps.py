@@ -62,7 +62,6 @@ class Log(NamedTuple):
     gap: Any  # (batch, count)
     step_size: Any  # (batch, count)
     taken: Any  # (batch,) steps
-    done: Any  # (batch,) stopped by the gap or by a number that is not finite
     best: Any  # (batch,) smallest f before a step
     best_x: Any  # (batch, n) where
 
@@ -86,15 +85,14 @@ def take_steps(data, plan, state, log, first, last):  # type: ignore[no-untyped-
         matrix = data.matrix[min(b, data.matrix.shape[0] - 1)]
         point = (state.x[b], state.image[b], state.weights[b])
         rows = (log.value[b], log.gap[b], log.step_size[b], log.best[b : b + 1], log.best_x[b])
-        t, done = _solve(matrix, data.shift[b], data.ridge, data.sizes, plan, point, rows)
-        log.taken[b], log.done[b] = t, done
+        t = log.taken[b] = _solve(matrix, data.shift[b], data.ridge, data.sizes, plan, point, rows)
         for rest in range(t + 1, log.value.shape[1]):
             log.value[b, rest], log.gap[b, rest] = log.value[b, t], log.gap[b, t]
 
 
 @_compiled
 def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-untyped-def]
-    """The steps of one problem: how many were taken, and whether there is no need for more."""
+    """The steps of one problem; how many were taken."""
     x, image, weights = point
     values, gaps, step_sizes, best, best_x = rows
     gradient, direction = np.empty_like(x), np.empty_like(x)
@@ -109,7 +107,7 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
         gap = along - sign * plan.radius * gradient[i] + _not_finite(gradient)
         values[t], gaps[t] = value, gap
         if gap <= plan.tol or not np.isfinite(value + gap):
-            return t, True
+            return t
         if value < best[0]:
             best[0] = value
             for k in range(x.size):
@@ -148,7 +146,7 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
         typed[0] = min(max(step, 0.0), limit)
         size = typed[0]
         if not size > 0.0:
-            return t, False
+            return t
         # Move.
         step_sizes[t] = size
         for k in range(image.size):
@@ -167,7 +165,7 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
             else:
                 for k in range(x.size):
                     x[k] = _entry(weights, k, plan.radius)
-    return values.size, False
+    return values.size
 
 
 @_compiled

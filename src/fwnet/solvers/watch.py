@@ -134,18 +134,17 @@ class Watch:
     def record_chunk(
         self, t: int, rows: Sequence[tuple[Number, Number, Number]], began: float
     ) -> int:
-        """Records of steps that are taken already, each with its share of the seconds since then.
+        """Records of steps that are taken already; how many, until an observer asks to stop.
 
         Arguments:
             rows: value, gap and step size of each.
-
-        Returns how many there were until an observer asked to stop.
+            began: the second when they began; each gets its share of the time since then.
         """
-        share = (self.seconds() - began) / len(rows)
+        self.idle, share = 0, (self.seconds() - began) / len(rows)
         for k, (value, gap, size) in enumerate(rows):
             if self._tell(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
                 return k
-        self.idle = 0
+            self.count(1, size.ne(0).to(size) if isinstance(size, Tensor) else None)
         return len(rows)
 
     def count(self, taken: int, moved: Tensor | None) -> None:
