@@ -114,6 +114,10 @@ class NormBall(Domain):
     def norm(self, x: Tensor) -> Tensor:
         """Radius of the smallest such ball that holds x: `(*batch,)`."""
 
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        limit = self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= limit
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -170,6 +174,7 @@ def _is_init(value: object) -> bool:
 
 def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
     """Tolerance of `contains`: as given, or 1e-5 (float32) and 1e-9 (float64) times the scale."""
+    checks.a_tensor("x", x)
     if tol is not None:
         return tol
     return (1e-5 if x.dtype == torch.float32 else 1e-9) * scale
