@@ -103,8 +103,8 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
             value, along = _quadratic_form(x, image, shift, gradient)
         else:
             value, along = _least_squares(matrix, shift, ridge, x, image, change, gradient)
-        i, sign = _vertex(gradient, plan.signed)
-        gap = along - sign * plan.radius * gradient[i] + _not_finite(gradient)
+        i, vertex = _vertex(gradient, plan)
+        gap = along - vertex * gradient[i] + _not_finite(gradient)
         values[t], gaps[t] = value, gap
         if gap <= plan.tol or not np.isfinite(value + gap):
             return t
@@ -113,23 +113,7 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
             for k in range(x.size):
                 best_x[k] = x[k]
         # Choose.
-        scale, a, c, j, limit, slope = -1.0, sign * plan.radius, 0.0, i, 1.0, -gap
-        if plan.direction != TOWARD:
-            side, j, cost = _extreme_atom(gradient, weights, 1.0)
-            cost *= plan.radius
-            weight, away = weights[side, j], -(1.0 - 2.0 * side) * plan.radius
-            if plan.direction == PAIRWISE:
-                scale, c, limit, slope = 0.0, away, weight, along - gap - cost
-            elif plan.direction == AWAY:
-                if gap < cost - along and 1.0 - weight >= plan.alone:
-                    scale, a, c, slope = 1.0, 0.0, away, along - cost
-                    limit = weight / (1.0 - weight)
-            else:
-                near, k, low = _extreme_atom(gradient, weights, -1.0)
-                low *= -plan.radius
-                if cost - low >= gap:
-                    i, sign = k, 1.0 - 2.0 * near
-                    scale, a, c, limit, slope = 0.0, sign * plan.radius, away, weight, low - cost
+        scale, i, a, j, c, limit, slope = _choose(plan, gradient, weights, i, vertex, along, gap)
         _image_of_direction(matrix, plan.quadratic, image, scale, i, a, j, c, change)
         if plan.rule == GIVEN:
             step = sizes[t]
@@ -153,8 +137,9 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
             image[k] += size * change[k]
         if plan.direction == TOWARD:
             typed[0] = 1.0 - size
+            rest = typed[0]
             for k in range(x.size):
-                x[k] *= typed[0]
+                x[k] *= rest
             x[i] += size * a
         else:
             _move_weights(weights, scale, size, plan.dust)
@@ -204,15 +189,35 @@ def _least_squares(A, b, ridge, x, image, residual, gradient):  # type: ignore[n
 
 
 @_compiled
-def _vertex(gradient, signed):  # type: ignore[no-untyped-def]
-    """Index and sign of the vertex that minimises ⟨gradient, v⟩."""
-    low = _smallest(gradient)
-    high = -_smallest_negative(gradient) if signed else low
-    extreme, sign = (high, -1.0) if signed and high > -low else (low, 1.0)
+def _vertex(gradient, plan):  # type: ignore[no-untyped-def]
+    """The vertex that minimises ⟨gradient, v⟩: its index, and its entry there."""
+    extreme, entry = _smallest(gradient), plan.radius
+    if plan.signed and -_smallest_negative(gradient) > -extreme:
+        extreme, entry = -_smallest_negative(gradient), -plan.radius
     for k in range(gradient.size):
         if gradient[k] == extreme:
-            return k, sign
-    return 0, sign  # NaN: the gap shows it
+            return k, entry
+    return 0, entry  # NaN: the gap shows it
+
+
+@_compiled
+def _choose(plan, gradient, weights, i, vertex, along, gap):  # type: ignore[no-untyped-def]
+    """scale, i, a, j and c of the direction, its largest step, and the slope of f."""
+    if plan.direction == TOWARD:
+        return -1.0, i, vertex, i, 0.0, 1.0, -gap
+    side, j, cost = _extreme_atom(gradient, weights, 1.0)
+    cost *= plan.radius
+    weight, away = 1.0 * weights[side, j], (2.0 * side - 1.0) * plan.radius
+    if plan.direction == PAIRWISE:
+        return 0.0, i, vertex, j, away, weight, vertex * gradient[i] - cost
+    if plan.direction == AWAY and gap < cost - along and 1.0 - weight >= plan.alone:
+        return 1.0, i, 0.0, j, away, weight / (1.0 - weight), along - cost
+    if plan.direction == BLENDED:
+        side, k, low = _extreme_atom(gradient, weights, -1.0)
+        low *= -plan.radius
+        if cost - low >= gap:
+            return 0.0, k, (1.0 - 2.0 * side) * plan.radius, j, away, weight, low - cost
+    return -1.0, i, vertex, i, 0.0, 1.0, -gap
 
 
 @_blind

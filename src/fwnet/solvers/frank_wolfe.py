@@ -61,12 +61,12 @@ class FrankWolfe(nn.Module):
         max_seconds: budget of time.
         check_every: steps between true certificates where the oracle is inexact.
         refresh_every: steps after which Ax is computed anew, so that rounding does not add up.
-        compiled: take the steps in machine code (needs Numba) where there is some: for
-            `LeastSquares`, `Quadratic` and `SVMDual` with dense matrices on the CPU, over
-            `Simplex` and `L1Ball`, with most rules. The same steps to rounding, without the call
-            overhead that decides for small problems, and with each problem of a batch in cache.
-            The clock, the observers and Ctrl-C get their turn every few tenths of a second, and
-            the first use compiles for some seconds, once per machine and dtype.
+        compiled: take the steps in machine code (needs Numba): for `LeastSquares`, `Quadratic`
+            and `SVMDual` with dense matrices on the CPU, over `Simplex` and `L1Ball`, with most
+            directions and rules. The same steps up to rounding, without the call overhead that
+            decides for small problems, and with each matrix of a batch in cache. The clock, the
+            observers and Ctrl-C get their turn every few tenths of a second; the first use
+            compiles for some seconds, once per machine and dtype.
 
     Example:
         >>> import torch, fwnet
