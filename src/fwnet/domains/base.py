@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -185,7 +186,7 @@ def argmin(values: Tensor) -> Tensor:
     few = values.numel() < 4096
     if few or values.device.type != "cpu" or torch.compiler.is_compiling():
         return values.argmin(-1)
-    return torch.as_tensor(values.detach().numpy().argmin(-1))
+    return torch.from_numpy(np.asarray(values.numpy(force=True).argmin(-1)))
 
 
 def dense_cost(cost: Cost) -> Tensor:

@@ -116,7 +116,8 @@ class FrankWolfe(nn.Module):
             check_slots(self)
 
     def extra_repr(self) -> str:
-        return f"domain={self.domain}, max_steps={self.max_steps}, tol={self.tol}"
+        compiled = ", compiled=True" if self.compiled else ""
+        return f"domain={self.domain}, max_steps={self.max_steps}, tol={self.tol}{compiled}"
 
     @torch.no_grad()
     def forward(
