@@ -5,6 +5,7 @@ all its steps; a batched step of the plain loop sweeps all 64, `compiled=True` d
 chop's closure has a hand-written gradient (the fastest batched one) and, for comparison, the
 gradient by autograd that its documentation shows. A hundred steps each: a solve of ours begins with
 one pass over A and ends with two for the certificate, which a time per step should not be about.
+Where the problems share one A, the plain loop makes one matrix product for all: last rows.
 """
 
 from functools import partial
@@ -28,14 +29,16 @@ from benchmarks.harness import (
 
 BATCH, ROWS, COLUMNS, STEPS = 64, 200, 1000, 100
 NUMPY, CACHED, TORCH = "64 NumPy loops", "64 NumPy loops, cached Ax", "64 torch loops"
-AUTOGRAD = "chop, autograd closure"
+AUTOGRAD, PLAIN = "chop, autograd closure", "fwnet, plain"
 Bars = dict[str, float | None]
 BARS: Bars = {NUMPY: 1.0, CACHED: None, TORCH: 1.0, "chop": 0.3, AUTOGRAD: 0.3}
 MISSED = (NUMPY, "chop")  # by the plain loop, which streams 64 matrices a step
 
 
 def run(repeats: int) -> list[Row]:
-    return [row for dtype in (np.float32, np.float64) for row in _rows(dtype, repeats)]
+    dtypes = (np.float32, np.float64)
+    own = [row for dtype in dtypes for row in _rows(dtype, repeats)]
+    return own + [row for dtype in dtypes for row in _sharing(dtype, repeats)]
 
 
 def _rows(dtype: type, repeats: int) -> list[Row]:
@@ -58,6 +61,17 @@ def _rows(dtype: type, repeats: int) -> list[Row]:
         *compare(f"plain, a step in {dtype.__name__}", samples, plain, 1e3, "ms"),
         *compare(f"compiled, {dtype.__name__}", samples, BARS, 1e3, "ms", COMPILED),
     ]
+
+
+def _sharing(dtype: type, repeats: int) -> list[Row]:
+    a, b, x0 = (torch.from_numpy(array) for array in make(dtype))
+    contenders = {
+        PLAIN: peers.contender("fwnet", _fwnet, a[0], b, x0, False),
+        COMPILED: peers.contender("fwnet", _fwnet, a[0], b, x0, True),
+    }
+    samples = interleave(contenders, repeats, units=STEPS)
+    what = f"compiled, one A for all, {dtype.__name__}"
+    return compare(what, samples, {PLAIN: None}, 1e3, "ms", COMPILED)
 
 
 def make(dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
