@@ -19,7 +19,7 @@ from benchmarks import THREADS
 
 torch.set_num_threads(THREADS)
 
-OURS = "fwnet"
+OURS, COMPILED = "fwnet", "fwnet, compiled=True"
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,18 @@ def interleave(
 
 
 def compare(
-    what: str, samples: Samples, bars: Mapping[str, float | None], scale: float, unit: str
+    what: str,
+    samples: Samples,
+    bars: Mapping[str, float | None],
+    scale: float,
+    unit: str,
+    name: str = OURS,
 ) -> list[Row]:
-    """One row a peer, in the order of `bars`: medians times `scale`, and the ratio to the peer."""
-    ours = samples[OURS]
+    """One row a peer, in the order of `bars`: medians times `scale`, and the ratio to the peer.
+
+    `name` says which of the samples are ours.
+    """
+    ours = samples[name]
     rows = []
     for peer, bar in bars.items():
         theirs = samples[peer]
@@ -159,9 +167,9 @@ def power_of_growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()  # one thread: what other programs take does not count
     call()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def _scaled(samples: "list[float] | Missing", scale: float) -> Spread | None:

@@ -45,7 +45,12 @@ def load(name: str) -> ModuleType | Missing:
 def contender(name: str, make: Callable[..., Contender], *data: Any) -> Contender:
     """`make(module, *data)` where the module `name` is there; otherwise why it is not."""
     module = load(name)
-    return module if isinstance(module, Missing) else make(module, *data)
+    if isinstance(module, Missing):
+        return module
+    try:
+        return make(module, *data)
+    except ImportError as error:  # of an optional package
+        return Missing(str(error))
 
 
 def versions() -> dict[str, str]:

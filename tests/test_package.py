@@ -122,6 +122,7 @@ for call, text in (
     (lambda: fwnet.minimize(problem, fwnet.Simplex(), progress=True), "progress=True needs rich"),
     (lambda: result.trace.plot(), "plotting needs matplotlib"),
     (lambda: fwnet.Birkhoff(3), "SciPy"),
+    (lambda: fwnet.FrankWolfe(fwnet.Simplex(), compiled=True), "compiled=True needs Numba"),
 ):
     try:
         call()

@@ -9,7 +9,8 @@ comes back with weight zero.
 The gap is the Frank-Wolfe gap <g, x> + radius |g|_inf of the true gradient, computed here for both.
 copt is told how many iterations it needs, so that it pays for no callback and no stopping test;
 fwnet builds its problem inside the timed call and stops by itself. Its answer to a problem with a
-cheap projection is `Corrective`; `PairwiseFrankWolfe`, the same method as copt's, stands beside it.
+cheap projection is `Corrective`; `PairwiseFrankWolfe`, the same method as copt's, stands beside it,
+in torch and in machine code.
 """
 
 import warnings
@@ -35,6 +36,7 @@ from benchmarks.harness import (
 ROWS, COLUMNS, SPARSITY, RADIUS, NOISE = 1000, 200, 20, 1.0, 1e-3
 SEEDS = range(5)
 LOOSE, TIGHT = 1e-3, 1e-9
+PAIRWISE = "PairwiseFrankWolfe"
 STALLED = 2000  # iterations after which copt's gap has long stopped moving
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -56,8 +58,11 @@ def run(repeats: int) -> list[Row]:
         OURS: peers.contender("fwnet", _solving, data, LOOSE, "Corrective"),
         "copt": peers.contender("copt", _repeating, data, counts),
         "tight": peers.contender("fwnet", _solving, data, TIGHT, "Corrective"),
-        "pairwise": peers.contender("fwnet", _solving, data, LOOSE, "PairwiseFrankWolfe"),
-        "pairwise, tight": peers.contender("fwnet", _solving, data, TIGHT, "PairwiseFrankWolfe"),
+        **{
+            f"{kind}, {goal:g}": peers.contender("fwnet", _solving, data, goal, PAIRWISE, how)
+            for kind, how in (("pairwise", False), ("pairwise, compiled", True))
+            for goal in (LOOSE, TIGHT)
+        },
     }
     samples = interleave(contenders, repeats, units=len(data))
     (loose,) = compare(f"time to gap {LOOSE:g}", samples, {"copt": 1.0}, 1e3, "ms")
@@ -68,20 +73,29 @@ def run(repeats: int) -> list[Row]:
     tight_steps, gap = certified(fwnet, data, TIGHT, "Corrective")
     note = f"steps: fwnet {loose_steps}, copt {counts}" if counts else loose.note
     rows = [replace(loose, note=note)]
-    samples[OURS] = samples["pairwise"]
-    (pairwise,) = compare(f"pairwise, to {LOOSE:g}", samples, {"copt": None}, 1e3, "ms")
-    steps, _ = certified(fwnet, data, LOOSE, "PairwiseFrankWolfe")
-    rows.append(replace(pairwise, note=f"steps: fwnet {steps}"))
-    for name, key in (("time", "tight"), ("pairwise,", "pairwise, tight")):
+    steps, _ = certified(fwnet, data, LOOSE, PAIRWISE)
+    for kind in ("pairwise", "pairwise, compiled"):
+        (row,) = compare(
+            f"{kind}, to {LOOSE:g}", samples, {"copt": None}, 1e3, "ms", f"{kind}, {LOOSE:g}"
+        )
+        rows.append(replace(row, note=row.note or f"steps: fwnet {steps}"))
+    for name, key in (
+        ("time", "tight"),
+        ("pairwise,", f"pairwise, {TIGHT:g}"),
+        ("pairwise, compiled,", f"pairwise, compiled, {TIGHT:g}"),
+    ):
         sample = samples[key]
-        assert not isinstance(sample, Missing)
-        rows.append(figure(f"{name} to gap {TIGHT:g}", [1e3 * s for s in sample], "ms"))
+        if not isinstance(sample, Missing):
+            rows.append(figure(f"{name} to gap {TIGHT:g}", [1e3 * s for s in sample], "ms"))
     reached = f"steps: fwnet {tight_steps}{stall}"
     return [*rows, figure(f"gap reached, tol = {TIGHT:g}", [gap], "", TIGHT, reached)]
 
 
-def _solving(fwnet: Any, data: list[Data], tol: float, name: str) -> Contender:
-    return lambda: [solve(fwnet, a, b, tol, name) for a, b in data]
+def _solving(
+    fwnet: Any, data: list[Data], tol: float, name: str, compiled: bool = False
+) -> Contender:
+    solver = solver_of(fwnet, tol, name, compiled)
+    return lambda: [solve(fwnet, solver, a, b) for a, b in data]
 
 
 def _repeating(copt: Any, data: list[Data], counts: list[int]) -> Contender:
@@ -103,17 +117,21 @@ def start() -> np.ndarray:
     return x0
 
 
-def solve(fwnet: Any, a: np.ndarray, b: np.ndarray, tol: float, name: str) -> Any:
-    solver = getattr(fwnet, name)(fwnet.L1Ball(RADIUS), max_steps=10_000, tol=tol)
+def solver_of(fwnet: Any, tol: float, name: str, compiled: bool = False) -> Any:
+    options = {"max_steps": 10_000, "tol": tol, "compiled": compiled}
+    return getattr(fwnet, name)(fwnet.L1Ball(RADIUS), **options)
+
+
+def solve(fwnet: Any, solver: Any, a: np.ndarray, b: np.ndarray) -> Any:
     problem = fwnet.LeastSquares(torch.from_numpy(a), torch.from_numpy(b))
     return solver(problem, torch.from_numpy(start()))
 
 
 def certified(fwnet: Any, data: list[Data], tol: float, name: str) -> tuple[list[int], float]:
     """Our numbers of steps, and the largest gap of the answers, computed anew in NumPy."""
-    steps, gaps = [], []
+    steps, gaps, solver = [], [], solver_of(fwnet, tol, name)
     for a, b in data:
-        result = solve(fwnet, a, b, tol, name)
+        result = solve(fwnet, solver, a, b)
         x = result.x.numpy()
         norm = float(np.abs(x).sum())
         require(norm <= RADIUS * (1 + 1e-10), f"fwnet's |x|_1 = {norm} exceeds {RADIUS}.")

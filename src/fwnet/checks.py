@@ -36,11 +36,7 @@ def at_least(name: str, value: Any, least: int) -> int:
 
 def real_tensor(name: str, value: Any) -> Tensor:
     """Return `value` if it is a dense floating-point tensor without NaN or Inf, and not empty."""
-    if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{name} must be a torch.Tensor; got {type(value).__name__}. "
-            "Convert with torch.as_tensor(...)."
-        )
+    value = a_tensor(name, value)
     if value.layout is not torch.strided:
         raise TypeError(f"{name} must be dense; got {value.layout}. Convert with .to_dense().")
     if value.dtype not in (torch.float32, torch.float64):
@@ -51,6 +47,16 @@ def real_tensor(name: str, value: Any) -> Tensor:
     if value.numel() == 0:
         raise ValueError(f"{name} must not be empty; got shape {tuple(value.shape)}.")
     return finite(name, value)
+
+
+def a_tensor(name: str, value: Any) -> Tensor:
+    """Return `value` if it is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a torch.Tensor; got {type(value).__name__}. "
+            "Convert with torch.as_tensor(...)."
+        )
+    return value
 
 
 def finite(name: str, value: Tensor) -> Tensor:
@@ -81,6 +87,13 @@ def same_kind(name: str, value: Tensor, other_name: str, other: Any) -> None:
         raise ValueError(
             f"{name} and {other_name} must share a device; got {value.device} and {other.device}."
         )
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return value
 
 
 def a_function(name: str, value: Any) -> None:

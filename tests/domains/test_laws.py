@@ -161,6 +161,13 @@ def test_contains_sees_points_outside(case: Case) -> None:
 
 
 @every
+def test_contains_wants_a_tensor(case: Case) -> None:
+    text = r"x must be a torch.Tensor; got list. Convert with torch.as_tensor\(...\)."
+    with pytest.raises(TypeError, match=text):
+        case.domain.contains([0.5, 0.5])  # type: ignore[arg-type]
+
+
+@every
 def test_contains_obeys_its_tolerance(case: Case) -> None:
     vertex = case.domain.lmo(random_costs(case, 11)[0]).dense()
     centre = case.sample(200, seeded(3)).mean(0)

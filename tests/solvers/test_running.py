@@ -13,6 +13,7 @@ from torch import Tensor
 import fwnet
 from cases import DOMAINS, F64, L1, DomainCase, normal, problem_for
 from fwnet.iterates import Iterate, Move
+from fwnet.solvers.watch import Watch
 from fwnet.vertices import OneHot
 
 SOLVER = fwnet.PairwiseFrankWolfe(L1.domain, tol=1e-6, max_steps=500)
@@ -46,6 +47,16 @@ def test_max_seconds() -> None:
     assert result.status == "max_seconds"
     assert time.perf_counter() - started < 2.0
     assert result.trace[-1].seconds >= 0.05
+
+
+def test_a_frozen_problem_is_judged_anew() -> None:
+    """Its gap may pass `tol` by rounding when Ax is computed anew: then it has to go on."""
+    problem = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
+    watch = Watch(problem, L1.domain, 1.0, None, [])
+    ones = torch.ones(3, dtype=F64)
+    assert watch.freeze(torch.tensor([0.5, 2.0, 2.0]), ones).tolist() == [0, 1, 1]
+    assert watch.freeze(torch.tensor([1.1, 2.0, 0.9]), ones).tolist() == [1, 1, 0]
+    assert watch.freeze(None, ones).tolist() == [1, 1, 0]
 
 
 TRUE = [True, np.True_, torch.tensor(True), torch.tensor([True, True])]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,6 +115,10 @@ class NormBall(Domain):
     def norm(self, x: Tensor) -> Tensor:
         """Radius of the smallest such ball that holds x: `(*batch,)`."""
 
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        limit = self.radius + slack(x, tol, self.radius)
+        return self.norm(x) <= limit
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -170,6 +175,7 @@ def _is_init(value: object) -> bool:
 
 def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
     """Tolerance of `contains`: as given, or 1e-5 (float32) and 1e-9 (float64) times the scale."""
+    checks.a_tensor("x", x)
     if tol is not None:
         return tol
     return (1e-5 if x.dtype == torch.float32 else 1e-9) * scale
@@ -180,7 +186,7 @@ def argmin(values: Tensor) -> Tensor:
     few = values.numel() < 4096
     if few or values.device.type != "cpu" or torch.compiler.is_compiling():
         return values.argmin(-1)
-    return torch.as_tensor(values.detach().numpy().argmin(-1))
+    return torch.from_numpy(np.asarray(values.numpy(force=True).argmin(-1)))
 
 
 def dense_cost(cost: Cost) -> Tensor:

@@ -35,9 +35,6 @@ class LInfBall(NormBall):
     def vertex(self, cost: Cost) -> Vertex:
         return Sign(against(dense_cost(cost), 1.0), self.radius)
 
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
-
     def norm(self, x: Tensor) -> Tensor:
         return x.abs().amax(-1)
 
@@ -103,7 +100,7 @@ class Box(Domain):
         return Dense(torch.where(cost > 0, lower, upper))
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        lower, upper = self._bounds(x)
+        lower, upper = self._bounds(checks.a_tensor("x", x))
         largest = max(float(lower.abs().max()), float(upper.abs().max()))
         tol = slack(x, tol, largest)
         return ((x >= lower - tol) & (x <= upper + tol)).all(-1)

@@ -178,7 +178,7 @@ class Product(Domain):
         return Dense(self.join([block.domain.vertex(part).dense() for block, part in parts]))
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        parts = zip(self.blocks, self.split(x), strict=True)
+        parts = zip(self.blocks, self.split(checks.a_tensor("x", x)), strict=True)
         return torch.stack([block.domain.contains(part, tol) for block, part in parts]).all(0)
 
     def diameter(self, shape: tuple[int, ...]) -> float:

@@ -99,9 +99,6 @@ class SpectralBall(NormBall):
         u, _, vh = _svd(dense_cost(cost).nan_to_num())
         return Dense(-self.radius * (u @ vh), 2)
 
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
-
     def norm(self, x: Tensor) -> Tensor:
         largest: Tensor = torch.linalg.svdvals(x)[..., 0]
         return largest
@@ -133,9 +130,6 @@ class RowBall(NormBall):
 
     def vertex(self, cost: Cost) -> Vertex:
         return Dense(-self.radius * unit(dense_cost(cost)), 2)
-
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
 
     def norm(self, x: Tensor) -> Tensor:
         return norm(x).amax(-1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, NormBall, argmin, dense_cost, norm, settle, slack, unit
+from fwnet.domains.base import Cost, NormBall, argmin, dense_cost, norm, settle, unit
 from fwnet.domains.simplex import Simplex
 from fwnet.vertices import Dense, OneHot, Vertex
 
@@ -40,9 +40,6 @@ class L1Ball(NormBall):
         index = argmin(-cost.abs())
         entry = cost[index] if index.ndim == 0 else cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
         return OneHot(index, against(entry, self.radius), cost.shape[-1])
-
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
 
     def norm(self, x: Tensor) -> Tensor:
         return x.abs().sum(-1)
@@ -99,9 +96,6 @@ class L2Ball(NormBall):
     def vertex(self, cost: Cost) -> Vertex:
         return Dense(-self.radius * unit(dense_cost(cost)))
 
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
-
     def norm(self, x: Tensor) -> Tensor:
         return norm(x)
 
@@ -145,9 +139,6 @@ class LpBall(NormBall):
         cost = cost / cost.abs().amax(-1, keepdim=True)  # the largest power is 1
         w = cost.sign() * cost.abs() ** (1 / (self.p - 1))
         return Dense(-self.radius * w / self.norm(w).unsqueeze(-1))
-
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return 2.0 * self.radius * math.pow(shape[-1], max(0.0, 1 / 2 - 1 / self.p))

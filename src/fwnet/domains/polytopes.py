@@ -133,8 +133,8 @@ class TransportPolytope(Domain):
         return Dense(each(cost, 2, minimise).to(cost.dtype), 2)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
         tol = slack(x, tol, self._total)
+        rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
         close = ((x.sum(-1) - rows).abs().amax(-1) <= tol) & (x.amin((-2, -1)) >= -tol)
         return close & ((x.sum(-2) - columns).abs().amax(-1) <= tol)
 

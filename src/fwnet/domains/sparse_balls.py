@@ -117,9 +117,6 @@ class GroupL1Ball(NormBall):
         chosen = self._label.to(cost.device) == best
         return Dense(-self.radius * unit(torch.where(chosen, cost, 0.0)))
 
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self.norm(x) <= self.radius + slack(x, tol, self.radius)
-
     def norm(self, x: Tensor) -> Tensor:
         return self._norms(x).sum(-1)
 

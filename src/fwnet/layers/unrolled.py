@@ -35,7 +35,8 @@ class FWNet(nn.Module):
         x_{t+1} = cell(x_t) = x_t + γ_t d(x_t),   t = 0, …, T − 1
 
     Differentiable in the problem's data, in x0 and in any weights that the solver's slots hold;
-    every iterate is feasible. All T steps are taken: the solver's `tol` and clock do not apply.
+    every iterate is feasible. All T steps are taken: the solver's `tol`, clock and `compiled` do
+    not apply.
 
     Arguments:
         solver: any `FrankWolfe`; its slots become the cell.

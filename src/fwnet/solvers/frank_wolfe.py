@@ -18,6 +18,7 @@ from fwnet.iterates import Iterate, Move
 from fwnet.oracles import Exact, Linearization, Oracle
 from fwnet.problems import Problem, as_problem
 from fwnet.progress import observers
+from fwnet.solvers.compiled import FastForward, check_slots
 from fwnet.solvers.watch import SENTENCES, Observer, Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded
@@ -60,6 +61,12 @@ class FrankWolfe(nn.Module):
         max_seconds: budget of time.
         check_every: steps between true certificates where the oracle is inexact.
         refresh_every: steps after which Ax is computed anew, so that rounding does not add up.
+        compiled: take the steps in machine code (needs Numba): for `LeastSquares`, `Quadratic`
+            and `SVMDual` with dense matrices on the CPU, over `Simplex` and `L1Ball`, with most
+            directions and rules. The same steps up to rounding, without the call overhead that
+            decides for small problems, and with each matrix of a batch in cache. The clock, the
+            observers and Ctrl-C get their turn every few tenths of a second; the first use
+            compiles for some seconds, once per machine and dtype.
 
     Example:
         >>> import torch, fwnet
@@ -84,6 +91,7 @@ class FrankWolfe(nn.Module):
         max_seconds: float | None = None,
         check_every: int = 10,
         refresh_every: int = 1000,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(domain, Domain):
@@ -103,9 +111,13 @@ class FrankWolfe(nn.Module):
         self.max_seconds = max_seconds
         self.check_every = checks.at_least("check_every", check_every, 1)
         self.refresh_every = checks.at_least("refresh_every", refresh_every, 1)
+        self.compiled = checks.yes_or_no("compiled", compiled)
+        if compiled:
+            check_slots(self)
 
     def extra_repr(self) -> str:
-        return f"domain={self.domain}, max_steps={self.max_steps}, tol={self.tol}"
+        compiled = ", compiled=True" if self.compiled else ""
+        return f"domain={self.domain}, max_steps={self.max_steps}, tol={self.tol}{compiled}"
 
     @torch.no_grad()
     def forward(
@@ -129,12 +141,13 @@ class FrankWolfe(nn.Module):
         """
         problem = as_problem(problem)
         it, state = self.begin(problem, x0)
+        ahead = FastForward(self, problem, it, state.rule) if self.compiled else None
         with ExitStack() as stack:
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
             patience = self.oracle.patience(self.domain)
             watch = Watch(problem, self.domain, self.tol, self.max_seconds, watching, patience)
             try:
-                end = self._run(problem, it, state, watch)
+                end = self._run(problem, it, state, watch, ahead)
             except KeyboardInterrupt:
                 end = Ending(watch.best or it, "interrupted", watch.taken)
         return self._result(watch, end)
@@ -173,9 +186,21 @@ class FrankWolfe(nn.Module):
         step_size, rule = self.rule(problem, it, move, state.rule)
         return move, bounded(step_size, move), SlotStates(state.oracle, direction, rule)
 
-    def _run(self, problem: Problem, it: Iterate, state: SlotStates, watch: Watch) -> Ending:
-        sampled = not self.oracle.reads_image
-        for t in range(self.max_steps + 1):
+    def _run(
+        self,
+        problem: Problem,
+        it: Iterate,
+        state: SlotStates,
+        watch: Watch,
+        ahead: FastForward | None,
+    ) -> Ending:
+        sampled, t = not self.oracle.reads_image, 0
+        while True:
+            if ahead is not None and t < self.max_steps:
+                it, rule, t, stopped = ahead(it, state.rule, t, watch)
+                state = state._replace(rule=rule)
+                if stopped:
+                    return Ending(it, "stopped", t)
             last, true = t == self.max_steps, None
             if not last:
                 lin, state = self.look(problem, it, state)
@@ -188,12 +213,10 @@ class FrankWolfe(nn.Module):
                 it = it if sampled else fresh
             status = watch.verdict(value, gap)
             if status == "converged" and true is None:
-                it, lin = fresh, true = watch.certify(
-                    it
-                )  # without the rounding of the steps so far
+                # Without the rounding of the steps so far.
+                it, lin = fresh, true = watch.certify(it)
                 value, gap = watch.plain(lin.value), watch.plain(lin.decrease)
                 status = watch.verdict(value, gap)
-                watch.done = None  # frozen on a gap with rounding: judge them all anew
             if sampled and gap is None:
                 value = value * math.nan  # only a minibatch was seen
             elif status != "non_finite":
@@ -209,10 +232,9 @@ class FrankWolfe(nn.Module):
             step_size = watch.freeze(gap, step_size)
             if watch.record(t, value, gap, step_size):
                 return Ending(it, "stopped", t)
-            it = move.arrive(step_size)
-            if (t + 1) % self.refresh_every == 0 and not sampled:
+            it, t = move.arrive(step_size), t + 1
+            if t % self.refresh_every == 0 and not sampled:
                 it = watch.refreshed(it)
-        raise AssertionError("unreachable: the last pass returns")
 
     def _check_slots(self) -> None:
         if not isinstance(self.direction, Direction):

@@ -30,6 +30,7 @@ class Budgets(TypedDict, total=False):
     check_every: int
     refresh_every: int
     start: Start | None
+    compiled: bool
 
 
 @final

@@ -93,9 +93,8 @@ class Watch:
 
     def freeze(self, gap: Number | None, step_size: Tensor) -> Tensor:
         """Step sizes with 0 for the problems of a batch that are finished."""
-        if isinstance(gap, Tensor):
-            done = gap <= self.tol
-            self.done = done if self.done is None else self.done | done
+        if isinstance(gap, Tensor):  # at a frozen point it stays, but for rounding: judge it anew
+            self.done = gap <= self.tol
         if self.broken is not None:
             self.done = self.broken if self.done is None else self.done | self.broken
         return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
@@ -124,16 +123,42 @@ class Watch:
             size = 0.0 if step_size is None else step_size.item()
             still = size == 0
         self.idle = self.idle + 1 if still and step_size is not None else 0
-        record = StepRecord(t, value, gap, size, self.seconds())
+        stop = self._tell(StepRecord(t, value, gap, size, self.seconds()))
+        if step_size is not None and not stop:
+            moved = None
+            if isinstance(value, Tensor):
+                moved = torch.ones_like(value) if self.done is None else (~self.done).to(value)
+            self.count(1, moved)
+        return stop
+
+    def record_chunk(
+        self, t: int, rows: Sequence[tuple[Number, Number, Number]], began: float
+    ) -> int:
+        """Records of steps that are taken already; how many, until an observer asks to stop.
+
+        Arguments:
+            rows: value, gap and step size of each.
+            began: the second when they began; each gets its share of the time since then.
+        """
+        self.idle, share = 0, (self.seconds() - began) / len(rows)
+        for k, (value, gap, size) in enumerate(rows):
+            if self._tell(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
+                return k
+            self.count(1, size.ne(0).to(size) if isinstance(size, Tensor) else None)
+        return len(rows)
+
+    def count(self, taken: int, moved: Tensor | None) -> None:
+        """Add to the steps taken; in a batch, `moved` says how many by each problem."""
+        self.taken += taken
+        if moved is not None:
+            self.steps = moved if self.steps is None else self.steps + moved
+
+    def _tell(self, record: StepRecord) -> bool:
+        """Write the record, tell the observers; whether one of them asks to stop."""
         self.trace.append(record)
         stop = False
         for observer in self.observers:
             stop = _is_true(observer(record)) or stop
-        if step_size is not None and not stop:
-            self.taken += 1
-            if isinstance(value, Tensor):
-                moved = torch.ones_like(value) if self.done is None else (~self.done).to(value)
-                self.steps = moved if self.steps is None else self.steps + moved
         return stop
 
     def lost(self) -> list[int]:

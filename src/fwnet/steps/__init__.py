@@ -2,7 +2,7 @@
 
 from fwnet.steps.base import ByIndex, StepRule, as_rule, bounded
 from fwnet.steps.line_search import LineSearch, OverRelaxed
-from fwnet.steps.open_loop import Constant, LogOpenLoop, OpenLoop
+from fwnet.steps.open_loop import Constant, LogOpenLoop, OpenLoop, Scheduled
 from fwnet.steps.sufficient_decrease import Armijo, Backtracking, Monotonic, ShortStep
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Monotonic",
     "OpenLoop",
     "OverRelaxed",
+    "Scheduled",
     "ShortStep",
     "StepRule",
     "as_rule",

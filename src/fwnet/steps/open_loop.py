@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, final
 
 from torch import Tensor
@@ -13,8 +14,24 @@ from fwnet.problems import Problem
 from fwnet.steps.base import StepRule
 
 
+class Scheduled(StepRule):
+    """γ_t = at(t): a number that was fixed before the solve."""
+
+    @abstractmethod
+    def at(self, t: int) -> float:
+        """The step size of step t = 0, 1, 2, …"""
+
+    def init(self, problem: Problem, it: Iterate) -> int:
+        return 0
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        return self.at(state), state + 1
+
+
 @final
-class OpenLoop(StepRule):
+class OpenLoop(Scheduled):
     """The classic schedule.
 
         γ_t = 2 / (t + offset)
@@ -37,17 +54,12 @@ class OpenLoop(StepRule):
     def extra_repr(self) -> str:
         return f"offset={self.offset}"
 
-    def init(self, problem: Problem, it: Iterate) -> int:
-        return 0
-
-    def forward(
-        self, problem: Problem, it: Iterate, move: Move, state: Any
-    ) -> tuple[Tensor | float, Any]:
-        return 2 / (state + self.offset), state + 1
+    def at(self, t: int) -> float:
+        return 2 / (t + self.offset)
 
 
 @final
-class LogOpenLoop(StepRule):
+class LogOpenLoop(Scheduled):
     """Open loop with a logarithmic numerator, which adapts to the growth of f.
 
         γ_t = (2 + log(t + 1)) / (t + 2 + log(t + 1))
@@ -55,18 +67,13 @@ class LogOpenLoop(StepRule):
     Reference: Wirth, Peña and Pokutta, Accelerated affine-invariant convergence rates (2023).
     """
 
-    def init(self, problem: Problem, it: Iterate) -> int:
-        return 0
-
-    def forward(
-        self, problem: Problem, it: Iterate, move: Move, state: Any
-    ) -> tuple[Tensor | float, Any]:
-        top = 2 + math.log(state + 1)
-        return top / (state + top), state + 1
+    def at(self, t: int) -> float:
+        top = 2 + math.log(t + 1)
+        return top / (t + top)
 
 
 @final
-class Constant(StepRule):
+class Constant(Scheduled):
     """γ_t = γ.
 
     Arguments:
@@ -82,7 +89,5 @@ class Constant(StepRule):
     def extra_repr(self) -> str:
         return f"{self.step_size}"
 
-    def forward(
-        self, problem: Problem, it: Iterate, move: Move, state: Any
-    ) -> tuple[Tensor | float, Any]:
-        return self.step_size, state
+    def at(self, t: int) -> float:
+        return self.step_size
