@@ -90,6 +90,21 @@ def test_averages_in_polytopes_do_not_drift() -> None:
     assert float(large.sum()) == pytest.approx(1e4, rel=1e-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_numbers_keep_small_shares(dtype: torch.dtype) -> None:
+    """Late shares of 1/3000 are below the last digit of an average of 1."""
+    w = nn.Parameter(torch.full((2,), 1.0, dtype=dtype))
+    opt = FrankWolfe([w], lr=0.0, averaging=0)
+    values = np.where(np.arange(3000) < 1500, 1.0, 2.0)
+    for value in values:
+        w.grad = torch.ones_like(w)
+        with torch.no_grad():
+            w.fill_(value)
+        opt.step()
+    with opt.averaged():
+        assert w.float().tolist() == pytest.approx([values.mean()] * 2, rel=1 / 256)
+
+
 def test_a_radius_that_shrinks_takes_the_average_along() -> None:
     w = nn.Parameter(torch.zeros(40, 30))
     opt = FrankWolfe([w], 0.1, fwnet.TraceNormBall(5.0), rescale=None, averaging=0)
@@ -162,6 +177,18 @@ def test_a_group_may_join_later_and_another_go_without() -> None:
         )
         torch.testing.assert_close(second.detach(), torch.stack([now[2] for now in late]).mean(0))
         assert torch.equal(third.detach(), late[-1][1])
+
+
+def test_a_state_without_averages_lets_them_begin() -> None:
+    layer = nn.Linear(3, 2)
+    adam = torch.optim.Adam(layer.parameters())
+    walk(adam, 2)
+    opt = FrankWolfe(layer.parameters(), domain=fwnet.TraceNormBall(9.0), averaging=8)
+    opt.load_state_dict(adam.state_dict())
+    weight, bias = walk(opt, 1)[0]
+    with opt.averaged():
+        torch.testing.assert_close(layer.weight.detach(), weight)
+        torch.testing.assert_close(layer.bias.detach(), bias)
 
 
 def test_wrong_moments_get_a_sentence() -> None:
