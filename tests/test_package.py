@@ -53,6 +53,7 @@ LAYERS = [
     "distributed",
     "paper",
     "cli",
+    "__main__",
 ]
 # Where a module reaches down, inside a function: a trace that is asked for its picture.
 LATE = {("trace", "plotting")}

@@ -259,6 +259,12 @@ def fwnet_version() -> str:
     return fwnet.__version__
 
 
+def test_the_package_is_the_command_too() -> None:
+    command = [sys.executable, "-m", "fwnet", "info", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["versions"]["fwnet"] == fwnet_version()
+
+
 def test_bench_needs_a_checkout() -> None:
     assert "Run the command in a checkout of fwnet" in call("bench", code=1)[1]
 

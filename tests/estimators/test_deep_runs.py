@@ -124,7 +124,7 @@ def test_bad_checkpoints_get_a_sentence(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         DeepSVC(checkpoint=file, **settings).fit(X, y)
     with pytest.raises(
-        OSError, match=r"cannot be written .* Choose a path in a folder that exists"
+        OSError, match=r"cannot be written: .* Choose a path in a folder that exists"
     ):
         DeepSVC(checkpoint=tmp_path / "none" / "fit.pt", **settings).fit(X, y)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from fwnet.cli.errors import Failed
 from fwnet.cli.output import show, table
 from fwnet.data import load
 from fwnet.data.features import extract_features, onnx_extractor, torch_extractor
+from fwnet.files import written_whole
 
 
 def features(
@@ -73,11 +73,5 @@ def features(
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    beside = path.with_name(path.name + ".part")
-    try:
-        with open(beside, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise Failed(f"--out {path} cannot be written: {error.strerror or error}.") from None
+    with written_whole(path, f"--out {path}") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]

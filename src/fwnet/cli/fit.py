@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, show, table
 from fwnet.cli.tables import read_points
+from fwnet.files import written_whole
 
 
 @final
@@ -186,10 +186,5 @@ def _size(estimator: Any) -> dict[str, int]:
 def _save(path: Path, estimator: Any) -> None:
     import joblib
 
-    beside = path.with_name(path.name + ".part")
-    try:
-        joblib.dump(estimator, beside)
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise Failed(f"--save {path} cannot be written: {error.strerror or error}.") from None
+    with written_whole(path, f"--save {path}") as file:
+        joblib.dump(estimator, file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -15,11 +14,11 @@ import typer
 
 import fwnet
 from fwnet.cli.domains import DOMAINS, choose
-from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, show, table
 from fwnet.cli.problems import Given, Task, read_problem
 from fwnet.cli.tables import read_arrays
+from fwnet.files import written_whole
 
 
 class SolverName(str, Enum):
@@ -181,14 +180,8 @@ def _rows(trace: fwnet.Trace) -> list[list[float]]:
 
 
 def _write(path: Path, x: np.ndarray) -> None:
-    """Whole or not at all."""
-    beside = path.with_name(f"{path.stem}.part{path.suffix}")
-    try:
+    with written_whole(path, f"--out {path}") as file:
         if path.suffix == ".npz":
-            np.savez(beside, x=x)
+            np.savez(file, x=x)
         else:
-            np.savetxt(beside, x, delimiter=",", fmt="%.17g")
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise Failed(f"--out {path} cannot be written: {error.strerror or error}.") from None
+            np.savetxt(file, x, delimiter=",", fmt="%.17g")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import os
 import socket
 import warnings
 import zipfile
@@ -24,6 +23,7 @@ from fwnet.data.download import TIMEOUT, Unreachable
 from fwnet.data.formats import Batch
 from fwnet.data.images import Parts
 from fwnet.data.sources import DataError, cache_folder, read, shown
+from fwnet.files import written_whole
 
 _SETS = {  # OpenML's number, training points, shape of a point
     "mnist": (554, 60_000, (1, 28, 28)),
@@ -102,18 +102,13 @@ def _impatient() -> Iterator[None]:
 
 
 def _write(path: Path, train: Batch, test: Batch) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
+    advice = "Make room, or name another folder in FWNET_CACHE."
     try:
-        with open(beside, "wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path, str(path), advice) as file:
             np.savez(file, x=train[0], y=train[1], x_test=test[0], y_test=test[1])
-        os.replace(beside, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}. Make room, or name another "
-            "folder in FWNET_CACHE."
-        ) from None
+        raise DataError(str(error)) from None
 
 
 def _unpack(name: str, path: Path) -> Parts:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
+from fwnet.files import written_whole
 from fwnet.learned.baselines import Choice
 
 if TYPE_CHECKING:
@@ -178,9 +178,8 @@ class Evaluation:
         }
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, path)  # whole or not at all
+        with written_whole(path) as file:
+            file.write((json.dumps(data, indent=1) + "\n").encode())
 
 
 def _order_quantile(ordered: np.ndarray, q: float) -> float:

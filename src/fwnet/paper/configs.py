@@ -2,7 +2,7 @@
 
 quick   embedded data, minutes on two cores: the shape of every figure
 paper   the paper's data at a size that means something, within an hour on two cores
-full    more points, longer meta-training
+full    ten seeds, whole test sets, more points, longer meta-training: a night on two cores
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ CIFAR2 = {
     Profile.PAPER: _CIFAR2,
     Profile.FULL: replace(
         _CIFAR2,
-        per_class=400,
-        steps=500,
-        meta=MetaTraining(episodes=300, horizon=200),
-        meta_batch=8,
+        per_class=250,
+        steps=300,
+        meta=MetaTraining(episodes=60, horizon=150),
+        meta_batch=2,
     ),
 }
 
@@ -137,7 +137,7 @@ CIRCLES = {
         resolution=60,
     ),
     Profile.PAPER: _CIRCLES,
-    Profile.FULL: replace(_CIRCLES, meta=MetaTraining(episodes=600, horizon=100, check_every=20)),
+    Profile.FULL: replace(_CIRCLES, meta=MetaTraining(episodes=200, horizon=100, check_every=10)),
 }
 
 
@@ -204,12 +204,11 @@ MANMADE = {
     Profile.PAPER: _MANMADE,
     Profile.FULL: replace(
         _MANMADE,
-        points=2000,
-        steps=300,
-        channels=16,
-        lr_grid=(0.001, 0.003, 0.01, 0.03),
-        step_sizes=(0.01, 0.1, 0.3, 1.0),
-        meta=MetaTraining(episodes=40, horizon=100),
+        points=500,
+        test_points=10000,
+        steps=200,
+        step_sizes=(0.01, 0.1, 0.3),
+        meta=MetaTraining(episodes=20, horizon=80),
     ),
 }
 
@@ -275,7 +274,7 @@ MNIST = {
     ),
     Profile.PAPER: _MNIST,
     Profile.FULL: replace(
-        _MNIST, test_points=10000, steps=3000, meta=MetaTraining(episodes=100, horizon=300)
+        _MNIST, test_points=10000, steps=1500, meta=MetaTraining(episodes=40, horizon=200)
     ),
 }
 
@@ -340,7 +339,8 @@ DENSITY = {
         nets=((16, 1), (64, 1), (256, 1), (256, 2)),
         rows=None,
         test_points=10000,
-        steps=3000,
+        steps=800,
+        every=100,
     ),
 }
 

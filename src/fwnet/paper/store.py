@@ -6,11 +6,9 @@ runs/quick/circles-1f0c9a2b/seed-0.json
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
@@ -20,9 +18,11 @@ import numpy as np
 from torch import Tensor
 
 import fwnet
+from fwnet.files import written_whole
 from fwnet.paper.experiment import Profile, Results, SeedResult
 
 _FORMAT = 1
+_ADVICE = "Finished seeds are safe; make room or choose another folder, then go on with --resume."
 _DIGITS = 9  # significant: float32 is kept whole, and files stay small
 
 
@@ -160,19 +160,9 @@ def _number(path: Path) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never a half."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        with written_whole(path, str(path), _ADVICE) as file:
+            file.write(text.encode())
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        reason = "no space is left" if error.errno == errno.ENOSPC else str(error.strerror or error)
-        raise StoreError(
-            f"{path} cannot be written: {reason}. Finished seeds are safe; make room or choose "
-            "another folder, then go on with --resume."
-        ) from None
+        raise StoreError(str(error)) from None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import fwnet
+from fwnet.files import written_whole
 from fwnet.paper import plots
 from fwnet.paper.experiment import Experiment, Results
 from fwnet.paper.figures import Curves, Table
@@ -56,9 +56,10 @@ def write_report(
             _raw(part, folder / "results")
         return Report(_replace(folder / "index.html", page(parts, missing, command)), parts)
     except OSError as error:
+        reason = (error.strerror or str(error)).rstrip(". ")
         raise StoreError(
-            f"the page cannot be written to {folder}: {error.strerror or error}. Make room or "
-            "choose another folder with --out; the results are safe."
+            f"the page cannot be written to {folder}: {reason}. Make room or choose another folder "
+            "with --out; the results are safe."
         ) from None
 
 
@@ -105,7 +106,6 @@ def _raw(section: Section, folder: Path) -> None:
 
 def _replace(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+    with written_whole(path, advice="") as file:
+        file.write(text.encode())
     return path
