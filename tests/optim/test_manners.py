@@ -43,7 +43,7 @@ DOMAINS = {
 
 
 def build(net: nn.Module) -> FrankWolfe:
-    return FrankWolfe(constrain(net, DOMAINS), lr=0.02)
+    return FrankWolfe(constrain(net, DOMAINS), lr=0.02, averaging=8)
 
 
 def train(net: nn.Module, opt: torch.optim.Optimizer, steps: int) -> None:
@@ -57,6 +57,11 @@ def train(net: nn.Module, opt: torch.optim.Optimizer, steps: int) -> None:
 def same(first: nn.Module, second: nn.Module) -> bool:
     pairs = zip(first.parameters(), second.parameters(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
+
+
+def averages(net: nn.Module, opt: FrankWolfe) -> dict[str, Tensor]:
+    with opt.averaged():
+        return copy.deepcopy(net.state_dict())
 
 
 def test_a_saved_run_goes_on_to_the_bit_with_its_domains() -> None:
@@ -76,6 +81,8 @@ def test_a_saved_run_goes_on_to_the_bit_with_its_domains() -> None:
     train(net, opt, 5)
     train(other, again, 5)
     assert same(net, other)
+    theirs = averages(other, again)
+    assert all(torch.equal(value, theirs[name]) for name, value in averages(net, opt).items())
 
 
 def test_every_domain_and_oracle_survives_a_state_dict() -> None:
@@ -206,7 +213,7 @@ WORKER = """
 import os, sys, torch, torch.distributed as dist
 from torch import nn
 sys.path.insert(0, os.environ["TESTS"])
-from optim.test_manners import build, data, network
+from optim.test_manners import averages, build, data, network
 dist.init_process_group("gloo", rank=int(sys.argv[1]), world_size=2)
 net = nn.parallel.DistributedDataParallel(network())
 opt = build(net.module)
@@ -216,7 +223,8 @@ for _ in range(4):
     opt.zero_grad()
     nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
     opt.step()
-torch.save(net.module.state_dict(), sys.argv[2])
+means = {f"mean of {name}": value for name, value in averages(net.module, opt).items()}
+torch.save(net.module.state_dict() | means, sys.argv[2])
 dist.destroy_process_group()
 """
 
@@ -243,8 +251,10 @@ def test_two_processes_agree_to_the_bit_and_with_one(tmp_path: Path) -> None:
         assert worker.returncode == 0, errors
     first, second = (torch.load(file, weights_only=True) for file in files)
     single = network()
-    train(single, build(single), 4)
-    for name, value in single.state_dict().items():
+    opt = build(single)
+    train(single, opt, 4)
+    means = {f"mean of {name}": value for name, value in averages(single, opt).items()}
+    for name, value in (single.state_dict() | means).items():
         assert torch.equal(first[name], second[name])
         torch.testing.assert_close(first[name], value, rtol=0, atol=1e-5)
 
@@ -256,6 +266,8 @@ ERRORS = [
     (lambda w: FrankWolfe([w], lr=torch.ones(2)), "lr must be a number; got tensor([1., 1.])."),
     (lambda w: FrankWolfe([w], momentum=1.0), "momentum must lie in [0, 1); got 1.0."),
     (lambda w: FrankWolfe([w], momentum=None), "momentum must be a number; got None."),
+    (lambda w: FrankWolfe([w], averaging=-1), "averaging must be a finite number of at least 0; "),
+    (lambda w: FrankWolfe([w], averaging="ema"), "averaging must be a number; got 'ema'."),
     (lambda w: FrankWolfe([w], betas=0.9), "betas must be two numbers in [0, 1); got 0.9."),
     (lambda w: FrankWolfe([w], betas=(0.9, 1.0)), "betas[1] must lie in [0, 1); got 1.0."),
     (lambda w: FrankWolfe([w], eps=-1.0), "eps must be a finite number of at least 0; got -1.0."),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.optim.adam import adam_step
+from fwnet.optim.averages import average_in, averages_in_place
 from fwnet.optim.points import (
     as_point,
     check_fits,
@@ -47,6 +49,7 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     feasible: bool
     _loaded = False  # whether domains came from a file, and the weights were not looked at since
+    _shown = False  # whether the parameters are their averages now
 
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with options of their own; a group that does not fit is not added."""
@@ -63,6 +66,8 @@ class VertexOptimizer(torch.optim.Optimizer):
         for name in ("lr", "eps", "weight_decay"):
             checks.non_negative(name, group[name])
         _below_one("momentum", group["momentum"])
+        if group["averaging"] is not None:
+            checks.non_negative("averaging", group["averaging"])
         betas = group["betas"]
         if not isinstance(betas, tuple | list) or len(betas) != 2:
             raise TypeError(f"betas must be two numbers in [0, 1); got {betas!r}.")
@@ -100,6 +105,8 @@ class VertexOptimizer(torch.optim.Optimizer):
         Arguments:
             closure: computes the loss and its gradients again; its value is returned.
         """
+        if self._shown:
+            raise RuntimeError("step() inside averaged() would move the average; leave it first.")
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -114,7 +121,35 @@ class VertexOptimizer(torch.optim.Optimizer):
                 adam_step(free, [_gradient(p) for p in free], group, self.state)
             if moving:
                 self._move_all(moving, group)
+            if group["averaging"] is not None:
+                average_in(group, self.state)
         return loss
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within the block the network has its averaged weights: measure or save them there.
+
+        They lie in their domains as the weights do. Buffers, as of a batch norm, are not averaged.
+
+        Example:
+            >>> from fwnet.optim import FrankWolfe
+            >>> net = torch.nn.Linear(3, 2)
+            >>> opt = FrankWolfe(net.parameters(), 0.1, TraceNormBall(9.0), averaging=8)
+            >>> net(torch.ones(1, 3)).square().sum().backward()
+            >>> opt.step()
+            >>> with opt.averaged():
+            ...     loss = net(torch.ones(1, 3)).square().sum()
+        """
+        if self._shown:
+            raise RuntimeError("averaged() inside averaged(): the weights are averages already.")
+        if all(group["averaging"] is None for group in self.param_groups):
+            raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
+        self._shown = True
+        try:
+            with averages_in_place(self.param_groups, self.state, self.feasible):
+                yield
+        finally:
+            self._shown = False
 
     def _plan(self, group: Group) -> tuple[list[Tensor], list[Held]]:
         """The parameters that Adam moves, and those that move in their domains."""

@@ -32,7 +32,7 @@ class ConditionalGradient(VertexOptimizer):
             hidden layers and sign for the last one. None is AdamW.
         momentum: β.
         constrained: whether the ball pulls.
-        oracle: as for `FrankWolfe`.
+        oracle, averaging: as for `FrankWolfe`.
 
     Example:
         >>> from fwnet.optim import ConditionalGradient, sign, spectral
@@ -59,6 +59,7 @@ class ConditionalGradient(VertexOptimizer):
         momentum: float = 0.9,
         constrained: bool = True,
         oracle: CostOracle | None = None,
+        averaging: float | None = None,
         maximize: bool = False,
     ) -> None:
         defaults: dict[str, Any] = {
@@ -67,6 +68,7 @@ class ConditionalGradient(VertexOptimizer):
             "momentum": momentum,
             "rescale": None,
             "oracle": oracle,
+            "averaging": averaging,
             "betas": (0.9, 0.999),
             "eps": 1e-8,
             "weight_decay": 0.0,

@@ -47,6 +47,9 @@ class FrankWolfe(VertexOptimizer):
             trace-norm ball (a vertex of rank 1), `NewtonSchulz` for the spectral ball, else
             exactly. `SoftTraceNorm` moves all singular directions at once: better for small
             matrices, it needs an SVD.
+        averaging: a, to keep averages in which the t-th weights count like tᵃ, for `averaged()`; 8
+            is a good choice. Steps of one length keep jumping around the place where they should
+            end; the averages do not.
         betas, eps, weight_decay, foreach: of AdamW.
         maximize: ascend.
 
@@ -74,6 +77,7 @@ class FrankWolfe(VertexOptimizer):
         momentum: float = 0.9,
         rescale: str | None = "diameter",
         oracle: CostOracle | None = None,
+        averaging: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -86,6 +90,7 @@ class FrankWolfe(VertexOptimizer):
             "momentum": momentum,
             "rescale": rescale,
             "oracle": oracle,
+            "averaging": averaging,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,

@@ -64,7 +64,7 @@ def unpacked(saved: Group, mine: Group) -> Group:
 def check_shapes(state: dict[Any, Any], saved: Group, mine: Group) -> None:
     """Raise a ValueError where an average belongs to a parameter of another shape."""
     for place, parameter in zip(saved["params"], mine.get("params", []), strict=False):
-        for name in ("momentum", "exp_avg"):
+        for name in ("momentum", "exp_avg", "average"):
             average = state.get(place, {}).get(name)
             if isinstance(average, Tensor) and average.shape != parameter.shape:
                 raise ValueError(
