@@ -65,8 +65,8 @@ class LowRankModel(BaseEstimator):
         tensors, facts = read(path)
         if facts["class"] != cls.__name__:
             raise ValueError(
-                f"path={str(path)!r} holds a {facts['class']}; load it with "
-                f"{facts['class']}.load(path)."
+                f"path={str(path)!r} holds a {facts['class']}, not a {cls.__name__}; load it with "
+                "the class that saved it."
             )
         model = cls(**{name: _python(value) for name, value in facts["parameters"].items()})
         for name, tensor in tensors.items():
