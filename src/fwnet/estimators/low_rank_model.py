@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet import checks
+from fwnet.estimators.inputs import check_switches
 from fwnet.estimators.low_rank_inputs import Array, generator_of, matrix, radius_of, rows_of
 from fwnet.low_rank import Budget, FactoredProblem, Factors, Solution, choose_radius, solve
 from fwnet.low_rank.files import read, write
@@ -86,6 +87,7 @@ class LowRankModel(BaseEstimator):
         """Restore what `_extra_facts` gave."""
 
     def _budget(self) -> Budget:
+        check_switches(self)
         checks.at_least("max_iter", self.max_iter, 1)
         if self.max_time is not None:
             checks.positive("max_time", self.max_time)
