@@ -81,6 +81,18 @@ def test_a_sweep_is_that_of_dense_matrices(
         assert float((ours - exact).norm() / exact.norm()) <= 2e-6
 
 
+def test_the_number_of_threads_leaves_the_bits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_HEIGHT", 32)
+    f, before, found = problem(), torch.get_num_threads(), []
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        Z, move, u = start(f, 1.0)
+        found.append((*run("compiled", f, Z, move, u), Z))
+    torch.set_num_threads(before)
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(a, b) for a, b in zip(found[0][1:], found[1][1:], strict=True))
+
+
 def test_the_exponential_is_good_to_rounding() -> None:
     t = np.linspace(-87, 0, 200_001, dtype=np.float32)
     ours = np.array([exp(x) for x in t], dtype=np.float64)
