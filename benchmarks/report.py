@@ -71,8 +71,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         _figure(row.ours, row.unit) or absent,
         row.peer,
         (_figure(row.theirs, row.unit) or absent) if row.peer else "",
-        f"{row.ratio.median:.2f}" if row.ratio else "",
-        f"({row.ratio.low:.2f} .. {row.ratio.high:.2f})" if row.ratio else "",
+        _ratio(row.ratio.median) if row.ratio else "",
+        f"({_ratio(row.ratio.low)} .. {_ratio(row.ratio.high)})" if row.ratio else "",
         f"<= {row.bar:g}" if row.bar is not None else "",
         judgement,
     )
@@ -80,6 +80,10 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _figure(spread: Spread | None, unit: str) -> str:
     return f"{spread.median:.3g} {unit}".rstrip() if spread else ""
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"  # bars may be as low as 1/40
 
 
 def _processor() -> str:

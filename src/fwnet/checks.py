@@ -6,6 +6,7 @@ import math
 import numbers
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +33,14 @@ def at_least(name: str, value: Any, least: int) -> int:
     if not whole or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     return int(value)
+
+
+def switch(name: str, value: Any) -> bool:
+    """Return `value` as a bool if it is True or False, also of NumPy, or 1 or 0."""
+    plain = isinstance(value, (bool, np.bool_, numbers.Integral))
+    if not plain or value not in (0, 1):
+        raise ValueError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
 
 
 def real_tensor(name: str, value: Any) -> Tensor:

@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from fwnet.distributed import write_shards
 
@@ -28,6 +30,14 @@ def rows(n: int, d: int, m: int, dtype: type = np.float64) -> tuple[np.ndarray, 
 def folder(path: Path, n: int, d: int, m: int, dtype: type = np.float64, size: int = 100) -> Path:
     """Shards of `size` rows."""
     return write_shards(path / "parts", *rows(n, d, m, dtype), rows=size)
+
+
+def sparse_rows(n: int, d: int, m: int, dtype: type = np.float64) -> tuple[Any, np.ndarray]:
+    """Rows of which two thirds are zeros, some whole rows too, and labels of the full ones."""
+    X, y = rows(n, d, m, dtype)
+    X[np.random.default_rng(8).uniform(size=X.shape) < 2 / 3] = 0.0
+    X[3:40] = 0.0  # a whole block of nothing
+    return sparse.csr_matrix(X), y
 
 
 def teams(*runs: tuple[int, list[str]]) -> tuple[list[list[int]], subprocess.CompletedProcess[str]]:

@@ -23,7 +23,7 @@ def test_shards_hold_the_rows_in_order(tmp_path: Path) -> None:
     assert [b.rows for b in blocks] == [64, 36, 64, 36, 50]
     assert [b.first_row for b in blocks] == [0, 64, 100, 164, 200]
     parts = [shards.read(b) for b in blocks]
-    assert np.array_equal(torch.cat([p[0] for p in parts]).numpy(), X)
+    assert np.array_equal(torch.cat([p[0].data for p in parts]).numpy(), X)
     assert np.array_equal(torch.cat([p[1] for p in parts]).numpy(), y)
 
 
@@ -77,13 +77,17 @@ BAD = {
     ),
     "integers": (
         lambda data: save(data, "part-00000.X", np.zeros((100, 4), int)),
-        r"part-00000: X must be a dense matrix of float32 or float64; got int64 \(100, 4\)\. Conv",
+        "part-00000: X must be a matrix of float32 or float64, dense or CSR; got int64 "
+        r"\(100, 4\)\. Convert it",
     ),
     "float labels": (
         lambda data: save(data, "part-00000.y", np.zeros(100)),
         r"part-00000: y must be 100 whole numbers, one for each row of X; got float64 \(100,\)",
     ),
-    "no labels": (lambda data: (data / "part-00000.y.npy").unlink(), "is missing: every <name>"),
+    "no labels": (
+        lambda data: (data / "part-00000.y.npy").unlink(),
+        "is missing: a shard is <name>",
+    ),
     "cut off": (
         lambda data: (data / "part-00001.X.npy").write_bytes(
             (data / "part-00001.X.npy").read_bytes()[:1000]

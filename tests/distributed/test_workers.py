@@ -14,11 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from distributed.cases import WORKERS, environment, fit_arguments, folder, teams
-from fwnet.distributed import FitConfig, fit
+from distributed.cases import (
+    WORKERS,
+    environment,
+    fit_arguments,
+    folder,
+    rows,
+    sparse_rows,
+    teams,
+)
+from fwnet.distributed import FitConfig, fit, write_shards
 
 SIZES = (1, 2, 3, 4)
-KINDS = {"single": np.float32, "double": np.float64}
+KINDS = {"single": np.float32, "double": np.float64, "sparse": np.float32}
 
 
 class Teams(NamedTuple):
@@ -32,12 +40,14 @@ class Teams(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
-    """Eleven teams, one after the other: one import of torch serves them all."""
+    """Fifteen teams, one after the other: one import of torch serves them all."""
     path = tmp_path_factory.mktemp("teams")
     asked = ("--radius", "12", "--max-steps", "6", "--checkpoint-every", "3")
     runs = []
     for name, dtype in KINDS.items():
-        data = folder(path / name, 230, 21, 19, dtype)  # shards of 100: blocks of 16 rows and of 4
+        make = sparse_rows if name == "sparse" else rows
+        parts = make(230, 21, 19, dtype)  # shards of 100: blocks of 16 rows and of 4
+        data = write_shards(path / name / "parts", *parts, rows=100)
         runs += [(p, fit_arguments(data, path / f"{name}{p}", 19, *asked)) for p in SIZES]
     few = folder(path / "few", 20, 5, 3)  # two blocks
     late = ("--radius", "5", "--max-seconds", "1e-9")
@@ -61,11 +71,11 @@ def test_one_two_three_and_four_workers_give_the_same_bits(name: str, ran: Teams
 
 def test_only_worker_0_talks(ran: Teams) -> None:
     lines = [line for line in ran.out.splitlines() if line.startswith("step")]
-    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 8 + [0]
+    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 12 + [0]
 
 
 def test_more_workers_than_blocks_stop_together_when_the_time_is_over(ran: Teams) -> None:
-    assert ran.codes[8] == [0] * 4
+    assert ran.codes[12] == [0] * 4
     assert json.loads((ran.folder / "late" / "model.json").read_text())["steps"] == 0
 
 

@@ -149,7 +149,9 @@ def test_save_and_load(name: str, tmp_path: Path) -> None:
     completion.save(tmp_path / name)
     again = LowRankCompletion.load(tmp_path / name)
     assert np.array_equal(again.predict(seen), completion.predict(seen))
-    with pytest.raises(ValueError, match=r"holds a LowRankCompletion; load it with"):
+    with pytest.raises(
+        ValueError, match=r"holds a LowRankCompletion, not a LowRank\w+; load it with"
+    ):
         LowRankRegressor.load(tmp_path / name)
 
 
@@ -168,3 +170,17 @@ def test_cross_validation_chooses_a_radius() -> None:
     assert model.score(images[test] / 16, labels[test]) >= best - 0.02
     with pytest.raises(ValueError, match="radii must be a whole number above 0"):
         LowRankSoftmaxClassifierCV([1.0, -2.0]).fit(X, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("constant", [0.1, 1 / 3, 5.0])
+def test_constant_targets_leave_nothing_to_fit(constant: float, dtype: type) -> None:
+    generator = np.random.default_rng(0)
+    X, Y = generator.standard_normal((100, 6)).astype(dtype), np.full((100, 3), constant, dtype)
+    model = LowRankRegressor(radius=1.0).fit(X, Y, generator.uniform(size=100))
+    assert (model.status_, model.value_, model.duality_gap_) == ("converged", 0.0, 0.0)
+    assert np.array_equal(model.predict(X), Y)
+    pairs = np.argwhere(np.ones((10, 8)))
+    entries = LowRankCompletion(radius=1.0).fit(pairs, Y.ravel()[:80])
+    assert (entries.status_, entries.duality_gap_) == ("converged", 0.0)
+    assert np.array_equal(entries.predict(pairs), Y.ravel()[:80])

@@ -12,16 +12,21 @@ from fwnet.distributed.command import run_shard
 
 
 def shard(
-    X: Annotated[Path, typer.Argument(help="Rows, .npy, (n, d), float32 or float64.")],
+    X: Annotated[
+        Path,
+        typer.Argument(help="Rows (n, d), float32 or float64: .npy, or a SciPy .npz if sparse."),
+    ],
     y: Annotated[Path, typer.Argument(help="Labels, .npy, (n,), whole numbers from 0.")],
     out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
     rows: Annotated[int, typer.Option(min=1, help="Rows of one shard.")] = 250_000,
 ) -> None:
-    """Write two .npy files as shards that torchrun workers map into memory.
+    """Write rows and labels as shards that torchrun workers map into memory.
 
     Examples:
 
         fwnet shard X.npy y.npy --out parts
+
+        fwnet shard X.npz y.npy --out parts
 
         torchrun --nproc-per-node 4 -m fwnet.distributed fit --data parts --classes 1000 \\
             --radius 188 --out model

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ import torch
 from fwnet import checks
 from fwnet.distributed.config import FitConfig, Report
 from fwnet.distributed.fit import fit
+from fwnet.distributed.matrix_files import scipy_sparse
 from fwnet.distributed.shards import write_shards
 from fwnet.distributed.team import join, leave
 
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = options.pop("command")
     try:
         return int(command(**options))
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -62,18 +65,23 @@ def run_fit(data: Path, out: Path, device: str, threads: int, **asked: float) ->
 
 
 def run_shard(X: Path, y: Path, out: Path, rows: int) -> int:
-    """`shard`: two .npy files to a folder of shards."""
-    arrays = {}
-    for name, path in (("X", X), ("y", y)):
-        try:
-            arrays[name] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ValueError(
-                f"{name}={str(path)!r} cannot be read as a .npy file: {error}"
-            ) from None
-    folder = write_shards(out, arrays["X"], arrays["y"], rows)
-    print(f"{len(arrays['X'])} rows in {len(list(folder.glob('*.X.npy')))} shards: {folder}")
+    """`shard`: a file of rows and one of labels to a folder of shards."""
+    labels = _read("y", y)
+    folder = write_shards(out, _read("X", X), labels, rows)
+    print(f"{len(labels)} rows in {len(list(folder.glob('*.y.npy')))} shards: {folder}")
     return 0
+
+
+def _read(name: str, path: Path) -> Any:
+    """A .npy file, mapped, or a CSR matrix from an .npz file of SciPy."""
+    sparse = path.suffix == ".npz"
+    try:
+        if sparse:
+            return scipy_sparse().load_npz(path)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        kind = "a matrix of scipy.sparse.save_npz" if sparse else "a .npy file"
+        raise ValueError(f"{name}={str(path)!r} cannot be read as {kind}: {error}") from None
 
 
 def _show(report: Report) -> None:
@@ -108,9 +116,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--threads", type=int, default=1, help="of a worker; other numbers may round differently"
     )
-    two = commands.add_parser("shard", help="write X.npy and y.npy as shards")
+    two = commands.add_parser("shard", help="write X and y as shards")
     two.set_defaults(command=run_shard)
-    two.add_argument("X", type=Path, help=".npy, (n, d), float32 or float64")
+    two.add_argument(
+        "X", type=Path, help=".npy, or .npz of scipy.sparse.save_npz; (n, d), float32 or float64"
+    )
     two.add_argument("y", type=Path, help=".npy, (n,), whole numbers from 0")
     two.add_argument("--out", type=Path, required=True, help="a folder that does not exist yet")
     two.add_argument("--rows", type=int, default=250_000, help="of one shard")

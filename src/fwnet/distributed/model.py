@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fwnet.files import written_whole
+from fwnet.low_rank import files
+from fwnet.low_rank.rows import Block
 
 _FILE, _NOTES = "model.pt", "model.json"
 
@@ -54,14 +54,16 @@ class LowRankModel:
         """r."""
         return len(self.s)
 
-    def scores(self, X: Tensor | np.ndarray) -> Tensor:
-        """Logits `(n, m)` of rows `(n, d)`."""
-        X = torch.as_tensor(X)
+    def scores(self, X: Any) -> Tensor:
+        """Logits `(n, m)` of rows `(n, d)`: a tensor, an array or a SciPy CSR matrix."""
+        sparse = hasattr(X, "tocsr")
+        X = X.tocsr() if sparse else torch.as_tensor(X)
         if X.ndim != 2 or X.shape[1] != len(self.U):
             raise ValueError(f"X must be (n, {len(self.U)}) for this model; got {tuple(X.shape)}.")
-        return ((X.to(self.U.dtype) @ self.U) * self.s.to(self.U.dtype)) @ self.V.mT
+        rows = Block(X.astype(self.U.numpy().dtype) if sparse else X.to(self.U.dtype), None)
+        return (rows.times(self.U) * self.s.to(self.U.dtype)) @ self.V.mT
 
-    def predict(self, X: Tensor | np.ndarray) -> Tensor:
+    def predict(self, X: Any) -> Tensor:
         """The most probable class of each row."""
         return self.scores(X).argmax(-1)
 
@@ -69,27 +71,28 @@ class LowRankModel:
         """Write model.pt (tensors) and model.json (what a person reads)."""
         folder = Path(folder)
         make_folder(folder)
-        facts = {"radius": self.radius, "value": self.value, "gap": self.gap, "steps": self.steps}
+        facts: dict[str, Any] = {
+            "radius": self.radius,
+            "value": self.value,
+            "gap": self.gap,
+            "steps": self.steps,
+        }
+        facts["config"] = dict(self.config)
         tensors = {"U": self.U.cpu(), "s": self.s.cpu(), "V": self.V.cpu()}
-        classes = torch.arange(self.classes)
-        with written_whole(folder / _FILE) as file:
-            torch.save({**tensors, "classes": classes, **facts, "config": dict(self.config)}, file)
-        notes = {**facts, "rank": self.rank, "classes": self.classes, "config": dict(self.config)}
+        files.write(folder / _FILE, tensors, {"class": type(self).__name__, **facts})
+        notes = {**facts, "rank": self.rank, "classes": self.classes}
         with written_whole(folder / _NOTES) as file:
             file.write((json.dumps(notes, indent=2) + "\n").encode())
 
 
 def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
-    """Read what `LowRankModel.save` wrote; no code of the file is run."""
+    """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run."""
     path = Path(folder) / _FILE
-    try:
-        contents = torch.load(path, map_location="cpu", weights_only=True)
-        del contents["classes"]  # 0, …, m − 1
-        return LowRankModel(**contents)
-    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} cannot be read as a model: {str(error).splitlines()[0][:120]} Fit it again."
-        ) from None
+    tensors, facts = files.read(path)
+    if facts["class"] != LowRankModel.__name__:
+        raise ValueError(f"{path} holds a {facts['class']}, not the model of a distributed fit.")
+    del facts["kind"], facts["class"]
+    return LowRankModel(tensors["U"], tensors["s"], tensors["V"], **facts)
 
 
 def make_folder(folder: Path) -> None:

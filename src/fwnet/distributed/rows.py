@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.distributed.matrix_files import DenseFile
 from fwnet.distributed.shards import Block, Shards
 from fwnet.distributed.team import Team
+from fwnet.low_rank.rows import Block as RowBlock
 
 
 @final
@@ -36,9 +39,10 @@ class Rows:
     reach: float
     checksum: int
 
-    def matrix(self, index: int, device: torch.device) -> Tensor:
+    def matrix(self, index: int, device: torch.device) -> RowBlock:
         """X of a block, `(rows, d)`: on the CPU a view of the file."""
-        return self.shards.read(self.blocks[index])[0].to(device)
+        block, _ = self.shards.read(self.blocks[index])
+        return RowBlock(block.data.to(device), None) if device.type != "cpu" else block
 
 
 def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
@@ -47,6 +51,8 @@ def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
     The blocks depend on the files and on `block` alone. Worker r of p takes the r-th of p nearly
     equal runs of them; a worker without a block adds zeros to every sum.
     """
+    if team.device.type != "cpu" and not all(isinstance(X, DenseFile) for X in shards.X):
+        raise ValueError("sparse shards are computed on the CPU; fit with --device cpu.")
     every = shards.blocks(block)
     first, last = (len(every) * r // team.size for r in (team.rank, team.rank + 1))
     mine = tuple(every[first:last])
@@ -61,14 +67,19 @@ def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
 
 def _look(shards: Shards, block: Block, classes: int) -> tuple[Tensor, float, int]:
     """Labels, the largest squared norm of a row, and a checksum of a block without faults."""
-    X, y = shards.read(block)
-    squares = X.to(torch.float64).square().sum(-1)
+    read, y = shards.read(block)
+    X = read.data
+    dense = isinstance(X, Tensor)
+    if not dense:
+        _check_sparse(X, shards.where(block, 0))
+    squares = X.double().square().sum(-1) if dense else _squares(X)
     if not bool(torch.isfinite(squares).all()):
         row = int((~torch.isfinite(squares)).nonzero()[0])
-        column = int((~torch.isfinite(X[row])).nonzero().flatten()[:1].sum())
+        numbers = X[row] if dense else torch.from_numpy(X[row].toarray()[0])
+        column = int((~torch.isfinite(numbers)).nonzero().flatten()[:1].sum())
         raise ValueError(
             f"X must be finite; {shards.where(block, row)}, column {column}, is "
-            f"{X[row, column].item()}. Repair or drop that row."
+            f"{numbers[column].item()}. Repair or drop that row."
         )
     y = y.to(torch.int64)
     outside = ((y < 0) | (y >= classes)).nonzero().flatten()
@@ -78,5 +89,25 @@ def _look(shards: Shards, block: Block, classes: int) -> tuple[Tensor, float, in
             f"labels must lie in 0..{classes - 1}; {shards.where(block, row)} has label "
             f"{int(y[row])}. Pass a larger number of classes, or number the labels from 0."
         )
-    crc = zlib.crc32(y.numpy().tobytes(), zlib.crc32(X.numpy().data))
-    return y, float(squares.max()), crc
+    crc = 0
+    for part in (X.numpy(),) if dense else (X.data, X.indices, X.indptr):
+        crc = zlib.crc32(part.data, crc)
+    return y, float(squares.max()), zlib.crc32(y.numpy().data, crc)
+
+
+def _squares(X: Any) -> Tensor:
+    """Squared norms of the rows of a CSR matrix."""
+    return torch.from_numpy(np.asarray(X.astype(np.float64).power(2).sum(1)).ravel())
+
+
+def _check_sparse(X: Any, where: str) -> None:
+    """A bad index would read past the end of a vector; entries that come twice hide a norm."""
+    try:
+        X.check_format(full_check=True)
+        fault = "" if X.has_canonical_format else "an entry comes twice, or columns are unsorted"
+    except ValueError as error:
+        fault = str(error)
+    if fault:
+        raise ValueError(
+            f"X is not a CSR matrix from {where} on: {fault}. Write it with write_shards."
+        )

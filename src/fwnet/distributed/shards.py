@@ -13,9 +13,18 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
+from fwnet.distributed.matrix_files import (
+    DENSE,
+    SPARSE,
+    MatrixFile,
+    copy_array,
+    open_array,
+    open_matrix,
+    write_matrix,
+)
+from fwnet.low_rank.rows import Block as RowBlock
 
-_ROWS, _LABELS = ".X.npy", ".y.npy"
-_CHUNK = 1 << 26  # bytes that are copied at once
+_LABELS = ".y.npy"
 
 
 class Block(NamedTuple):
@@ -37,11 +46,11 @@ class Block(NamedTuple):
 class Shards:
     """The files of a folder, `<name>.X.npy` (n, d) and `<name>.y.npy` (n,), in order of name.
 
-    Opening reads headers only; the rows stay on disk until a block is asked for.
+    Rows may also be the parts of a CSR matrix, `<name>.X.indptr.npy` and so on. Opening reads
+    headers only; the rows stay on disk until a block is asked for.
     """
 
-    names: tuple[str, ...]
-    X: tuple[np.ndarray, ...]
+    X: tuple[MatrixFile, ...]
     y: tuple[np.ndarray, ...]
 
     @property
@@ -69,33 +78,38 @@ class Shards:
             first_row += len(part)
         return found
 
-    def read(self, block: Block) -> tuple[Tensor, Tensor]:
+    def read(self, block: Block) -> tuple[RowBlock, Tensor]:
         """Rows `(k, d)` and labels `(k,)` of a block, views of files that hold row after row."""
-        rows = slice(block.start, block.stop)
-        X, y = (np.ascontiguousarray(part[block.shard][rows]) for part in (self.X, self.y))
-        return torch.from_numpy(X), torch.from_numpy(y)
+        y = np.ascontiguousarray(self.y[block.shard][block.start : block.stop])
+        return self.X[block.shard].read(block.start, block.stop), torch.from_numpy(y)
 
     def where(self, block: Block, row: int) -> str:
         """A row of a block, in words."""
-        file = self.names[block.shard] + _ROWS
+        file = self.X[block.shard].file
         return f"row {block.first_row + row} (row {block.start + row} of {file})"
 
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:
     """Memory-map the shards of a folder; raise with a sentence if they do not fit together."""
     folder = Path(folder)
-    paths = sorted(folder.glob("*" + _ROWS)) if folder.is_dir() else []
+    paths = [path for end in (DENSE, SPARSE) for path in folder.glob("*" + end)]
     if not paths:
         raise ValueError(
-            f"data={str(folder)!r} must be a folder with files <name>{_ROWS} and <name>{_LABELS}; "
+            f"data={str(folder)!r} must be a folder with files <name>{DENSE} and <name>{_LABELS}; "
             "none was found. Write it with `python -m fwnet.distributed shard`."
         )
-    names = tuple(path.name.removesuffix(_ROWS) for path in paths)
-    X = tuple(_open(path) for path in paths)
-    y = tuple(_open(folder / (name + _LABELS)) for name in names)
+    paths.sort(key=lambda path: path.name)
+    names = [path.name.removesuffix(SPARSE).removesuffix(DENSE) for path in paths]
+    X = tuple(open_matrix(path) for path in paths)
+    y = tuple(open_array(folder / (name + _LABELS)) for name in names)
     for name, rows, labels in zip(names, X, y, strict=True):
-        _check(name, rows, labels, names[0], X[0])
-    return Shards(names, X, y)
+        _check(name, rows, labels)
+        if rows.shape[1] != X[0].shape[1] or rows.dtype != X[0].dtype:
+            raise ValueError(
+                f"{name}: all shards must have the same features and dtype; got {rows.shape[1]} of "
+                f"{rows.dtype} here and {X[0].shape[1]} of {X[0].dtype} in {names[0]}."
+            )
+    return Shards(X, y)
 
 
 def write_shards(
@@ -108,7 +122,8 @@ def write_shards(
 
     Arguments:
         folder: must not exist yet.
-        X: float32 or float64; `np.memmap`s are copied piece by piece.
+        X: float32 or float64; `np.memmap`s are copied piece by piece. A SciPy sparse matrix is
+            written as CSR.
         y: whole numbers.
         rows: of one shard.
 
@@ -120,59 +135,42 @@ def write_shards(
         >>> sorted(file.name for file in folder.iterdir())
         ['part-00000.X.npy', 'part-00000.y.npy', 'part-00001.X.npy', 'part-00001.y.npy']
     """
-    folder, X, y = Path(folder), np.asanyarray(X), np.asanyarray(y)
+    folder, X, y = Path(folder), _as_rows(X), np.asanyarray(y)
     checks.at_least("write_shards(rows=...)", rows, 1)
-    _check("write_shards", X, y, "write_shards", X)
+    _check("write_shards", X, y)
     if folder.exists():
         raise ValueError(f"folder={str(folder)!r} exists already; choose another, or delete it.")
     beside = folder.with_name(folder.name + ".part")
     if beside.exists():  # of a run that was killed
         shutil.rmtree(beside)
     beside.mkdir(parents=True)
-    for index, start in enumerate(range(0, len(X), rows)):
-        stop, name = min(start + rows, len(X)), beside / f"part-{index:05d}"
-        _copy(Path(f"{name}{_ROWS}"), X[start:stop], X.dtype)
-        _copy(Path(f"{name}{_LABELS}"), y[start:stop], np.dtype(np.int64))
+    for index, start in enumerate(range(0, len(y), rows)):
+        part, name = slice(start, start + rows), beside / f"part-{index:05d}"
+        write_matrix(name, X[part])
+        copy_array(Path(f"{name}{_LABELS}"), y[part], np.dtype(np.int64))
     os.replace(beside, folder)
     return folder
 
 
-def _copy(path: Path, source: np.ndarray, dtype: np.dtype[Any]) -> None:
-    target = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=source.shape)
-    step = max(1, _CHUNK // max(1, source[:1].nbytes))
-    for start in range(0, len(source), step):
-        target[start : start + step] = source[start : start + step]
-    target.flush()
+def _as_rows(X: Any) -> Any:
+    """An array, or a CSR matrix that has every entry once."""
+    if not hasattr(X, "tocsr"):
+        return np.asanyarray(X)
+    rows = X.tocsr(copy=not getattr(X, "has_canonical_format", False))
+    rows.sum_duplicates()
+    return rows
 
 
-def _open(path: Path) -> np.ndarray:
-    try:
-        # Copy on write: torch wants memory that it may write to; the file is never changed.
-        array: np.ndarray = np.load(path, mmap_mode="c", allow_pickle=False)
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing: every <name>{_ROWS} has a <name>{_LABELS}.") from None
-    except (ValueError, EOFError, OSError) as error:
+def _check(name: str, X: Any, y: np.ndarray) -> None:
+    if len(X.shape) != 2 or X.dtype not in (np.float32, np.float64):
         raise ValueError(
-            f"{path} cannot be read as a .npy file: {error}. Write the shards again."
-        ) from None
-    return array
-
-
-def _check(name: str, X: np.ndarray, y: np.ndarray, first_name: str, first: np.ndarray) -> None:
-    if X.ndim != 2 or X.dtype not in (np.float32, np.float64):
-        raise ValueError(
-            f"{name}: X must be a dense matrix of float32 or float64; got {X.dtype} {X.shape}. "
-            "Convert it with X.astype(np.float32)."
+            f"{name}: X must be a matrix of float32 or float64, dense or CSR; got {X.dtype} "
+            f"{X.shape}. Convert it with X.astype(np.float32)."
         )
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"{name}: X must not be empty; got shape {X.shape}. Leave the shard out.")
     if y.shape != X.shape[:1] or y.dtype.kind not in "iu":
         raise ValueError(
-            f"{name}: y must be {len(X)} whole numbers, one for each row of X; "
+            f"{name}: y must be {X.shape[0]} whole numbers, one for each row of X; "
             f"got {y.dtype} {y.shape}."
-        )
-    if X.shape[1] != first.shape[1] or X.dtype != first.dtype:
-        raise ValueError(
-            f"{name}: all shards must have the same features and dtype; got {X.shape[1]} of "
-            f"{X.dtype} here and {first.shape[1]} of {first.dtype} in {first_name}."
         )

@@ -14,6 +14,7 @@ from fwnet.distributed.exact_sums import FixedPoint
 from fwnet.distributed.rows import Rows
 from fwnet.distributed.team import Team
 from fwnet.iterates import Iterate
+from fwnet.low_rank.rows import Block as RowBlock
 from fwnet.matrices import ImplicitMatrix
 from fwnet.problems import Problem
 from fwnet.problems.base import FirstOrder, Gradient, image_of
@@ -81,7 +82,7 @@ class ShardedSoftmax(Problem):
         v = active.atoms.v.to(self.dtype)
         logits = self.new_rows(self.classes)
         for k, out in enumerate(self._views(logits)):
-            torch.mm(self.rows.matrix(k, self.device) @ scaled, v, out=out)
+            torch.mm(self.rows.matrix(k, self.device).times(scaled), v, out=out)
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")
         return Iterate(x, logits, active)
 
@@ -114,7 +115,7 @@ class ShardedSoftmax(Problem):
             return -self.radius * self._last[1]
         scores = self.new_rows()
         for k, out in enumerate(self._views(scores)):
-            torch.mv(self.rows.matrix(k, self.device), u.to(self.dtype), out=out)
+            out.copy_(self.rows.matrix(k, self.device).times(u.to(self.dtype)[:, None])[:, 0])
         return scores
 
     def model(self, it: Iterate, scores: Tensor, v: Tensor, stride: int) -> Model:
@@ -203,20 +204,37 @@ class ShardedSoftmax(Problem):
         """Xᵀ(P − Y)/n by its products; the errors of a block live while it is computed."""
         device = self.device
 
-        def blocks() -> Iterator[tuple[Tensor, Tensor]]:
+        def blocks() -> Iterator[tuple[RowBlock, Tensor]]:
             for k, (z, norm, y) in enumerate(zip(logits, norms, self.rows.labels, strict=True)):
                 errors = (z - norm).exp_()
                 errors[torch.arange(len(y), device=device), y] -= 1.0
                 yield self.rows.matrix(k, device), errors
 
         def matmul(thin: Tensor) -> Tensor:
-            return self._sum(thin, ((E, X) for X, E in blocks()), self.rows.shards.features)
+            columns = thin.reshape(len(thin), -1)
+
+            def parts() -> Iterator[Tensor]:
+                for X, errors in blocks():
+                    part = errors.new_zeros(columns.shape[1], self.shape[0])
+                    X.add_adjoint(errors @ columns, part)
+                    yield part
+
+            return self._sum(thin, parts(), self.shape[0])
 
         def rmatmul(thin: Tensor) -> Tensor:
-            if thin.ndim > 1:
-                return self._sum(thin, blocks(), self.classes)
-            self._last = thin, self.new_rows()
-            return self._sum(thin, blocks(), self.classes, self._views(self._last[1]))
+            columns = thin.reshape(len(thin), -1)
+            images = self.new_rows(columns.shape[1])
+
+            def parts() -> Iterator[Tensor]:
+                for (X, errors), image in zip(blocks(), self._views(images), strict=True):
+                    image.copy_(X.times(columns))
+                    # Rows times E: one pass over it, where Eᵀ times a few columns takes many.
+                    yield image.mT.contiguous() @ errors
+
+            whole = self._sum(thin, parts(), self.shape[1])
+            if thin.ndim == 1:
+                self._last = thin, images.squeeze(-1)
+            return whole
 
         return ImplicitMatrix(
             shape=self.shape,
@@ -227,27 +245,16 @@ class ShardedSoftmax(Problem):
             device=device,
         )
 
-    def _sum(
-        self,
-        thin: Tensor,
-        pairs: Iterator[tuple[Tensor, Tensor]],
-        size: int,
-        seen: list[Tensor] | None = None,
-    ) -> Tensor:
-        """Σ_b R_bᵀ(L_b thin)/n over the blocks (L_b, R_b) of all workers: `(size, *k)`.
+    def _sum(self, thin: Tensor, parts: Iterator[Tensor], size: int) -> Tensor:
+        """Σ_b parts_b / n over the blocks of all workers, (columns of thin, size), transposed.
 
-        Arguments:
-            seen: takes the L_b thin of a vector.
+        No sum exceeds 2 n · reach · |column|: errors of a row have norm at most √2.
         """
         columns = thin.reshape(len(thin), -1)
         longest = float(columns.to(torch.float64).square().sum(0).max().sqrt())
         sums = FixedPoint(2.0 * self.rows.count * self.rows.reach * longest)
         total = self._zeros(columns.shape[1] * size)
-        for k, (left, right) in enumerate(pairs):
-            middle = left @ columns
-            if seen is not None:
-                seen[k].copy_(middle.squeeze(-1))
-            # Rows times R: one pass over it, where Rᵀ times a few columns takes many.
-            total += sums.encode((middle.mT.contiguous() @ right).flatten())
+        for part in parts:
+            total += sums.encode(part.flatten())
         whole = sums.decode(self.team.sum(total)).div(self.rows.count).to(thin.dtype)
         return whole.reshape(-1, size).mT.reshape(size, *thin.shape[1:])

@@ -213,6 +213,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
 
     def _schedule(self) -> Schedule:
         """The budgets, after a look at every parameter."""
+        inputs.check_switches(self)
         checks.positive("DeepSVC(C=...)", self.C)
         checks.positive("DeepSVC(lr=...)", self.lr)
         checks.non_negative("DeepSVC(weight_decay=...)", self.weight_decay)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from fwnet import checks
 from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
@@ -40,6 +41,13 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
     return str(value)
+
+
+def check_switches(estimator: Any) -> None:
+    """Check those parameters of an estimator that are True or False: a text would count as True."""
+    for name in ("fit_intercept", "warm_start", "probability", "progress"):
+        if hasattr(estimator, name):
+            checks.switch(name, getattr(estimator, name))
 
 
 def check_size(name: str, X: Any) -> None:

@@ -76,7 +76,8 @@ class LowRankCompletion(RegressorMixin, LowRankModel):
         self.shape_ = largest if self.shape is None else _shape(self.shape)
         _check_inside(pairs, self.shape_)
         self.n_features_in_ = 2
-        self.mean_ = float(values.mean(dtype=np.float64))
+        constant = values.min() == values.max()  # exactly, or its rounding would be left to fit
+        self.mean_ = float(values[0] if constant else values.mean(dtype=np.float64))
         rows, cols = (torch.from_numpy(pairs[:, k].copy()) for k in (0, 1))
         centred = torch.from_numpy(values - values.dtype.type(self.mean_))
         self._minimize(CompletionProblem(MatrixCompletion(rows, cols, centred, self.shape_)))

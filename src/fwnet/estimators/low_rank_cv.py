@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from fwnet.estimators.inputs import sample_weights
+from fwnet.estimators.inputs import check_switches, sample_weights
 from fwnet.estimators.low_rank_inputs import Array, matrix_and_targets, rows_of
 from fwnet.estimators.low_rank_softmax import LowRankSoftmaxClassifier
 from fwnet.low_rank import RowProblem, SoftmaxLoss, natural_radius
@@ -71,6 +71,7 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifierCV:
         """Choose the radius, then fit to all rows."""
+        check_switches(self)
         X, y = matrix_and_targets(self, X, y, reset=True)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, len(y))

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet import checks
+from fwnet.estimators.inputs import check_switches
 from fwnet.estimators.low_rank_inputs import Array, generator_of, matrix, radius_of, rows_of
 from fwnet.low_rank import Budget, FactoredProblem, Factors, Solution, choose_radius, solve
 from fwnet.low_rank.files import read, write
@@ -65,8 +66,8 @@ class LowRankModel(BaseEstimator):
         tensors, facts = read(path)
         if facts["class"] != cls.__name__:
             raise ValueError(
-                f"path={str(path)!r} holds a {facts['class']}; load it with "
-                f"{facts['class']}.load(path)."
+                f"path={str(path)!r} holds a {facts['class']}, not a {cls.__name__}; load it with "
+                "the class that saved it."
             )
         model = cls(**{name: _python(value) for name, value in facts["parameters"].items()})
         for name, tensor in tensors.items():
@@ -86,6 +87,7 @@ class LowRankModel(BaseEstimator):
         """Restore what `_extra_facts` gave."""
 
     def _budget(self) -> Budget:
+        check_switches(self)
         checks.at_least("max_iter", self.max_iter, 1)
         if self.max_time is not None:
             checks.positive("max_time", self.max_time)

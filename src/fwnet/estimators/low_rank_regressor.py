@@ -68,7 +68,7 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankModel):
         self._flat = targets.ndim == 1
         targets = targets.unsqueeze(-1) if self._flat else targets
         share = torch.from_numpy(weight / weight.sum()).to(rows.dtype)
-        offset = share @ targets if self.fit_intercept else torch.zeros_like(targets[0])
+        offset = _means(targets, share) if self.fit_intercept else torch.zeros_like(targets[0])
         self.offset_ = offset.numpy()
         self._minimize(RowProblem(rows, SquaredLoss(targets - offset, share)))
         return self
@@ -84,3 +84,9 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankModel):
     def _take_facts(self, facts: dict[str, Any]) -> None:
         self.offset_ = np.array(facts["offset"], dtype=self.s_.dtype)
         self._flat = bool(facts["flat"])
+
+
+def _means(targets: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+    """Weighted means of the columns; a constant exactly, or its rounding would be left to fit."""
+    low, high = targets.aminmax(dim=0)
+    return torch.where(low == high, low, share @ targets)

@@ -157,6 +157,7 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         return calibrated(self, X)
 
     def _check_choices(self) -> None:
+        inputs.check_switches(self)
         if is_network(self.solver):
             check_network(self.solver)
         else:

@@ -12,6 +12,7 @@ from fwnet import checks
 from fwnet.low_rank.factors import Factors
 from fwnet.low_rank.losses import Loss
 from fwnet.low_rank.problems import RowProblem
+from fwnet.low_rank.sweeps import Move, sweep
 
 _SAMPLE = 512  # rows on which a step's length is found
 _ATOMS = 64  # that are kept before they are recompressed
@@ -24,9 +25,9 @@ class RankOneFrankWolfe:
 
         v = Gᵀu / ‖Gᵀu‖,   then u <- G v_before / ‖G v_before‖ for the next step
 
-    Half a power iteration on either side, from the last step's u and v. The pass moves the logits
-    block by block, makes their errors E, and adds up both Eᵀ(Xu) and Xᵀ(E v_before) while the rows
-    are in the cache; X u is at the same time the image of the vertex. The core's loop cannot fuse
+    Half a power iteration on either side, from the last step's u and v. The pass (`sweeps`) moves
+    the logits, makes their errors E, and adds up both Eᵀ(Xu) and Xᵀ(E v_before) while the rows are
+    in the cache; X u is at the same time the image of the vertex. The core's loop cannot fuse
     these: its image is a tensor that every step makes anew. A whole power iteration on this step's
     gradient takes a second pass: fewer steps, but more seconds. γ is the exact line search on a
     sample of rows, inside [0, 1].
@@ -76,24 +77,13 @@ class RankOneFrankWolfe:
 
     def find_vertex(self) -> Tensor:
         """Arrive at the last step's end, and ask for the next vertex there: u; v is kept."""
-        problem, loss = self.problem, self.problem.loss
-        pushed = torch.zeros(1, problem.shape[0], dtype=problem.dtype)  # G v
-        pulled = torch.zeros_like(self.v)  # Gᵀu
-        errors = torch.empty(problem.height, problem.shape[1], dtype=problem.dtype)
-        scale = -self.length * self.radius
-        self.value = 0.0
-        for lo, block in problem.rows.blocks(problem.height):
-            rows = slice(lo, lo + len(block))
-            Z, E = self.logits[rows], errors[: len(block)]
-            Z.addmm_(self.image[rows, None], self.v[None], beta=1 - self.length, alpha=scale)
-            self.value += loss.errors_(Z, rows, out=E)
-            self.image[rows] = block.times(self.u[:, None])[:, 0]
-            pulled.addmv_(E.mT, self.image[rows])
-            block.add_adjoint((E @ self.v).unsqueeze(1), pushed)
+        left = (-self.length * self.radius) * self.image
+        found = sweep(self.problem, self.logits, Move(1 - self.length, left, self.v), self.u)
+        self.value, self.image = found.value, found.image
         self.length = 0.0  # arrived
-        vertex, self.u = self.u, _unit(pushed[0])
-        if pulled.any():
-            self.v = _unit(pulled)
+        vertex, self.u = self.u, _unit(found.pushed)
+        if found.pulled.any():
+            self.v = _unit(found.pulled)
         return vertex
 
     def point(self) -> Factors:
