@@ -329,9 +329,10 @@ def test_silent_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     result = SOLVER(PROBLEM, progress=True)
-    out = capsys.readouterr().out
-    assert "gap" in out
-    assert "/500" in out
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "gap" in err
+    assert "/500" in err
     assert result.status == "converged"
     sampled = fwnet.StochasticFrankWolfe(L1.domain, batch_size=4, max_steps=5)
     sampled(PROBLEM, progress=True)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ import typer
 import fwnet
 from fwnet.cli.domains import DOMAINS, choose
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import check_target, show, table
+from fwnet.cli.output import check_target, save_picture, show, table
 from fwnet.cli.problems import Given, Task, read_problem
 from fwnet.cli.tables import read_arrays
 from fwnet.files import written_whole
@@ -90,8 +90,7 @@ def solve(
     if out is not None:
         _write(out, x)
     if plot is not None:
-        figure: Any = result.trace.plot().figure
-        figure.savefig(plot, dpi=160)
+        save_picture(result.trace.plot().figure, plot)
     facts = {
         "status": result.status,
         "steps": result.steps,

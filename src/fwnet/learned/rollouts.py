@@ -58,7 +58,8 @@ def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Drawn
     name = f"{type(family).__name__}.sample"
     if not isinstance(problem, Problem) or problem.batch_dims != 1 or problem.shape is None:
         raise TypeError(
-            f"{name} must return one Problem with a batch in front (batch_dims 1); got {problem!r}."
+            f"{name} must return one Problem with a batch in front (batch_dims 1) that knows its "
+            f"shape; got {problem!r}."
         )
     if problem.shape[0] != batch:
         raise ValueError(f"{name} was asked for {batch} problems; got {problem.shape[0]}.")
