@@ -27,7 +27,7 @@ from fwnet.learned.baselines.solvers import Slot
 from fwnet.learned.evaluation import Cost, Evaluation
 from fwnet.learned.families import ProblemFamily
 from fwnet.learned.families.base import check_family
-from fwnet.learned.rollouts import draw
+from fwnet.learned.rollouts import sampled
 from fwnet.problems import Problem
 from fwnet.progress import progress_bar
 
@@ -148,10 +148,8 @@ class _Fits:
                 f"{family.domain}."
             )
         found = []
-        for problem, best, domain in (draw(family, batch, generator) for _ in range(count)):
-            assert problem.shape is not None
-            start = domain.start(tuple(problem.shape), problem.dtype, problem.device)
-            first = problem.value(problem.at(start))
+        for problem, first in [sampled(family, batch, generator) for _ in range(count)]:
+            best = family.best_values(problem)
             if bool((best.abs() <= 1e-12 * first.abs()).any()):
                 raise ValueError(
                     f"{type(family).__name__}.sample gave a problem whose minimum is 0, of which "

@@ -148,7 +148,7 @@ def sample_size(
     limits: tuple[int, int] | int, generator: torch.Generator, most: float = math.inf
 ) -> int:
     """A whole number, log-uniform between the limits; never above `most`."""
-    low, high = _both(limits)
+    low, high = low_and_high(limits)
     high = int(min(high, most))
     low = min(low, high)
     drawn = LogUniform(low, high + 1).sample(1, generator)
@@ -157,13 +157,14 @@ def sample_size(
 
 def check_limits(name: str, limits: tuple[int, int] | int, least: int) -> None:
     """Raise unless `limits` is a whole number, or two in order."""
-    low, high = _both(limits)
+    low, high = low_and_high(limits)
     checks.at_least(name, low, least)
     if checks.at_least(name, high, least) < low:
         raise ValueError(f"{name} must be (low, high) with low <= high; got {limits!r}.")
 
 
-def _both(limits: tuple[int, int] | int) -> tuple[int, int]:
+def low_and_high(limits: tuple[int, int] | int) -> tuple[int, int]:
+    """Two limits as they are, one number as both."""
     two = isinstance(limits, tuple | list) and len(limits) == 2
     return tuple(limits) if two else (limits, limits)  # type: ignore[return-value, arg-type]
 
