@@ -102,10 +102,15 @@ def test_solve_svm(tmp_path: Path) -> None:
     [
         ("", "bad.csv is empty."),
         ("a,b\n", "bad.csv has a header and no rows."),
-        ("1,2\n3\n", "bad.csv: row 2 has 1 columns, the first has 2."),
-        ("1,2\nx,3\n", "bad.csv: row 2 has 'x', which is not a finite number."),
-        ("nan,2\n1,2\n", "bad.csv: row 1 has 'nan', which is not a finite number."),
-        ("1,a\n2,b\n", "bad.csv: the target must hold numbers"),
+        ("1,2\n3\n", "bad.csv: line 2 has 1 columns, the first has 2."),
+        ("1,2\nx,3\n", "bad.csv: line 2 has 'x', which is not a finite number."),
+        ("nan,2\n1,2\n", "bad.csv: line 1 has 'nan', which is not a finite number."),
+        ("1,a\n2,b\n", "bad.csv: the target must hold finite numbers; entry 0 is 'a'."),
+        ("1,2\n3,inf\n", "bad.csv: the target must hold finite numbers; entry 1 is 'inf'."),
+        ("a,b\n\n1,2\n\nx,3\n", "bad.csv: line 5 has 'x', which is not a finite number."),
+        ("1;2;3\n4;5;6\n", "bad.csv has one column: '1;2;3'. Columns are divided by commas"),
+        ("1,2,\n4,5,\n", "bad.csv: line 1 has no target; a comma at its end makes a column."),
+        ("1e300,1e300\n1e300,2\n", "bad.csv: f or its gap became NaN or infinite"),
     ],
 )
 def test_bad_files_get_a_sentence(content: str, sentence: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fwnet.domains import Domain, L1Ball, Simplex
 from fwnet.linear_maps import DenseMap
 from fwnet.problems import LeastSquares, Problem, Quadratic
 from fwnet.quadratic_programs import simplex_qp
-from fwnet.solvers import PairwiseFrankWolfe
+from fwnet.solvers import minimize
 
 
 @final
@@ -72,13 +72,12 @@ class ProblemFamily(ABC):
     def best_values(self, problem: Problem) -> Tensor:  # (batch,)
         """min f of each problem of a batch: exact for quadratics on simplex and l1 ball.
 
-        Elsewhere a lower bound, f(x) − gap after a long pairwise solve.
+        Elsewhere a lower bound, f(x) − gap after a long solve.
         """
         exact = _exact_values(problem, self.domain)
         if exact is not None:
             return exact
-        solver = PairwiseFrankWolfe(self.domain, max_steps=5000, tol=1e-9)
-        result = solver(problem)
+        result = minimize(problem, self.domain, max_steps=5000, tol=1e-9)
         return result.value - result.gap.clamp_min(0)
 
 
