@@ -216,7 +216,8 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
 
     Path("nets.py").write_text(
         "import torch\n\ndef halves():\n    return torch.nn.AvgPool2d(4)\n\ndef text():\n"
-        "    return 'no'\n"
+        "    return 'no'\n\ndef boom():\n    raise RuntimeError('boom')\n\ndef wide():\n"
+        "    return torch.nn.Linear(9, 2)\n"
     )
     monkeypatch.syspath_prepend(".")
     call("features", "digits", "--model", "nets:halves", "--limit", 5, "--out", "torch.npz")
@@ -241,6 +242,8 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
     for model_name, sentence in (
         ("nets:text", "must make a torch module; got str"),
         ("nets:none", "cannot be imported"),
+        ("nets:boom", "could not be called without arguments: RuntimeError: boom"),
+        ("nets:wide", "nets:wide failed on a batch of shape (64, 1, 8, 8); see --size. Runtime"),
         ("nets", "neither a file nor module:factory"),
         ("no.onnx", "there is no file no.onnx"),
     ):
@@ -249,6 +252,7 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
             in call("features", "digits", "--model", model_name, "--out", "a.npz", code=1)[1]
         )
     call("features", "circles", "--model", "pool.onnx", "--out", "a.npz", code=1)
+    call("features", "digits", "--model", "pool.onnx", "--out", "no/a.npz", code=2)
 
 
 def test_info_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
