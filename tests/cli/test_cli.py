@@ -255,6 +255,17 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
     call("features", "digits", "--model", "pool.onnx", "--out", "no/a.npz", code=2)
 
 
+def test_version() -> None:
+    assert call("--version")[0] == f"fwnet {fwnet_version()}\n"
+
+
+def test_folders_are_checked_before_the_work(tmp_path: Path) -> None:
+    Path("file").write_text("")
+    for option in ("--runs", "--out"):
+        error = call("reproduce", "toy", option, "file", code=2)[1]
+        assert f"{option} file cannot be a folder: File exists." in error
+
+
 def test_info_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = json.loads(call("info", "--json")[0])
     assert facts["versions"]["fwnet"] == fwnet_version()
