@@ -255,6 +255,23 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
     call("features", "digits", "--model", "pool.onnx", "--out", "no/a.npz", code=2)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--model low-rank -C 3", "-C is nothing to --model low-rank; it takes --radius."),
+        ("--model low-rank-cv --radius 3", "low-rank-cv; it takes no option of these."),
+        ("--updates 5", "--updates is nothing to --model svc; it takes -C and --kernel and"),
+    ],
+)
+def test_an_option_that_a_model_does_not_have_is_refused(arguments: str, sentence: str) -> None:
+    error = call("fit", "digits", *arguments.split(), code=2)[1]
+    assert sentence in " ".join(error.replace("│", " ").split())
+
+
+def test_a_target_is_a_column_of_a_csv_file() -> None:
+    assert "digits is none" in call("fit", "digits", "--target", "y", code=1)[1]
+
+
 def test_version() -> None:
     assert call("--version")[0] == f"fwnet {fwnet_version()}\n"
 

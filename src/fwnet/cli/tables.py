@@ -92,6 +92,8 @@ def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
 
 def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
     """Points and their classes, from a data set by name or a file by its suffix."""
+    if target is not None and not source.endswith(".csv"):
+        raise Failed(f"--target names a column of a CSV file; {source} is none.")
     if source in NAMES:
         dataset = load(source)
         x, y = dataset.train()
