@@ -66,6 +66,7 @@ def bar(stack: ExitStack, max_steps: int, tol: float) -> Observer:
 def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], None]:
     """A rich progress bar that the stack closes: call it with what is done and a text, or None."""
     try:
+        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -83,7 +84,8 @@ def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], No
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     ]
-    display = stack.enter_context(Progress(*columns))
+    # Beside the answers, not among them: these go to the standard output stream.
+    display = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
     task = display.add_task("", total=total)
 
     def advance(done: int, text: str | None) -> None:

@@ -102,10 +102,15 @@ def test_solve_svm(tmp_path: Path) -> None:
     [
         ("", "bad.csv is empty."),
         ("a,b\n", "bad.csv has a header and no rows."),
-        ("1,2\n3\n", "bad.csv: row 2 has 1 columns, the first has 2."),
-        ("1,2\nx,3\n", "bad.csv: row 2 has 'x', which is not a finite number."),
-        ("nan,2\n1,2\n", "bad.csv: row 1 has 'nan', which is not a finite number."),
-        ("1,a\n2,b\n", "bad.csv: the target must hold numbers"),
+        ("1,2\n3\n", "bad.csv: line 2 has 1 columns, the first has 2."),
+        ("1,2\nx,3\n", "bad.csv: line 2 has 'x', which is not a finite number."),
+        ("nan,2\n1,2\n", "bad.csv: line 1 has 'nan', which is not a finite number."),
+        ("1,a\n2,b\n", "bad.csv: the target must hold finite numbers; entry 0 is 'a'."),
+        ("1,2\n3,inf\n", "bad.csv: the target must hold finite numbers; entry 1 is 'inf'."),
+        ("a,b\n\n1,2\n\nx,3\n", "bad.csv: line 5 has 'x', which is not a finite number."),
+        ("1;2;3\n4;5;6\n", "bad.csv has one column: '1;2;3'. Columns are divided by commas"),
+        ("1,2,\n4,5,\n", "bad.csv: line 1 has no target; a comma at its end makes a column."),
+        ("1e300,1e300\n1e300,2\n", "bad.csv: f or its gap became NaN or infinite"),
     ],
 )
 def test_bad_files_get_a_sentence(content: str, sentence: str, tmp_path: Path) -> None:
@@ -211,7 +216,8 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
 
     Path("nets.py").write_text(
         "import torch\n\ndef halves():\n    return torch.nn.AvgPool2d(4)\n\ndef text():\n"
-        "    return 'no'\n"
+        "    return 'no'\n\ndef boom():\n    raise RuntimeError('boom')\n\ndef wide():\n"
+        "    return torch.nn.Linear(9, 2)\n"
     )
     monkeypatch.syspath_prepend(".")
     call("features", "digits", "--model", "nets:halves", "--limit", 5, "--out", "torch.npz")
@@ -236,6 +242,8 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
     for model_name, sentence in (
         ("nets:text", "must make a torch module; got str"),
         ("nets:none", "cannot be imported"),
+        ("nets:boom", "could not be called without arguments: RuntimeError: boom"),
+        ("nets:wide", "nets:wide failed on a batch of shape (64, 1, 8, 8); see --size. Runtime"),
         ("nets", "neither a file nor module:factory"),
         ("no.onnx", "there is no file no.onnx"),
     ):
@@ -244,6 +252,35 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
             in call("features", "digits", "--model", model_name, "--out", "a.npz", code=1)[1]
         )
     call("features", "circles", "--model", "pool.onnx", "--out", "a.npz", code=1)
+    call("features", "digits", "--model", "pool.onnx", "--out", "no/a.npz", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--model low-rank -C 3", "-C is nothing to --model low-rank; it takes --radius."),
+        ("--model low-rank-cv --radius 3", "low-rank-cv; it takes no option of these."),
+        ("--updates 5", "--updates is nothing to --model svc; it takes -C and --kernel and"),
+    ],
+)
+def test_an_option_that_a_model_does_not_have_is_refused(arguments: str, sentence: str) -> None:
+    error = call("fit", "digits", *arguments.split(), code=2)[1]
+    assert sentence in " ".join(error.replace("│", " ").split())
+
+
+def test_a_target_is_a_column_of_a_csv_file() -> None:
+    assert "digits is none" in call("fit", "digits", "--target", "y", code=1)[1]
+
+
+def test_version() -> None:
+    assert call("--version")[0] == f"fwnet {fwnet_version()}\n"
+
+
+def test_folders_are_checked_before_the_work(tmp_path: Path) -> None:
+    Path("file").write_text("")
+    for option in ("--runs", "--out"):
+        error = call("reproduce", "toy", option, "file", code=2)[1]
+        assert f"{option} file cannot be a folder: File exists." in error
 
 
 def test_info_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cvxpy
 import numpy as np
 import pytest
 
@@ -123,6 +125,9 @@ def test_table_file_and_plot() -> None:
         ("--plot x.gif", 2, "--plot must end in .png, .svg or .pdf; got x.gif."),
         ("--out no/x.csv", 2, "--out no/x.csv needs a folder no: there is none."),
         ("--plot no/x.png", 2, "--plot no/x.png needs a folder no: there is none."),
+        ("--plot .", 2, "--plot must end in .png, .svg or .pdf; got ."),
+        ("--out problem.npz/x.csv", 2, "needs a folder problem.npz: there is none."),
+        ("-C 2", 2, "-C is nothing to --task least-squares."),
         ("--max-steps 0", 2, "--max-steps"),
         ("--domain lp --p 0.5", 1, "LpBall(p=...)"),
         ("--domain hypersimplex --k 9", 1, "needs at least k=9 coordinates"),
@@ -144,14 +149,71 @@ def test_errors_are_sentences(arguments: str, code: int, sentence: str) -> None:
     ("rows", "sentence"),
     [
         ("0,1,2,3\n", "must have three columns, row, column and value; got 4."),
-        ("0,0.5,1\n", "cols must hold whole numbers from 0."),
-        ("0,1,red\n", "values must hold numbers"),
+        ("0,0.5,1\n", "cols must hold whole numbers."),
+        ("0,1,red\n", "values must hold finite numbers; entry 0 is 'red'."),
         ("-1,0,1\n0,0,1\n", "rows) must lie in 0..0; got -1..0."),
     ],
 )
 def test_bad_entries_get_a_sentence(rows: str, sentence: str) -> None:
     Path("bad.csv").write_text(rows)
     assert sentence in call("solve", "bad.csv", "--task", "completion", code=1)[1]
+
+
+def written(name: str, content: bytes) -> str:
+    Path(name).write_bytes(content)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: written("bad.npz", b""), "bad.npz is not an NPZ file, or is cut off."),
+        (lambda: written("bad.npz", b"hello"), "bad.npz is not an NPZ file, or is cut off."),
+        (
+            lambda: written("bad.npz", Path(saved("whole.npz", A=b, b=b)).read_bytes()[:200]),
+            "bad.npz is not an NPZ file, or is cut off.",
+        ),
+        (lambda: saved("bad.npz"), "bad.npz must hold A and b; it has nothing."),
+        (
+            lambda: saved("bad.npz", A=np.eye(4) + 1j, b=b),
+            "bad.npz: A must hold real numbers; got complex ones.",
+        ),
+        (
+            lambda: saved("bad.npz", A=np.eye(3), b=B * np.nan),
+            "bad.npz: the target must hold finite numbers; entry 0 is 'nan'.",
+        ),
+        (
+            lambda: saved("bad.npz", A=[["0", "x"]], b=[1.0]),
+            "bad.npz: A must hold finite numbers; entry 1 is 'x'.",
+        ),
+        (
+            lambda: saved("bad.npz", A=np.eye(4), b=b, groups=[0.5, 1, 1, 2]),
+            "the array groups must hold whole numbers.",
+        ),
+    ],
+)
+def test_bad_arrays_get_a_sentence(make: Callable[[], str], sentence: str) -> None:
+    assert sentence in call("solve", make(), "--domain", "group-l1", code=1)[1]
+
+
+def test_json_keeps_every_digit() -> None:
+    file = saved("problem.npz", A=np.eye(4), b=b)
+    answer = json.loads(call("solve", file, "--domain", "l2", "--out", "x.npz", "--json")[0])
+    with np.load("x.npz") as arrays:
+        assert answer["x"] == arrays["x"].tolist()
+
+
+def test_matrices_of_least_squares_by_an_independent_solver() -> None:
+    A, goal = np.random.default_rng(0).normal(size=(2, 6, 4))
+    answer = json.loads(
+        call("solve", saved("p.npz", A=A, b=goal), "--domain", "trace-norm", "--json")[0]
+    )
+    X = cvxpy.Variable((4, 4))
+    squares = cvxpy.sum_squares(A @ X - goal) / 2
+    wanted = cvxpy.Problem(cvxpy.Minimize(squares), [cvxpy.normNuc(X) <= 1]).solve()
+    assert answer["status"] == "converged"
+    assert answer["steps"] < 100
+    assert answer["value"] == pytest.approx(wanted, abs=2e-6)
 
 
 def test_a_matrix_needs_a_domain_of_matrices() -> None:

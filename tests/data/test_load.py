@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from fwnet.data import NAMES, DataError, available, load, openml
+from fwnet.data import NAMES, DataError, available, extract_features, load, openml
 from fwnet.data import download as official
 from fwnet.data.checksums import CHECKSUMS, CONTENTS
 from fwnet.data.openml import content_checksum
@@ -188,6 +188,40 @@ def test_libsvm_files_by_name(folder: Path) -> None:
     (folder / "svm" / "bad").write_bytes(b"this is not LIBSVM\n")
     with pytest.raises(DataError, match="is not a file in LIBSVM format"):
         load("bad")
+    (folder / "svm" / "none").write_bytes(b"")
+    with pytest.raises(DataError, match="none has no rows"):
+        load("none")
+    (folder / "svm" / "holes").write_bytes(b"+1 1:nan\n-1 1:2\n")
+    with pytest.raises(DataError, match="holes holds NaN or infinite numbers"):
+        load("holes")
+
+
+def test_a_file_that_was_written_again_is_read_again(folder: Path) -> None:
+    path = folder / "mine"
+    path.write_bytes(b"+1 1:1\n-1 1:2\n")
+    first = load("mine")
+    assert load("mine") is first
+    path.write_bytes(b"+1 1:1\n-1 1:2\n+1 1:3\n")
+    os.utime(path, ns=(1, 1))  # the clock of a file system may be slow
+    assert load("mine").x.shape == (3, 1)
+    with pytest.raises(TypeError, match=r"load\(name\) must be a text such as 'digits'; got 3"):
+        load(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"extractor": "inception"}, "extractor must be a function; got 'inception'"),
+        ({"size": 0}, "size must be a whole number of at least 1; got 0"),
+        ({"batch_size": 0.5}, "batch_size must be a whole number of at least 1; got 0.5"),
+        ({"images": [[1.0]]}, r"images must have shape \(n, channels.*got \(1, 1\)"),
+        ({"images": np.ones((2, 8, 8, 4)), "size": 4}, "one or three channels; got 8"),
+    ],
+)
+def test_features_of_what_are_no_images(options: dict[str, object], text: str) -> None:
+    given = {"extractor": lambda x: x, "images": np.ones((2, 1, 4, 4), dtype=np.float32)} | options
+    with pytest.raises((ValueError, TypeError), match=text):
+        extract_features(**given)
 
 
 def test_features_of_ones_own_need_no_checksum(folder: Path) -> None:

@@ -41,6 +41,9 @@ def test_shared_rows_are_refused() -> None:
 
 
 def test_errors() -> None:
+    for shares in ("abc", 0.5, (0.5, None, 0.5)):
+        with pytest.raises(ValueError, match="shares must be three numbers of at least 0"):
+            splits([0, 0, 0, 1, 1, 1], shares)
     with pytest.raises(ValueError, match="shares must be three numbers of at least 0"):
         splits(Y, (0.8, 0.3, 0.2))
     with pytest.raises(ValueError, match=r"one class a row, shape \(n,\); got shape \(2, 2\)"):

@@ -70,6 +70,14 @@ def test_exchanges_save_steps() -> None:
     assert steps["with"] < steps["without"]
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_one_coordinate_has_nothing_to_exchange(batch: tuple[int, ...]) -> None:
+    problem = fwnet.Quadratic(torch.ones(*batch, 1, 1), torch.ones(*batch, 1))
+    solver = fwnet.FrankWolfe(fwnet.Simplex(), direction=Corrections(2, [Exchanges()]), max_steps=3)
+    result = fwnet.FWNet(solver)(problem)  # takes all steps, also at the minimum
+    torch.testing.assert_close(result.value, torch.full(batch, 1.5))
+
+
 def test_exchanges_are_for_the_simplex() -> None:
     solver = fwnet.FrankWolfe(fwnet.L1Ball(), direction=Corrections(2, [Exchanges()]))
     with pytest.raises(TypeError, match="Exchanges is for Simplex only; got L1Ball"):

@@ -166,7 +166,7 @@ def test_what_is_shown(capsys):
     form = r"DeepSVC update 20: loss 0\.\d+, gap \S+, accuracy \S+, validation \S+, \d+\.\d\d s"
     assert re.fullmatch(form, rows[-1])
     DeepSVC(max_iter=20, progress=True, random_state=0).fit(X, y)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "20/20" in shown
     assert "accuracy" in shown
 

@@ -138,8 +138,11 @@ def test_autocast_below_it() -> None:
 
 def test_bad_input_gets_a_sentence() -> None:
     X, y = batch()
-    with pytest.raises(ValueError, match=r"X must hold features of shape \(n, 6\); got \(30, 5\)"):
+    with pytest.raises(ValueError, match=r"X must be a tensor of features \(n, 6\); got \(30, 5\)"):
         layer().loss(X[:, :5], y)
+    for wrong in ([[1.0] * 6], torch.ones(30, 5)):
+        with pytest.raises(ValueError, match=r"X must be a tensor of features \(n, 6\); got"):
+            layer()(wrong)
     with pytest.raises(ValueError, match=r"SoftmaxRegression\(y\) must lie in 0..3; got 0..7"):
         layer().loss(X, y + 4 * (y == 3))
     with pytest.raises(ValueError, match=r"TraceNormBall\(radius=...\) must be a positive"):

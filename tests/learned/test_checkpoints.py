@@ -101,6 +101,13 @@ def test_an_unknown_name_lists_the_known() -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="cannot be written"):
         learned.save(learned.LearnedStep(), tmp_path / "missing" / "mine.fwnet")
+    for card, text in (
+        ("note", "must be a dictionary; got 'note'"),
+        ({"loss": torch.ones(1)}, "must hold what JSON can say: Object of type Tensor"),
+        ({3: "a", "b": 1}, "must hold what JSON can say"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            learned.save(learned.LearnedStep(), tmp_path / "mine.fwnet", card)
     with pytest.raises(TypeError, match="must be a Controller"):
         learned.save(fwnet.OpenLoop(), tmp_path / "mine.fwnet")
 

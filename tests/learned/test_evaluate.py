@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import fwnet
 from fwnet import learned
@@ -29,6 +32,19 @@ def evaluation() -> Evaluation:
         max_steps=80,
         tolerances=(1e-1, 1e-3),
     )
+
+
+@dataclass
+class Given(learned.ProblemFamily):
+    """Least squares whose truth, of four equal weights, lies in the simplex: min f = 0."""
+
+    make: Callable[[Tensor, Tensor], fwnet.Problem]
+    domain: fwnet.Domain = field(default_factory=fwnet.Simplex)
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        A = torch.randn(5, 6, generator=generator, dtype=torch.float64)
+        x = torch.tensor([0.25, 0.25, 0.25, 0.25, 0.0, 0.0], dtype=torch.float64)
+        return self.make(A, (A @ x).expand(batch, 5))
 
 
 def made(ours: list[float], theirs: list[float]) -> Evaluation:
@@ -96,6 +112,13 @@ def test_goes_to_json_and_pandas(evaluation: Evaluation, tmp_path: Path) -> None
     assert not list(path.parent.glob("*.part"))
 
 
+def test_progress_goes_to_the_standard_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    learned.evaluate(fwnet.LineSearch(), SMALL, [], problems=2, max_steps=5, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2/2" in err
+
+
 def test_draws(evaluation: Evaluation, tmp_path: Path) -> None:
     from matplotlib import pyplot
 
@@ -110,6 +133,32 @@ def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
         learned.evaluate({"a": ["x"]}, SMALL)  # type: ignore[dict-item]
     with pytest.raises(ValueError, match='baselines must be "default" or a list'):
         learned.evaluate(fwnet.LineSearch(), SMALL, "best")
+    with pytest.raises(TypeError, match='baselines must be "default" or a list; got <fwnet'):
+        learned.evaluate(fwnet.LineSearch(), SMALL, learned.baselines.FISTA())
+    with pytest.raises(TypeError, match=r"objects such as learned.baselines.FISTA\(\)"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, ["FISTA"])
+    with pytest.raises(ValueError, match="controllers must not be empty; 'learned' is"):
+        learned.evaluate([], SMALL, [])
+    with pytest.raises(ValueError, match=r"over L1Ball\(radius=1.0\) cannot be compared"):
+        learned.evaluate(fwnet.FrankWolfe(fwnet.L1Ball()), SMALL, [])
+    with pytest.raises(TypeError, match="LearnedPowerIteration was made for TraceNormBall"):
+        learned.evaluate(learned.LearnedPowerIteration(), SMALL, [])
+    with pytest.raises(TypeError, match="must be a ProblemFamily; got 'svm'"):
+        learned.evaluate(fwnet.LineSearch(), "svm", [])
+    with pytest.raises(TypeError, match=r"evaluate\(validation\) must be a ProblemFamily"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, [], validation="svm")
+    other = learned.families.QuadraticFamily(n=8, domain=fwnet.L1Ball())
+    with pytest.raises(ValueError, match="validation must be a family over Simplex"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, [], validation=other)
+    for tolerances in ((), 1e-3):
+        with pytest.raises(ValueError, match="tolerances must be a list of at least one"):
+            learned.evaluate(fwnet.LineSearch(), SMALL, [], tolerances=tolerances)
+    with pytest.raises(TypeError, match=r"generator must be a torch.Generator; got 0"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, [], generator=0)
+    with pytest.raises(ValueError, match="whose minimum is 0"):
+        learned.evaluate(fwnet.LineSearch(), Given(fwnet.LeastSquares), [])
+    with pytest.raises(TypeError, match=r"Given.sample must return one Problem with a batch"):
+        learned.evaluate(fwnet.LineSearch(), Given(lambda A, b: fwnet.LeastSquares(A, b[0])), [])
     with pytest.raises(ValueError, match="names of their own"):
         learned.evaluate(fwnet.LineSearch(), SMALL, [learned.baselines.corrective(3)] * 2)
     with pytest.raises(ValueError, match=r"not be named as a baseline is; rename \['pairwise'\]"):

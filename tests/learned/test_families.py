@@ -27,6 +27,17 @@ FAMILIES = {
 }
 
 
+class Ridged(learned.ProblemFamily):
+    """Least squares with a ridge of its own for each coordinate."""
+
+    domain = fwnet.Simplex()
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.LeastSquares:
+        b = torch.randn(batch, 4, generator=generator, dtype=torch.float64)
+        ridge = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
+        return fwnet.LeastSquares(torch.ones(4, 3, dtype=torch.float64), b, ridge)
+
+
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 def test_the_same_seed_draws_the_same_batch(family: learned.ProblemFamily) -> None:
     one, two = (family.sample(3, seeded(4)) for _ in range(2))
@@ -75,6 +86,15 @@ def test_log_uniform_has_a_uniform_logarithm() -> None:
     drawn = learned.LogUniform(0.1, 1000.0).sample(4000, seeded()).log10()
     shares = torch.histc(drawn, 4, -1, 3) / 4000
     assert torch.allclose(shares, torch.full((4,), 0.25, dtype=shares.dtype), atol=0.03)
+
+
+def test_a_scaled_problem_is_the_factor_times_the_problem() -> None:
+    scaled = families.Scaled(Ridged(), learned.LogUniform(4.0, 4.0))
+    problem, larger = (family.sample(2, seeded(1)) for family in (Ridged(), scaled))
+    x = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    assert torch.allclose(larger.value(larger.at(x)), 4 * problem.value(problem.at(x)))
+    wanted = 4 * problem.gradient(problem.at(x))
+    assert torch.allclose(larger.gradient(larger.at(x)), wanted)
 
 
 def test_an_svm_family_is_the_dual_of_its_data() -> None:
@@ -137,8 +157,24 @@ def test_splits_share_no_pair_and_no_row() -> None:
         (lambda: svm_family(n=(20, 10)), "low <= high"),
         (lambda: svm_family(C=-1.0), "positive finite number"),
         (lambda: learned.LogUniform(2.0, 1.0), "low <= high"),
+        (lambda: learned.LogUniform(1e-300, 1e300), "a finite high / low"),
         (lambda: families.QuadraticFamily(spectrum=-torch.ones(3)), "no eigenvalue below 0"),
         (lambda: families.Mixture([]), "at least one family"),
+        (lambda: families.Mixture(svm_family()), "list of at least one family"),
+        (lambda: families.Mixture(["svm"]), r"Mixture\(families\)\[0\] must be a ProblemFamily"),
+        (lambda: families.Scaled("svm", learned.LogUniform(1, 2)), "must be a ProblemFamily"),
+        (lambda: families.Scaled(svm_family(), 2.0), r"must be a LogUniform\(low, high\); got 2.0"),
+        (lambda: svm_family(n="16"), "must be a whole number of at least 4; got '16'"),
+        (lambda: svm_family(n=8.5), "must be a whole number of at least 4; got 8.5"),
+        (lambda: svm_family(n=(8, 9, 10)), r"whole number of at least 4; got \(8, 9, 10\)"),
+        (
+            lambda: families.SVMFamily((torch.ones(4, 2), torch.arange(4))),
+            r"SVMFamily\(datasets\)\[0\] must be a pair \(X, y\); got Tensor",
+        ),
+        (
+            lambda: families.SVMFamily([two_gaussians()], kernels=["rbf"]),
+            "a kernel must be a function; got 'rbf'",
+        ),
         (lambda: families.SoftmaxFamily([]), "at least one data set"),
         (
             lambda: families.SoftmaxFamily([(torch.eye(3), torch.zeros(3).long())]),

@@ -145,11 +145,21 @@ def test_an_interrupted_training_resumes_bit_for_bit(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
     learned.meta_train(learned.LearnedStep(), svm_family(), replace(QUICK, steps=1), out=tmp_path)
-    with pytest.raises(ValueError, match="holds another training"):
+    with pytest.raises(ValueError, match=r"holds another training: steps was 1 and is 4. Delete"):
         learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
-    (tmp_path / "state.pt").write_bytes(b"not a state")
-    with pytest.raises(ValueError, match=r"cannot be read: .* Delete the folder"):
-        learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
+    for others in (svm_family(n=16), svm_family(C=1.0)):  # the same class, other problems
+        with pytest.raises(ValueError, match="holds another training: family was SVMFamily"):
+            learned.meta_train(learned.LearnedStep(), others, replace(QUICK, steps=1), out=tmp_path)
+    for state in (b"not a state", b""):
+        (tmp_path / "state.pt").write_bytes(state)
+        with pytest.raises(ValueError, match=r"cannot be read: .* Delete the folder"):
+            learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
+    for state in ({"step": 3}, [1, 2]):  # of another program
+        torch.save(state, tmp_path / "state.pt")
+        with pytest.raises(ValueError, match=r"cannot be read: .* Delete the folder"):
+            learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
+    with pytest.raises(OSError, match="cannot be a folder: File exists"):
+        learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path / "state.pt")
 
 
 def test_minutes_stop_it_early() -> None:
@@ -208,6 +218,11 @@ class Unbatched(learned.ProblemFamily):
         return fwnet.Quadratic(torch.eye(3))
 
 
+class Homeless(learned.ProblemFamily):
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        return fwnet.Quadratic(torch.eye(3).expand(batch, 3, 3))
+
+
 @pytest.mark.parametrize(
     ("run", "text"),
     [
@@ -223,6 +238,35 @@ class Unbatched(learned.ProblemFamily):
         (lambda: learned.meta_train(learned.LearnedStep(), "svm"), "must be a ProblemFamily"),
         (lambda: learned.MetaConfig(steps=0), r"MetaConfig\(steps=...\) must be a whole number"),
         (lambda: learned.MetaConfig(horizon=(5, 2)), "low <= high"),
+        (lambda: learned.MetaConfig(horizon="20"), r"\(horizon=...\) must be a whole number"),
+        (lambda: learned.MetaConfig(horizon=2.5), r"\(horizon=...\) must be a whole number"),
+        (lambda: learned.MetaConfig(gradient="es"), "must be a MetaGradient; got 'es'"),
+        (lambda: learned.MetaConfig(loss=learned.SumOfValues), "must be a MetaLoss; got <class"),
+        (lambda: learned.MetaConfig(seed="a"), "must be a whole number; got 'a'"),
+        (
+            lambda: learned.meta_train(learned.LearnedStep(), svm_family(), {"steps": 3}),
+            "must be a MetaConfig; got {'steps': 3}",
+        ),
+        (
+            lambda: learned.meta_train(learned.LearnedStep(), svm_family(), minutes=float("nan")),
+            r"\(minutes=...\) must be a positive finite number; got nan",
+        ),
+        (
+            lambda: learned.meta_train(learned.LearnedStep(), svm_family(), validation="svm"),
+            r"\(validation=...\) must be a ProblemFamily; got 'svm'",
+        ),
+        (
+            lambda: learned.meta_train(
+                learned.LearnedStep(),
+                svm_family(),
+                validation=learned.families.QuadraticFamily(domain=fwnet.L1Ball()),
+            ),
+            "must be a family over Simplex",
+        ),
+        (
+            lambda: learned.meta_train(learned.LearnedStep(), Homeless()),
+            r"Homeless.domain must be a Domain such as Simplex\(\); got None",
+        ),
         (lambda: learned.EvolutionStrategies(0), "pairs must be"),
         (lambda: learned.LogSuboptimality(0.0), "floor"),
     ],

@@ -22,6 +22,9 @@ VECTORS = {
     "svm": fwnet.SVMDual(spd(9, 5, 5), torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0], dtype=F64)),
 }
 MATRICES = {
+    "completion": fwnet.MatrixCompletion(
+        torch.tensor([0, 4, 2, 2, 0]), torch.tensor([1, 2, 0, 1, 1]), normal(15, 5), (5, 3)
+    ),
     "softmax": fwnet.SoftmaxRegression(normal(1, 9, 5), torch.arange(9) % 3),
     "softmax, batch": fwnet.SoftmaxRegression(
         normal(2, 2, 9, 5), torch.arange(18).reshape(2, 9) % 3

@@ -170,6 +170,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "rule must be a StepRule or a function of t; got 'line search'.",
     ),
     (
+        "a direction as rule",
+        lambda: fwnet.FrankWolfe(fwnet.Simplex(), fwnet.Pairwise()),
+        TypeError,
+        "got Pairwise, which is a direction. Use FrankWolfe(domain, direction=...).",
+    ),
+    (
         "oracle",
         lambda: fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin),
         TypeError,

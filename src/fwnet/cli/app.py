@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import fwnet
 from fwnet.cli.bench import bench
 from fwnet.cli.errors import command
 from fwnet.cli.evaluate import evaluate_command
@@ -18,12 +21,27 @@ from fwnet.cli.solve import solve
 
 app = typer.Typer(
     name="fwnet",
-    help="Frank-Wolfe networks: solve, fit, and reproduce the paper.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"fwnet {fwnet.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+    ] = False,
+) -> None:
+    """Frank-Wolfe networks: solve, fit, and reproduce the paper."""
+
 
 for function in (solve, fit, reproduce, report, features, shard, bench, info):
     app.command()(command(function))

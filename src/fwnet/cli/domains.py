@@ -14,6 +14,7 @@ from torch import Tensor
 import fwnet
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import known
+from fwnet.cli.tables import numbers, whole_numbers
 
 
 @final
@@ -74,7 +75,7 @@ DOMAINS: dict[str, Choice] = {
     ),
     "group-l1": Choice(
         "Σ ‖x_g‖₂ ≤ r, by the array groups",
-        lambda g, a: fwnet.GroupL1Ball(a["groups"].long(), g["radius"]),
+        lambda g, a: fwnet.GroupL1Ball(a["groups"], g["radius"]),
         reads=("groups",),
     ),
     "box": Choice("lower ≤ x ≤ upper", _box, takes=("lower", "upper")),
@@ -136,12 +137,12 @@ def choose(
             )
     given: dict[str, Any] = {"radius": 1.0, "shape": shape}
     given |= {key: value for key, value in options.items() if value is not None}
-    read = {key: _tensor(key, value) for key, value in arrays.items() if key in _ARRAYS}
+    read = {key: _tensor(key, arrays[key]) for key in _ARRAYS if key in arrays}
     return choice.make(given, read)
 
 
-def _tensor(name: str, values: np.ndarray) -> Tensor:
-    try:
-        return torch.tensor(np.asarray(values, dtype=float))
-    except ValueError as error:
-        raise Failed(f"the array {name} must hold numbers: {error}.") from None
+def _tensor(key: str, values: np.ndarray) -> Tensor:
+    name = f"the array {key}"
+    if key == "groups":
+        return torch.tensor(whole_numbers(name, values))
+    return torch.tensor(numbers(name, values, bounds=key in ("lower", "upper", "b_ub")))

@@ -18,7 +18,15 @@ from fwnet.paper.store import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_EXPECTED = (DataError, StoreError, ValueError, TypeError, ImportError, OSError)
+_EXPECTED = (
+    DataError,
+    StoreError,
+    ValueError,
+    TypeError,
+    ImportError,
+    OSError,
+    FloatingPointError,
+)
 
 
 class Failed(RuntimeError):

@@ -9,7 +9,7 @@ import torch
 import typer
 
 from fwnet.cli.names import known
-from fwnet.cli.output import show, table
+from fwnet.cli.output import make_folder, save_picture, show, table
 from fwnet.learned import Evaluation, ProblemFamily, evaluate, families, load
 
 _FAMILIES = {
@@ -53,6 +53,8 @@ def evaluate_command(
     learned = load(path if folder.is_dir() and path.is_file() else controller)
     for name in names:  # before baselines are tuned, which takes its time
         learned.check_domain(_family(name, "test", c, size).domain)
+    if out is not None:
+        make_folder("--out", out)
     torch.set_num_threads(1)  # seconds of one thread can be compared
     data: dict[str, Any] = {}
     for name in names:
@@ -63,14 +65,14 @@ def evaluate_command(
             problems=problems,
             max_steps=max_steps,
             generator=torch.Generator().manual_seed(seed),
+            progress=not as_json,
         )
         data[name] = _facts(found)
         if not as_json:
             print(f"{name}, C = {c:g}, n = {size}, {problems} problems\n\n{found.report()}\n")
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
             found.save(out / f"{name}.json")
-            found.plot().savefig(out / f"{name}.png", dpi=160)
+            save_picture(found.plot(), out / f"{name}.png")
     written = [] if out is None else [[name, out / f"{name}.png"] for name in names]
     show(data, as_json, *([table("pictures", ["", ""], written)] if written else []))
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import show, table
+from fwnet.cli.output import check_target, show, table
 from fwnet.data import load
 from fwnet.data.features import extract_features, onnx_extractor, torch_extractor
 from fwnet.files import written_whole
@@ -39,8 +39,7 @@ def features(
 
         fwnet features digits --model my_networks:small --out digits.npz
     """
-    if out.suffix != ".npz":
-        raise typer.BadParameter(f"--out must end in .npz; got {out}.")
+    check_target("--out", out, ".npz")
     if scale == 0:
         raise typer.BadParameter("--scale must not be 0.")
     dataset = load(data)

@@ -26,10 +26,12 @@ class Model:
 
     Arguments:
         make: the estimator from the options.
+        takes: the options that mean something to it.
         measure: what its score is.
     """
 
     make: Callable[[SimpleNamespace], Any]
+    takes: tuple[str, ...] = ()
     measure: str = "accuracy"
 
 
@@ -64,11 +66,11 @@ def _low_rank_cv(given: SimpleNamespace) -> Any:
 
 
 MODELS = {
-    "svc": Model(_svc),
-    "deep-svc": Model(_deep_svc),
-    "low-rank": Model(_low_rank),
+    "svc": Model(_svc, ("-C", "--kernel", "--gamma")),
+    "deep-svc": Model(_deep_svc, ("-C", "--updates")),
+    "low-rank": Model(_low_rank, ("--radius",)),
     "low-rank-cv": Model(_low_rank_cv),
-    "svr": Model(_svr, "r2"),
+    "svr": Model(_svr, ("-C", "--kernel", "--gamma"), "r2"),
 }
 
 
@@ -79,13 +81,23 @@ def fit(
     model: Annotated[
         str, typer.Option(help="The estimator.", autocompletion=completes(lambda: MODELS))
     ] = "svc",
-    c: Annotated[float, typer.Option("-C", help="SVMs: weight of the errors.")] = 1.0,
-    kernel: Annotated[str, typer.Option(help="svc, svr: rbf, linear, poly or sigmoid.")] = "rbf",
-    gamma: Annotated[str, typer.Option(help="svc, svr: scale, auto or a number.")] = "scale",
-    updates: Annotated[int, typer.Option(help="deep-svc: updates of the network.")] = 100,
-    radius: Annotated[str, typer.Option(help="low-rank: trace norm, a number or auto.")] = "auto",
+    c: Annotated[float | None, typer.Option("-C", help="SVMs: weight of the errors; 1.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="svc, svr: rbf, linear, poly or sigmoid; rbf.")
+    ] = None,
+    gamma: Annotated[
+        str | None, typer.Option(help="svc, svr: scale, auto or a number; scale.")
+    ] = None,
+    updates: Annotated[
+        int | None, typer.Option(help="deep-svc: updates of the network; 100.")
+    ] = None,
+    radius: Annotated[
+        str | None, typer.Option(help="low-rank: trace norm, a number or auto; auto.")
+    ] = None,
     test: Annotated[float, typer.Option(help="Share of the points held out.")] = 0.25,
-    seed: Annotated[int, typer.Option(help="Of the held-out points and weights.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of the held-out points and weights.")
+    ] = 0,
     target: Annotated[str | None, typer.Option(help="Column of y in a CSV.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the model here (joblib).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -116,9 +128,15 @@ def fit(
     if not 0 < test < 1:
         raise typer.BadParameter(f"--test must be between 0 and 1; got {test}.")
     check_target("--save", save)
-    given = SimpleNamespace(c=c, kernel=kernel, updates=updates, seed=seed)
-    given.gamma = _number("--gamma", gamma, "scale", "auto")
-    given.radius = _number("--radius", radius, "auto")
+    options = {"-C": c, "--kernel": kernel, "--gamma": gamma, "--updates": updates}
+    for option, value in (options | {"--radius": radius}).items():
+        if value is not None and option not in chosen.takes:
+            takes = " and ".join(chosen.takes) or "no option of these"
+            raise typer.BadParameter(f"{option} is nothing to --model {model}; it takes {takes}.")
+    given = SimpleNamespace(c=1.0 if c is None else c, kernel=kernel or "rbf", seed=seed)
+    given.updates = 100 if updates is None else updates
+    given.gamma = _number("--gamma", gamma or "scale", "scale", "auto")
+    given.radius = _number("--radius", radius or "auto", "auto")
     X, y = read_points(source, target)
     classes = None if chosen.measure == "r2" else _classes(source, y)
     y = _numbers(source, y) if classes is None else y

@@ -12,7 +12,7 @@ import torch
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import show, table
+from fwnet.cli.output import make_folder, save_picture, show, table
 from fwnet.learned import (
     Controller,
     HierarchicalDirection,
@@ -87,23 +87,29 @@ def meta_train_command(
 
         fwnet meta-train --controller lstm-step --steps 50 --out runs/paper-step
     """
-    if minutes is not None and minutes <= 0:
+    if minutes is not None and not minutes > 0:
         raise typer.BadParameter(f"--minutes must be positive; got {minutes:g}.")
     build, config = _CONTROLLERS[controller]
     asked = {"steps": steps, "unroll": unroll}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     config = replace(config, seed=seed, **given)
+    make_folder("--out", out)
     training, validation = _families(family, size)
     torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
-    _, history = meta_train(
-        build(),
-        training,
-        config,
-        validation=validation,
-        out=out,
-        minutes=minutes,
-        progress=not as_json,
-    )
+    try:
+        _, history = meta_train(
+            build(),
+            training,
+            config,
+            validation=validation,
+            out=out,
+            minutes=minutes,
+            progress=not as_json,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Stopped. Finished episodes are kept in {out}; the same command goes on from there."
+        ) from None
     if not history:
         raise Failed("no episode ended within --minutes; give it more.")
     _draw(history, out)
@@ -136,4 +142,4 @@ def _draw(history: MetaHistory, out: Path) -> None:
         figure: Any = history.plot().figure
     except ImportError:  # matplotlib is optional; history.jsonl has the numbers
         return
-    figure.savefig(out / "curves.png", dpi=160)
+    save_picture(figure, out / "curves.png")

@@ -11,13 +11,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fwnet.files import written_whole
 from fwnet.paper.store import plain
 
 
 def show(data: Any, as_json: bool, *tables: Table) -> None:
     """The data as JSON, or the tables; both to the standard output stream."""
     if as_json:
-        print(json.dumps(plain(data), ensure_ascii=False))
+        print(json.dumps(plain(data, digits=17), ensure_ascii=False))
         return
     console = Console()
     for table in tables:
@@ -53,7 +54,23 @@ def check_target(option: str, path: Path | None, *suffixes: str) -> None:
     if path is None:
         return
     if suffixes and path.suffix not in suffixes:
-        words = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        words = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
         raise typer.BadParameter(f"{option} must end in {words}; got {path}.")
     if not path.parent.is_dir():
         raise typer.BadParameter(f"{option} {path} needs a folder {path.parent}: there is none.")
+    if path.is_dir():
+        raise typer.BadParameter(f"{option} {path} is a folder; name a file in it.")
+
+
+def make_folder(option: str, path: Path) -> None:
+    """A folder to write into, before any work is done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{option} {path} cannot be a folder: {error.strerror}.") from None
+
+
+def save_picture(figure: Any, path: Path) -> None:
+    """Write a figure of matplotlib, whole or not at all, in the format of the suffix."""
+    with written_whole(path) as file:
+        figure.savefig(file, dpi=160, format=path.suffix[1:])

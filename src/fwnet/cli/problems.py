@@ -14,7 +14,9 @@ from torch import Tensor
 
 import fwnet
 from fwnet.cli.errors import Failed
-from fwnet.cli.tables import read_arrays, read_csv
+from fwnet.cli.tables import numbers, read_arrays, read_csv, whole_numbers
+from fwnet.iterates import Iterate, Move
+from fwnet.problems.base import image_of
 
 
 class Task(str, Enum):
@@ -53,7 +55,7 @@ def read_problem(file: Path, task: Task, c: float, target: str | None) -> Given:
         arrays = read_arrays(file)
         if not all(name in arrays for name in names):
             wanted = f"{', '.join(names[:-1])} and {names[-1]}"
-            raise Failed(f"{file} must hold {wanted}; it has {', '.join(arrays)}.")
+            raise Failed(f"{file} must hold {wanted}; it has {', '.join(arrays) or 'nothing'}.")
         found = [arrays[name] for name in names]
     if task is Task.SVM:
         return _svm(file, found[0], found[1], c, arrays)
@@ -86,27 +88,51 @@ def _least_squares(
             f"{file}: A and b must have as many rows; got shapes {tuple(matrix.shape)} and "
             f"{tuple(goal.shape)}."
         )
+    return Given(_MatrixSquares(matrix, goal), (matrix.shape[1], goal.shape[1]), arrays)
 
-    def value(X: Tensor) -> Tensor:
-        return 0.5 * (matrix @ X - goal).square().sum()
 
-    def gradient(X: Tensor) -> Tensor:
-        return matrix.mT @ (matrix @ X - goal)
+@final
+class _MatrixSquares(fwnet.Problem):
+    """f(X) = ½ ‖AX − B‖², its image AX as one vector."""
 
-    problem = fwnet.Function(value, gradient)
-    return Given(problem, (matrix.shape[1], goal.shape[1]), arrays)
+    quadratic = True
+
+    def __init__(self, A: Tensor, B: Tensor) -> None:
+        self.A, self.B = A, B
+        self.shape = torch.Size((A.shape[1], B.shape[1]))
+        self.dtype, self.device = A.dtype, A.device
+
+    def image(self, x: Tensor) -> Tensor:
+        return (self.A @ x).flatten(-2)
+
+    def value(self, it: Iterate) -> Tensor:
+        return 0.5 * (image_of(it) - self.B.flatten()).square().sum()
+
+    def gradient(self, it: Iterate) -> Tensor:
+        return self.A.mT @ (image_of(it).reshape(self.B.shape) - self.B)
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        return move.image.square().sum()
+
+    def gram(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
+        return images @ images.mT
 
 
 def _completion(file: Path, found: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> Given:
-    rows, cols = _whole(file, "rows", found[0]), _whole(file, "cols", found[1])
+    rows, cols = (
+        torch.tensor(whole_numbers(f"{file}: {name}", values))
+        for name, values in zip(("rows", "cols"), found, strict=False)
+    )
     values = _tensor(file, "values", found[2])
-    if len(rows) == 0:
+    if rows.numel() == 0 or cols.numel() == 0:
         raise Failed(f"{file} has no entries.")
-    seen = (int(rows.max()) + 1, int(cols.max()) + 1)
-    shape = tuple(int(n) for n in np.ravel(arrays["shape"])) if "shape" in arrays else seen
-    if len(shape) != 2:
-        raise Failed(f"{file}: shape must hold two numbers; got {shape}.")
-    return Given(fwnet.MatrixCompletion(rows, cols, values, (shape[0], shape[1])), shape, arrays)
+    shape = (int(rows.max()) + 1, int(cols.max()) + 1)
+    if "shape" in arrays:
+        given = whole_numbers(f"{file}: shape", arrays["shape"]).ravel().tolist()
+        if len(given) != 2:
+            raise Failed(f"{file}: shape must hold two numbers; got {given}.")
+        shape = (given[0], given[1])
+    return Given(fwnet.MatrixCompletion(rows, cols, values, shape), shape, arrays)
 
 
 def _positions(file: Path, table: np.ndarray) -> list[np.ndarray]:
@@ -117,15 +143,5 @@ def _positions(file: Path, table: np.ndarray) -> list[np.ndarray]:
     return [table[:, 0], table[:, 1]]
 
 
-def _whole(file: Path, name: str, values: np.ndarray) -> Tensor:
-    numbers = _tensor(file, name, values)
-    if not bool((numbers == numbers.round()).all()):
-        raise Failed(f"{file}: {name} must hold whole numbers from 0.")
-    return numbers.long()
-
-
 def _tensor(file: Path, name: str, values: np.ndarray) -> Tensor:
-    try:
-        return torch.tensor(np.asarray(values, dtype=float))
-    except ValueError as error:
-        raise Failed(f"{file}: {name} must hold numbers: {error}.") from None
+    return torch.tensor(numbers(f"{file}: {name}", values))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fwnet.cli.errors import Failed, say
+from fwnet.cli.output import make_folder
 from fwnet.cli.reproduce import write_page
 from fwnet.paper.experiment import Profile, Results
 
@@ -39,6 +40,7 @@ def report(
     if not results:
         which = "no results" if profile is None else f"no results of the profile {profile.value}"
         raise Failed(f"{runs} holds {which}. Run `fwnet reproduce` first.")
+    make_folder("--out", out)
     write_page(EXPERIMENTS, _largest(results), out, f"fwnet report {runs}", as_json)
 
 

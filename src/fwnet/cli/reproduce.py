@@ -10,7 +10,7 @@ import typer
 
 from fwnet.cli.errors import Failed, say
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import show, table
+from fwnet.cli.output import make_folder, show, table
 from fwnet.paper.experiment import Experiment, Profile, Results
 
 
@@ -56,6 +56,8 @@ def reproduce(
     from fwnet.paper.store import Store
 
     chosen = _chosen(names or [], EXPERIMENTS)
+    for option, folder in (("--runs", runs), ("--out", out)):
+        make_folder(option, folder)
     store = Store(runs, warn=say)
     jobs = plan(chosen, profile, seeds)
     count = min(os.cpu_count() or 1, 4) if workers is None else workers

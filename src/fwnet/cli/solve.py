@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,15 +14,16 @@ import typer
 
 import fwnet
 from fwnet.cli.domains import DOMAINS, choose
+from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import check_target, show, table
+from fwnet.cli.output import check_target, save_picture, show, table
 from fwnet.cli.problems import Given, Task, read_problem
 from fwnet.cli.tables import read_arrays
 from fwnet.files import written_whole
 
 
 class SolverName(str, Enum):
-    """How it is found; auto is pairwise on polytopes and plain elsewhere."""
+    """How it is found; auto is pairwise on polytopes and corrective elsewhere."""
 
     AUTO = "auto"
     PLAIN = "plain"
@@ -60,7 +61,7 @@ def solve(
     constraints: Annotated[
         Path | None, typer.Option(help="NPZ with the arrays of the domain.")
     ] = None,
-    c: Annotated[float, typer.Option("-C", help="Weight of the errors (SVM).")] = 1.0,
+    c: Annotated[float | None, typer.Option("-C", help="Weight of the errors (SVM); 1.")] = None,
     solver: Annotated[SolverName, typer.Option(help="How it is found.")] = SolverName.AUTO,
     tol: Annotated[float, typer.Option(help="Stop at this gap.")] = 1e-6,
     max_steps: Annotated[int, typer.Option(min=1, help="Stop after so many steps.")] = 10_000,
@@ -79,19 +80,22 @@ def solve(
     check_target("--plot", plot, ".png", ".svg", ".pdf")
     if task is Task.SVM and domain not in (None, "simplex"):
         raise typer.BadParameter("--task svm lives on the simplex; leave --domain out.")
+    if task is not Task.SVM and c is not None:
+        raise typer.BadParameter(f"-C is nothing to --task {task.value}.")
     name = domain or ("trace-norm" if task is Task.COMPLETION else "simplex")
     known("domain", name, DOMAINS)  # before a large file is read
-    given = read_problem(file, task, c, target)
+    given = read_problem(file, task, 1.0 if c is None else c, target)
     _check_kind(name, given)
     arrays = dict(given.arrays) | ({} if constraints is None else read_arrays(constraints))
     place = choose(name, options, arrays, given.shape)
     result = _solved(given, place, solver, tol, max_steps)
+    if result.status == "non_finite":
+        raise Failed(f"{file}: {result.message}. Are its numbers too large? Scale them.")
     x = result.x.numpy()
     if out is not None:
         _write(out, x)
     if plot is not None:
-        figure: Any = result.trace.plot().figure
-        figure.savefig(plot, dpi=160)
+        save_picture(result.trace.plot().figure, plot)
     facts = {
         "status": result.status,
         "steps": result.steps,

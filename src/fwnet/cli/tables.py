@@ -16,45 +16,84 @@ from fwnet.data import NAMES, load
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an NPZ file by name."""
     try:
+        # A zip file is one before NumPy sees it, which takes anything else for a pickle or .npy.
+        if path.is_file() and not zipfile.is_zipfile(path):
+            raise Failed(f"{path} is not an NPZ file, or is cut off. Write it with numpy.savez.")
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise Failed(f"there is no file {path}.") from None
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError) as error:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise Failed(f"{path} is not an NPZ file: {error}.") from None
+
+
+def numbers(name: str, values: np.ndarray, bounds: bool = False) -> np.ndarray:
+    """An array as float64, finite unless it holds bounds; a sentence where it is none."""
+    if np.iscomplexobj(values):
+        raise Failed(f"{name} must hold real numbers; got complex ones.")
+    try:
+        floats = np.asarray(values, dtype=float)
+    except (ValueError, TypeError):
+        found = (_number(str(text)) for text in np.ravel(values))
+        floats = np.array([np.nan if number is None else number for number in found])
+    good = ~np.isnan(floats) if bounds else np.isfinite(floats)
+    if not good.all():
+        place = int(np.flatnonzero(~good.ravel())[0])
+        raise Failed(
+            f"{name} must hold finite numbers; entry {place} is {str(np.ravel(values)[place])!r}."
+        )
+    return floats
+
+
+def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
+    """An array as int64; a sentence where it is none."""
+    floats = numbers(name, values)
+    if not (floats == floats.round()).all() or np.abs(floats).max(initial=0) >= 2**53:
+        raise Failed(f"{name} must hold whole numbers.")
+    return floats.astype(np.int64)
 
 
 def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Numbers (n, d) and the target column (n,) as texts; the last column if none is named."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+            reader = csv.reader(file)
+            lines = [(reader.line_num, row) for row in reader if row]
     except FileNotFoundError:
         raise Failed(f"there is no file {path}.") from None
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise Failed(f"{path} is not a CSV file: {error}.") from None
-    if not rows:
+    if not lines:
         raise Failed(f"{path} is empty.")
-    header = None if any(_number(text) is not None for text in rows[0]) else rows.pop(0)
-    if not rows:
+    width = len(lines[0][1])
+    if width == 1:
+        raise Failed(
+            f"{path} has one column: {lines[0][1][0]!r}. Columns are divided by commas, and there "
+            "must be two or more."
+        )
+    header = None if any(_number(text) is not None for text in lines[0][1]) else lines.pop(0)[1]
+    if not lines:
         raise Failed(f"{path} has a header and no rows.")
-    width = len(rows[0])
-    for i, row in enumerate(rows):
+    for line, row in lines:
         if len(row) != width:
-            raise Failed(f"{path}: row {i + 1} has {len(row)} columns, the first has {width}.")
+            raise Failed(f"{path}: line {line} has {len(row)} columns, the first has {width}.")
     column = _column(path, target, header, width)
-    values = np.empty((len(rows), width - 1))
-    for i, row in enumerate(rows):
+    values = np.empty((len(lines), width - 1))
+    for i, (line, row) in enumerate(lines):
         for j, text in enumerate(row[:column] + row[column + 1 :]):
             number = _number(text)
             if number is None or not np.isfinite(number):
-                raise Failed(f"{path}: row {i + 1} has {text!r}, which is not a finite number.")
+                raise Failed(f"{path}: line {line} has {text!r}, which is not a finite number.")
             values[i, j] = number
-    return values, np.array([row[column] for row in rows])
+        if not row[column].strip():
+            raise Failed(f"{path}: line {line} has no target; a comma at its end makes a column.")
+    return values, np.array([row[column] for _, row in lines])
 
 
 def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
     """Points and their classes, from a data set by name or a file by its suffix."""
+    if target is not None and not source.endswith(".csv"):
+        raise Failed(f"--target names a column of a CSV file; {source} is none.")
     if source in NAMES:
         dataset = load(source)
         x, y = dataset.train()

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fwnet import checks
+
 Extractor = Callable[[np.ndarray], np.ndarray]  # (n, channels, rows, columns) to (n, d)
 
 
@@ -38,13 +40,21 @@ def extract_features(
                [1.],
                [1.]], dtype=float32)
     """
+    checks.a_function("extractor", extractor)
+    images = np.asarray(images)
     if images.ndim != 4 or len(images) == 0:
         raise ValueError(
             "images must have shape (n, channels, rows, columns) with n at least 1; "
             f"got {images.shape}."
         )
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be a whole number of at least 1; got {batch_size!r}.")
+    checks.at_least("batch_size", batch_size, 1)
+    if size is not None:
+        checks.at_least("size", size, 1)
+        if images.shape[1] not in (1, 3):
+            raise ValueError(
+                f"size=... takes images of one or three channels; got {images.shape[1]}, in "
+                f"images of shape {images.shape}."
+            )
     parts = []
     for start, batch in _batches(images, batch_size):
         features = np.asarray(extractor(_resized(batch, size)))
@@ -95,8 +105,14 @@ def torch_extractor(source: str) -> Extractor:
     module.eval()
 
     def extract(batch: np.ndarray) -> np.ndarray:
-        with torch.inference_mode():
-            features = module(torch.from_numpy(np.ascontiguousarray(batch)))
+        try:
+            with torch.inference_mode():
+                features = module(torch.from_numpy(np.ascontiguousarray(batch)))
+        except Exception as error:  # whatever a network of the user's raises
+            raise ValueError(
+                f"{source} failed on a batch of shape {batch.shape}; see --size. "
+                f"{type(error).__name__}: {error}"
+            ) from error
         if not isinstance(features, Tensor):
             raise ValueError(f"{source} must return a tensor; got {type(features).__name__}.")
         return features.cpu().numpy()
@@ -122,9 +138,14 @@ def _made(source: str) -> nn.Module:
         )
     try:
         factory: Any = getattr(importlib.import_module(place), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever the user's module raises
         raise ValueError(f"{source!r} cannot be imported: {error}.") from None
-    module = factory if isinstance(factory, nn.Module) else factory()
+    try:
+        module = factory if isinstance(factory, nn.Module) else factory()
+    except Exception as error:
+        raise ValueError(
+            f"{source!r} could not be called without arguments: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(module, nn.Module):
         raise ValueError(f"{source!r} must make a torch module; got {type(module).__name__}.")
     return module

@@ -45,12 +45,16 @@ def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
         >>> load("digits").classes[:3]
         ('0', '1', '2')
     """
-    return _load(name, seed if name == "circles" else 0, download, tuple(folders()))
+    if not isinstance(name, str):
+        raise TypeError(f"load(name) must be a text such as 'digits'; got {name!r}.")
+    return _load(name, seed if name == "circles" else 0, download, tuple(folders()), _changed(name))
 
 
 @cache
-def _load(name: str, seed: int, download: bool, where: tuple[Path, ...]) -> Dataset:
-    """Kept, because CIFAR takes seconds to unpack; `where` is what the answer depends on."""
+def _load(
+    name: str, seed: int, download: bool, where: tuple[Path, ...], changed: tuple[int, ...]
+) -> Dataset:
+    """Kept, because CIFAR takes seconds to unpack, while what the answer depends on stays."""
     if name == "circles":
         return _frozen(_circles(seed))
     if name == "digits":
@@ -77,6 +81,15 @@ def _where(name: str) -> str | None:
     else:
         path = _inception_file() if name == "cifar10-inception" else _libsvm_file(name)
     return None if path is None else shown(path)
+
+
+def _changed(name: str) -> tuple[int, ...]:
+    """When the files of a set were written last, of those that users write themselves."""
+    if name in ("circles", "digits", *_IMAGES):
+        return ()
+    inception = name == "cifar10-inception"
+    paths = [_inception_file()] if inception else [_libsvm_file(name), _libsvm_file(f"{name}.t")]
+    return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
 
 
 def _frozen(dataset: Dataset) -> Dataset:
@@ -188,9 +201,14 @@ def _svmlight(path: Any) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        return load_svmlight_file(io.BytesIO(unpacked(path)))
+        x, y = load_svmlight_file(io.BytesIO(unpacked(path)))
     except ValueError as error:
         raise DataError(f"{path} is not a file in LIBSVM format: {error}.") from None
+    if len(y) == 0:
+        raise DataError(f"{path} has no rows.")
+    if not (np.isfinite(x.data).all() and np.isfinite(y).all()):
+        raise DataError(f"{path} holds NaN or infinite numbers. Drop or fill in these rows.")
+    return x, y
 
 
 def _widened(x: Any, width: int) -> Any:

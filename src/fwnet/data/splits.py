@@ -64,11 +64,14 @@ def splits(
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.size == 0:
         raise ValueError(f"y must hold one class a row, shape (n,); got shape {labels.shape}.")
-    share = np.asarray(shares, dtype=float)
+    try:
+        share = np.asarray(shares, dtype=float)
+    except (TypeError, ValueError):
+        share = np.empty(0)
     if share.shape != (3,) or not (share >= 0).all() or not 0 < share.sum() <= 1 + 1e-12:
         raise ValueError(
             "shares must be three numbers of at least 0 that sum to at most 1 and more than 0; "
-            f"got {tuple(shares)!r}."
+            f"got {shares!r}."
         )
     generator = np.random.default_rng(seed)
     parts: list[list[np.ndarray]] = [[], [], []]

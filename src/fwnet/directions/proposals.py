@@ -120,6 +120,8 @@ def exchanges(
     x, z, radius = it.x.unsqueeze(-2), it.image, domain.radius
     assert z is not None
     count = min(count, x.shape[-1] - 1)
+    if count == 0:  # one coordinate has nothing to exchange with
+        return Candidates(x[..., :0, :], z.unsqueeze(-2)[..., :0, :], lasting=False)
     best = lin.vertex.dense() > 0
     enter = growth.masked_fill(best, -torch.inf).topk(count, -1).indices
     leave = (it.x * growth).topk(count, -1, largest=False).indices

@@ -35,8 +35,9 @@ class SimplexQP(nn.Module):
     multiplier 0 is half on the face: the mean of the two one-sided derivatives, which is what a
     central difference sees. On a singular face the solution is not unique; the gradient is then the
     least-norm one, exact for whatever the data does determine (the value, Kx). Gradients can be
-    differentiated again. Batches of small problems on the CPU run in compiled code where Numba is
-    installed, and as batches of torch operations elsewhere.
+    differentiated again. Leading dimensions are batches; `torch.vmap` is not supported, nor needed.
+    Batches of small problems on the CPU run in compiled code where Numba is installed, and as
+    batches of torch operations elsewhere.
 
     Arguments:
         unrolled: return the output of the paper's network instead, an `FWNet` of `steps` steps with

@@ -77,6 +77,8 @@ class NeuralSparseSoftmax(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """Scores `(n, m)` of features `(n, d)`."""
+        if not isinstance(X, Tensor) or X.shape[-1:] != self.weight.shape[:1]:
+            raise ValueError(self._wanted(X))
         return X @ self.weight
 
     def loss(self, X: Tensor, y: Tensor) -> Tensor:
@@ -89,8 +91,8 @@ class NeuralSparseSoftmax(nn.Module):
             y: labels 0, …, m − 1, `(n,)`, integers.
         """
         d, m = self.weight.shape
-        if X.ndim != 2 or X.shape[1] != d:
-            raise ValueError(f"X must hold features of shape (n, {d}); got {tuple(X.shape)}.")
+        if not isinstance(X, Tensor) or X.ndim != 2 or X.shape[1] != d:
+            raise ValueError(self._wanted(X))
         kind = X.device.type
         if torch.is_autocast_enabled(kind):
             X = X.to(self.weight.dtype)
@@ -98,6 +100,10 @@ class NeuralSparseSoftmax(nn.Module):
             problem = SoftmaxRegression(X, y, m)
             weight = self._stepped(problem) if self.training else self.weight
             return nn.functional.cross_entropy(X @ weight, problem.y)
+
+    def _wanted(self, X: object) -> str:
+        got = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+        return f"X must be a tensor of features (n, {self.weight.shape[0]}); got {got}."
 
     def _stepped(self, problem: SoftmaxRegression) -> Tensor:
         """The weights after the cells, kept for the next minibatch; differentiable if unrolled."""

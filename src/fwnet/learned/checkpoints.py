@@ -44,6 +44,8 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
     """
     if not isinstance(controller, Controller):
         raise TypeError(f"save(controller) must be a Controller; got {controller!r}.")
+    if card is not None and not isinstance(card, Mapping):
+        raise TypeError(f"save(card) must be a dictionary; got {card!r}.")
     weights = {k: v.detach().cpu().contiguous() for k, v in controller.state_dict().items()}
     facts = {
         "format": FORMAT,
@@ -52,7 +54,10 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
         "options": controller.options,
         "card": dict(card or {}),
     }
-    facts["sha256"] = _hash(facts, weights)
+    try:
+        facts["sha256"] = _hash(facts, weights)
+    except TypeError as error:  # JSON's own words, such as: Object of type Tensor is not …
+        raise TypeError(f"save(card) must hold what JSON can say: {error}.") from None
     with written_whole(Path(path)) as file:
         file.write(_tools().save(weights, {"fwnet": json.dumps(facts)}))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
+from fwnet.domains import Domain
 from fwnet.learned.baselines import (
     Baseline,
     Choice,
@@ -24,7 +26,10 @@ from fwnet.learned.baselines import (
 from fwnet.learned.baselines.solvers import Slot
 from fwnet.learned.evaluation import Cost, Evaluation
 from fwnet.learned.families import ProblemFamily
+from fwnet.learned.families.base import check_family
+from fwnet.learned.rollouts import sampled
 from fwnet.problems import Problem
+from fwnet.progress import progress_bar
 
 if TYPE_CHECKING:
     Controllers = Slot | Sequence[Slot] | Mapping[str, Slot | Sequence[Slot]]
@@ -43,6 +48,7 @@ def evaluate(
     tolerances: Sequence[float] = (1e-2, 1e-3, 1e-4),
     max_steps: int = 2000,
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> Evaluation:
     """Run learned and hand-designed methods on the same problems, one by one.
 
@@ -63,6 +69,7 @@ def evaluate(
         tolerances: relative suboptimalities ε.
         max_steps: budget of a run.
         generator: source of the problems.
+        progress: show a bar (needs rich); all baselines on twenty problems take minutes.
 
     Example:
         >>> from fwnet import learned
@@ -75,35 +82,43 @@ def evaluate(
 
     Reference: Moré and Wild (2009) for the data profiles.
     """
-    named = _named(controllers)
-    chosen = _chosen(baselines)
+    check_family("evaluate(family)", family)
+    named, chosen = _named(controllers, family.domain), _chosen(baselines)
     shared = sorted(set(named) & {baseline.name for baseline in chosen})
     if shared:
         raise ValueError(f"controllers must not be named as a baseline is; rename {shared}.")
     checks.at_least("problems", problems, 1)
     checks.at_least("max_steps", max_steps, 1)
+    if not isinstance(tolerances, Sequence) or not tolerances:
+        raise ValueError(f"tolerances must be a list of at least one; got {tolerances!r}.")
     epsilons = sorted((checks.positive("tolerances", tol) for tol in tolerances), reverse=True)
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
     fits = _Fits(family, epsilons, max_steps)
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
     held_out = fits.draw(family, problems, generator)
-    tuning = fits.draw(validation or family, TUNING_BATCHES, generator, TUNING_BATCH)
-    ready, choices = _tuned(chosen, fits, tuning)
+    others = family if validation is None else validation
+    check_family("evaluate(validation)", others)
+    tuning = fits.draw(others, TUNING_BATCHES, generator, TUNING_BATCH)
     methods: list[tuple[str, int, Baseline]] = [
         (name, seed, Solver(name, partial(as_solver, slot)))
         for name, slots in named.items()
         for seed, slot in enumerate(slots)
     ]
-    methods += [(baseline.name, 0, baseline) for baseline in ready]
     grid = np.unique(np.round(np.geomspace(1, max_steps, POINTS)))
     costs: list[Cost] = []
     curves: dict[str, list[np.ndarray]] = {}
-    for place, (problem, best) in enumerate(held_out):
-        for name, seed, method in methods:  # side by side, so that all see the same machine
-            if not method.fits(problem, family.domain):
-                continue
-            run = method.run(problem, family.domain, max_steps, fits.targets(best)[-1])
-            costs += fits.costs(name, seed, place, run, best)
-            curves.setdefault(name, []).append(_curve(run, best, grid))
+    with ExitStack() as stack:
+        show = progress_bar(stack, len(chosen) + problems) if progress else _silent
+        ready, choices = _tuned(chosen, fits, tuning, show)
+        methods += [(baseline.name, 0, baseline) for baseline in ready]
+        for place, (problem, best) in enumerate(held_out):
+            show(len(chosen) + place, f"problem {place + 1}")
+            for name, seed, method in methods:  # side by side, so that all see the same machine
+                if not method.fits(problem, family.domain):
+                    continue
+                run = method.run(problem, family.domain, max_steps, fits.targets(best)[-1])
+                costs += fits.costs(name, seed, place, run, best)
+                curves.setdefault(name, []).append(_curve(run, best, grid))
+        show(len(chosen) + problems, "")
     facts: dict[str, object] = {
         "family": type(family).__name__,
         "problems": problems,
@@ -125,8 +140,23 @@ class _Fits:
     def draw(
         self, family: ProblemFamily, count: int, generator: torch.Generator, batch: int = 1
     ) -> list[tuple[Problem, Tensor]]:
-        drawn = [family.sample(batch, generator) for _ in range(count)]
-        return [(problem, family.best_values(problem).double()) for problem in drawn]
+        if not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator; got {generator!r}.")
+        if family.domain != self.domain:
+            raise ValueError(
+                f"validation must be a family over {self.domain}, as the held-out one; it is over "
+                f"{family.domain}."
+            )
+        found = []
+        for problem, first in [sampled(family, batch, generator) for _ in range(count)]:
+            best = family.best_values(problem)
+            if bool((best.abs() <= 1e-12 * first.abs()).any()):
+                raise ValueError(
+                    f"{type(family).__name__}.sample gave a problem whose minimum is 0, of which "
+                    "no tolerance is a share. Add a constant to f, or noise to the data."
+                )
+            found.append((problem, best.double()))
+        return found
 
     def targets(self, best: Tensor) -> Tensor:  # (tolerances, batch)
         return torch.stack([best + tol * best.abs() for tol in self.tolerances])
@@ -141,11 +171,15 @@ class _Fits:
 
 
 def _tuned(
-    chosen: Sequence[Baseline | Tuned], fits: _Fits, tuning: Sequence[tuple[Problem, Tensor]]
+    chosen: Sequence[Baseline | Tuned],
+    fits: _Fits,
+    tuning: Sequence[tuple[Problem, Tensor]],
+    show: Callable[[int, str | None], None],
 ) -> tuple[list[Baseline], dict[str, Choice]]:
     ready: list[Baseline] = []
     choices = {}
-    for entry in chosen:
+    for place, entry in enumerate(chosen):
+        show(place, f"tuning {entry.name}")
         if isinstance(entry, Baseline):
             ready.append(entry)
             continue
@@ -166,7 +200,11 @@ def _curve(run: Trajectory, best: Tensor, grid: np.ndarray) -> np.ndarray:
     return np.where(place < 0, np.nan, excess[np.maximum(place, 0)])
 
 
-def _named(controllers: Controllers) -> dict[str, list[Slot]]:
+def _silent(done: int, text: str | None) -> None:
+    pass
+
+
+def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
     if not isinstance(controllers, Mapping):
         controllers = {"learned": controllers}
     if not controllers:
@@ -175,13 +213,16 @@ def _named(controllers: Controllers) -> dict[str, list[Slot]]:
         name: list(slots) if isinstance(slots, Sequence) else [slots]
         for name, slots in controllers.items()
     }
-    for slots in named.values():
+    for name, slots in named.items():
+        if not slots:
+            raise ValueError(f"controllers must not be empty; {name!r} is.")
         for slot in slots:
             if not isinstance(slot, Slot):
                 raise TypeError(
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
                     f"got {type(slot).__name__}."
                 )
+            as_solver(slot, domain)  # what does not fit is told before anything is tuned
     return named
 
 
@@ -190,6 +231,14 @@ def _chosen(baselines: str | Sequence[Baseline | Tuned]) -> Sequence[Baseline | 
         if baselines != "default":
             raise ValueError(f'baselines must be "default" or a list; got {baselines!r}.')
         return default_baselines()
+    if not isinstance(baselines, list | tuple):
+        raise TypeError(f'baselines must be "default" or a list; got {baselines!r}.')
+    for baseline in baselines:
+        if not isinstance(baseline, Baseline | Tuned):
+            raise TypeError(
+                "baselines must be objects such as learned.baselines.FISTA(); "
+                f"got {baseline!r} among them."
+            )
     names = [baseline.name for baseline in baselines]
     if len(set(names)) < len(names):
         raise ValueError(f"baselines must have names of their own; got {names}.")

@@ -104,12 +104,15 @@ class Run:
 
     Arguments:
         folder: made if it is not there.
-        facts: what must be the same for a training to go on.
+        facts: what must be the same for a training to go on, by name.
     """
 
-    def __init__(self, folder: Path, facts: str) -> None:
+    def __init__(self, folder: Path, facts: dict[str, str]) -> None:
         self.folder, self.facts = folder, facts
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"out={str(folder)!r} cannot be a folder: {error.strerror}.") from None
 
     def restore(self, state: TrainingState) -> None:
         """Continue where the folder's training stopped, if there is one."""
@@ -119,13 +122,26 @@ class Run:
         way_out = "Delete the folder to start anew, or choose another one."
         try:
             saved = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
+            before = dict(saved["facts"])
+        except (
+            OSError,
+            RuntimeError,
+            pickle.UnpicklingError,
+            EOFError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(f"{str(path)!r} cannot be read: {reason[:120]} {way_out}") from None
-        if saved["facts"] != self.facts:
+        if before != self.facts:
+            changes = [
+                f"{name} was {before.get(name)} and is {now}"
+                for name, now in self.facts.items()
+                if before.get(name) != now
+            ]
             raise ValueError(
-                f"out={str(self.folder)!r} holds another training: it was\n  {saved['facts']}\n"
-                f"and is now\n  {self.facts}\n{way_out}"
+                f"out={str(self.folder)!r} holds another training: {'; '.join(changes)}. {way_out}"
             )
         vector_to_parameters(saved["weights"], state.controller.parameters())
         state.optimizer.load_state_dict(saved["optimizer"])

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, final
@@ -20,11 +20,12 @@ from torch.nn.utils import vector_to_parameters
 from fwnet import checks
 from fwnet.learned.controllers import Controller
 from fwnet.learned.families import ProblemFamily
+from fwnet.learned.families.base import check_family, check_limits, low_and_high
 from fwnet.learned.meta_gradients import Backpropagation, Episode, MetaGradient
 from fwnet.learned.meta_losses import LogSuboptimality, MetaLoss
 from fwnet.learned.meta_runs import MetaHistory, MetaRecord, Run, TrainingState
 from fwnet.learned.ranks import Stream, gathered, same_everywhere
-from fwnet.learned.rollouts import Drawn, Rollout, draw
+from fwnet.learned.rollouts import Drawn, Rollout, draw, sampled
 from fwnet.progress import progress_bar
 
 _C = TypeVar("_C", bound=Controller)
@@ -74,17 +75,19 @@ class MetaConfig:
             checks.at_least(f"MetaConfig({name}=...)", getattr(self, name), 1)
         checks.positive("MetaConfig(learning_rate=...)", self.learning_rate)
         checks.positive("MetaConfig(clip=...)", self.clip)
-        low, high = self.limits
-        if not 1 <= low <= high:
-            raise ValueError(
-                f"MetaConfig(horizon=...) must be at least 1, low <= high; got {self.horizon!r}."
-            )
+        if self.horizon is not None:
+            check_limits("MetaConfig(horizon=...)", self.horizon, 1)
+        for name, kind in (("gradient", MetaGradient), ("loss", MetaLoss), ("seed", int)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                word = "whole number" if kind is int else kind.__name__
+                raise TypeError(f"MetaConfig({name}=...) must be a {word}; got {value!r}.")
 
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest horizon."""
         horizon = self.unroll if self.horizon is None else self.horizon
-        return (horizon, horizon) if isinstance(horizon, int) else horizon
+        return low_and_high(horizon)
 
     def horizon_at(self, step: int, generator: torch.Generator) -> int:
         """The horizon of an episode."""
@@ -135,15 +138,25 @@ def meta_train(
     config = MetaConfig() if config is None else config
     if not isinstance(controller, Controller):
         raise TypeError(f"meta_train(controller) must be a Controller; got {controller!r}.")
-    if not isinstance(family, ProblemFamily):
-        raise TypeError(f"meta_train(family) must be a ProblemFamily; got {family!r}.")
+    if not isinstance(config, MetaConfig):
+        raise TypeError(f"meta_train(config) must be a MetaConfig; got {config!r}.")
+    if minutes is not None:
+        checks.positive("meta_train(minutes=...)", minutes)
+    check_family("meta_train(family)", family)
+    others = family if validation is None else validation
+    check_family("meta_train(validation=...)", others)
+    if others.domain != family.domain:
+        raise ValueError(
+            f"meta_train(validation=...) must be a family over {family.domain}, as the one that is "
+            f"trained on; it is over {others.domain}."
+        )
     trained = copy.deepcopy(controller)
-    run = None if out is None else Run(Path(out), repr((config, trained, type(family).__name__)))
+    judges = _judges(others, config)
     state = TrainingState.fresh(trained, config.learning_rate)
+    run = None if out is None else Run(Path(out), _facts(config, trained, family, judges))
     if run is not None:
         run.restore(state)
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    judges = _judges(family if validation is None else validation, config)
     with ExitStack() as stack:
         show = progress_bar(stack, config.steps) if progress else None
         while state.step < config.steps and state.waited < config.patience:
@@ -158,6 +171,21 @@ def meta_train(
         run.save(state)
     vector_to_parameters(state.best_weights, trained.parameters())
     return trained, state.history
+
+
+def _facts(
+    config: MetaConfig, controller: Controller, family: ProblemFamily, judges: list[Drawn]
+) -> dict[str, str]:
+    """What must be the same for a training to go on.
+
+    A family of anybody's has no options to compare: the first problems that it draws stand for it.
+    """
+    facts = {each.name: repr(getattr(config, each.name)) for each in fields(config)}
+    problem, values = sampled(family, config.batch, seeded(config.seed, "problem", 0, 0))
+    facts["controller"] = " ".join(repr(controller).split())
+    facts["family"] = f"{type(family).__name__}: {problem.shape}, f(x0) = {float(values[0]):.4g}"
+    facts["validation"] = f"{judges[0].problem.shape}, min f = {float(judges[0].best[0]):.4g}"
+    return facts
 
 
 def _episode(

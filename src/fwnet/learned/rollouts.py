@@ -53,12 +53,21 @@ class Rollout:
 
 
 def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Drawn:
-    """A batch of problems of a family, checked."""
+    """A batch of problems of a family, checked, with their minima."""
+    problem, _ = sampled(family, batch, generator)
+    return Drawn(problem, family.best_values(problem), family.domain)
+
+
+def sampled(
+    family: ProblemFamily, batch: int, generator: torch.Generator
+) -> tuple[Problem, Tensor]:  # (batch,)
+    """A batch of problems of a family, checked, and f of each at the domain's own start."""
     problem = family.sample(batch, generator)
     name = f"{type(family).__name__}.sample"
     if not isinstance(problem, Problem) or problem.batch_dims != 1 or problem.shape is None:
         raise TypeError(
-            f"{name} must return one Problem with a batch in front (batch_dims 1); got {problem!r}."
+            f"{name} must return one Problem with a batch in front (batch_dims 1) that knows its "
+            f"shape; got {problem!r}."
         )
     if problem.shape[0] != batch:
         raise ValueError(f"{name} was asked for {batch} problems; got {problem.shape[0]}.")
@@ -73,7 +82,7 @@ def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Drawn
             f"{name} gave a problem whose f or gradient is NaN or infinite at the start (problem "
             f"{int((~good).nonzero()[0])} of the batch). Clean the data of the family."
         )
-    return Drawn(problem, family.best_values(problem), family.domain)
+    return problem, value
 
 
 def detached(state: Any) -> Any:

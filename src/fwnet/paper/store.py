@@ -116,8 +116,12 @@ class Store:
         return content
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON knows it: arrays become lists, numbers keep 9 digits, NaN and Inf are null.
+def plain(value: Any, digits: int = _DIGITS) -> Any:
+    """A value as JSON knows it: arrays become lists, NaN and Inf null.
+
+    Arguments:
+        value: of numbers, texts, arrays, tensors, dataclasses, dictionaries and lists.
+        digits: that numbers keep: 9 in results, 17 are all.
 
     Example:
         >>> plain({"loss": np.array([1.0, np.nan]), "n": np.int64(3)})
@@ -126,17 +130,17 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value.value if isinstance(value, Profile) else value
     if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     if isinstance(value, Tensor):
-        return plain(value.detach().cpu().numpy())
+        return plain(value.detach().cpu().numpy(), digits)
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return plain(value.tolist(), digits)
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
+        return plain(asdict(value), digits)
     if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
+        return {str(key): plain(entry, digits) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [plain(entry, digits) for entry in value]
     raise TypeError(
         f"results must be numbers, texts, arrays, lists and dictionaries; got "
         f"{type(value).__name__}."

@@ -89,11 +89,11 @@ class MatrixCompletion(Problem):
         )
 
     def image(self, x: Tensor) -> Tensor:
-        return x[self.rows, self.cols]
+        return x[..., self.rows, self.cols]
 
     def vertex_image(self, vertex: Vertex) -> Tensor:
         if isinstance(vertex, Rank1):
-            return vertex.u[self.rows] * vertex.v[self.cols]
+            return vertex.u[..., self.rows] * vertex.v[..., self.cols]
         return self.image(vertex.dense())
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
@@ -109,10 +109,7 @@ class MatrixCompletion(Problem):
         return self._sparse(self.vertex_image(vertex) if image is None else image)
 
     def curvatures(self, atoms: Vertex) -> Tensor:
-        if isinstance(atoms, Rank1):
-            images = atoms.u[..., self.rows] * atoms.v[..., self.cols]
-        else:
-            images = atoms.dense()[..., self.rows, self.cols]
+        images = self.vertex_image(atoms)
         return torch.linalg.vecdot(images, images)
 
     def smoothness(self) -> float:

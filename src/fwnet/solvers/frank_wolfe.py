@@ -101,6 +101,12 @@ class FrankWolfe(nn.Module):
         self.oracle = Exact() if oracle is None else oracle
         if rule is None:
             rule = LineSearch() if getattr(direction, "line_search", False) else OpenLoop()
+        for name, slot in (("direction", Direction), ("oracle", Oracle), ("start", Start)):
+            if isinstance(rule, slot):  # a module, too, can be called
+                raise TypeError(
+                    f"rule must be a StepRule or a function of t; got {type(rule).__name__}, which "
+                    f"is a {name}. Use FrankWolfe(domain, {name}=...)."
+                )
         self.rule = as_rule(rule)
         self.start = start
         self._check_slots()

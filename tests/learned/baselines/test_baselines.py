@@ -10,6 +10,7 @@ import torch
 import fwnet
 from fwnet.learned import baselines
 from fwnet.learned.baselines import Baseline, Tuned, default_baselines
+from fwnet.learned.families import digits_pairs
 from fwnet.quadratic_programs import simplex_qp
 
 ALL = {b.name: b.make(b.grid[len(b.grid) // 2]) if isinstance(b, Tuned) else b
@@ -40,6 +41,18 @@ def test_comes_to_the_minimum_from_above(name: str) -> None:
     assert run.values.shape == (len(run.gradients), 3)
     assert float(excess.min()) > -1e-9  # feasible points only: none below the minimum
     assert float(excess.amin(0).max()) < LOOSE.get(name, 1e-3)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_single_precision_comes_as_far_as_double(name: str) -> None:
+    """Families draw float32: a peer that stalls in it would be a straw man."""
+    family = digits_pairs("test", 10.0, 120)
+    Q = family.sample(1, torch.Generator().manual_seed(0)).matrix.matrix[0].double()
+    best = minimum(Q)
+    near = best * (1 + 1e-5)
+    runs = [ALL[name].run(fwnet.Quadratic(q), fwnet.Simplex(), 600, near) for q in (Q, Q.float())]
+    double, single = (float((run.values.min() - best) / best) for run in runs)
+    assert single < 1.5 * double + 2e-5
 
 
 @pytest.mark.parametrize("name", ALL)

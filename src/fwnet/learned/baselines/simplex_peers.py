@@ -41,25 +41,29 @@ class MirrorDescent(OnSimplex):
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         x = _centre(problem, domain)
-        radius = x.sum(-1, keepdim=True)
-        logits = x.log().log_softmax(-1)
+        radius = x.sum(-1, keepdim=True).double()
+        # In double precision: near the minimum both sides of the bound are small differences, and
+        # where they are rounding η is halved until nothing moves.
+        logits = x.double().log().log_softmax(-1)
         it = problem.at(x)
-        gradient, value = dense_gradient(problem.gradient(it)), problem.value(it)
+        gradient, value = dense_gradient(problem.gradient(it)).double(), problem.value(it)
         length = 1 / _spread(gradient)
         while not report(value):
             for _ in range(60):
                 trial = (logits - length * gradient).log_softmax(-1)
-                there = problem.at(radius * trial.exp())
-                bound = value + (gradient * (there.x - it.x)).sum(-1)
+                step = radius * (trial.exp() - logits.exp())
+                there = problem.at((radius * trial.exp()).to(x))
+                ahead = dense_gradient(problem.gradient(there)).double()
+                # f(x⁺) − f(x) − ⟨∇f(x), x⁺ − x⟩, exact on quadratics.
+                bend = 0.5 * ((ahead - gradient) * step).sum(-1, keepdim=True)
                 # KL without a shift: both arguments sum to 1.
-                entropy = (trial.exp() * (trial - logits)).sum(-1)
-                bound = bound + (radius * entropy.unsqueeze(-1) / length).squeeze(-1)
-                poor = problem.value(there) > bound + 1e-6 * value.abs()
+                entropy = radius * (trial.exp() * (trial - logits)).sum(-1, keepdim=True)
+                poor = length * bend > entropy
                 if not bool(poor.any()):
                     break
-                length = torch.where(poor.unsqueeze(-1), length / 2, length)
-            it, logits, length = there, trial, self.growth * length
-            gradient, value = dense_gradient(problem.gradient(it)), problem.value(it)
+                length = torch.where(poor, length / 2, length)
+            it, logits, gradient, length = there, trial, ahead, self.growth * length
+            value = problem.value(it)
 
 
 @final

@@ -52,8 +52,14 @@ class Solver(Baseline):
 def as_solver(slot: Slot, domain: Domain) -> FrankWolfe:
     """A controller's own solver; other directions and oracles take an exact line search."""
     if isinstance(slot, FrankWolfe):
+        if slot.domain != domain:
+            raise ValueError(
+                f"a solver over {slot.domain} cannot be compared on problems over {domain}; make "
+                "it for their domain."
+            )
         return slot
     if isinstance(slot, Controller):
+        slot.check_domain(domain)
         return slot.solver(domain)
     if isinstance(slot, StepRule):
         return FrankWolfe(domain, slot)

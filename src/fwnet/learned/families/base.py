@@ -16,7 +16,7 @@ from fwnet.domains import Domain, L1Ball, Simplex
 from fwnet.linear_maps import DenseMap
 from fwnet.problems import LeastSquares, Problem, Quadratic
 from fwnet.quadratic_programs import simplex_qp
-from fwnet.solvers import PairwiseFrankWolfe
+from fwnet.solvers import minimize
 
 
 @final
@@ -38,8 +38,10 @@ class LogUniform:
     def __post_init__(self) -> None:
         checks.positive("LogUniform(low)", self.low)
         checks.positive("LogUniform(high)", self.high)
-        if self.high < self.low:
-            raise ValueError(f"LogUniform(low, high) needs low <= high; got {self}.")
+        if not 1 <= self.high / self.low < math.inf:
+            raise ValueError(
+                f"LogUniform(low, high) needs low <= high and a finite high / low; got {self}."
+            )
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:  # (count,)
         """Independent draws, in float64."""
@@ -70,13 +72,12 @@ class ProblemFamily(ABC):
     def best_values(self, problem: Problem) -> Tensor:  # (batch,)
         """min f of each problem of a batch: exact for quadratics on simplex and l1 ball.
 
-        Elsewhere a lower bound, f(x) − gap after a long pairwise solve.
+        Elsewhere a lower bound, f(x) − gap after a long solve.
         """
         exact = _exact_values(problem, self.domain)
         if exact is not None:
             return exact
-        solver = PairwiseFrankWolfe(self.domain, max_steps=5000, tol=1e-9)
-        result = solver(problem)
+        result = minimize(problem, self.domain, max_steps=5000, tol=1e-9)
         return result.value - result.gap.clamp_min(0)
 
 
@@ -89,8 +90,10 @@ class Mixture(ProblemFamily):
     """
 
     def __init__(self, families: Sequence[ProblemFamily]) -> None:
-        if not families:
-            raise ValueError("Mixture needs at least one family; got none.")
+        if not isinstance(families, Sequence) or not families:
+            raise ValueError(f"Mixture needs a list of at least one family; got {families!r}.")
+        for place, family in enumerate(families):
+            check_family(f"Mixture(families)[{place}]", family)
         self.families, self.domain = tuple(families), families[0].domain
         others = [family.domain for family in families if family.domain != self.domain]
         if others:
@@ -113,6 +116,9 @@ class Scaled(ProblemFamily):
     """
 
     def __init__(self, family: ProblemFamily, factor: LogUniform) -> None:
+        check_family("Scaled(family)", family)
+        if not isinstance(factor, LogUniform):
+            raise TypeError(f"Scaled(factor) must be a LogUniform(low, high); got {factor!r}.")
         self.family, self.factor, self.domain = family, factor, family.domain
 
     def sample(self, batch: int, generator: torch.Generator) -> Problem:
@@ -124,7 +130,13 @@ class Scaled(ProblemFamily):
             return Quadratic(factor.unsqueeze(-1) * K, None if c is None else factor * c)
         if isinstance(problem, LeastSquares) and isinstance(problem.matrix, DenseMap):
             root = factor.sqrt().to(problem.b)
-            return LeastSquares(root.unsqueeze(-1) * problem.matrix.matrix, root * problem.b)
+            A, b = root.unsqueeze(-1) * problem.matrix.matrix, root * problem.b
+            if problem.ridge is None:
+                return LeastSquares(A, b)
+            # A ridge is one for the whole batch, a factor is not: its root becomes rows of A.
+            n = A.shape[-1]
+            rows = root.unsqueeze(-1) * torch.diag(problem.ridge.sqrt().expand(n))
+            return LeastSquares(torch.cat([A, rows], -2), torch.cat([b, b.new_zeros(len(b), n)], 1))
         raise TypeError(
             f"Scaled takes families of dense Quadratic or LeastSquares problems; "
             f"{type(self.family).__name__} gave {type(problem).__name__}."
@@ -135,7 +147,7 @@ def sample_size(
     limits: tuple[int, int] | int, generator: torch.Generator, most: float = math.inf
 ) -> int:
     """A whole number, log-uniform between the limits; never above `most`."""
-    low, high = (limits, limits) if isinstance(limits, int) else limits
+    low, high = low_and_high(limits)
     high = int(min(high, most))
     low = min(low, high)
     drawn = LogUniform(low, high + 1).sample(1, generator)
@@ -144,10 +156,28 @@ def sample_size(
 
 def check_limits(name: str, limits: tuple[int, int] | int, least: int) -> None:
     """Raise unless `limits` is a whole number, or two in order."""
-    low, high = (limits, limits) if isinstance(limits, int) else limits
+    low, high = low_and_high(limits)
     checks.at_least(name, low, least)
     if checks.at_least(name, high, least) < low:
         raise ValueError(f"{name} must be (low, high) with low <= high; got {limits!r}.")
+
+
+def low_and_high(limits: tuple[int, int] | int) -> tuple[int, int]:
+    """Two limits as they are, one number as both."""
+    two = isinstance(limits, tuple | list) and len(limits) == 2
+    return tuple(limits) if two else (limits, limits)  # type: ignore[return-value, arg-type]
+
+
+def check_family(name: str, family: object) -> None:
+    """Raise unless it is a family that says where its problems live."""
+    if not isinstance(family, ProblemFamily):
+        raise TypeError(f"{name} must be a ProblemFamily; got {family!r}.")
+    domain = getattr(family, "domain", None)
+    if not isinstance(domain, Domain):
+        raise TypeError(
+            f"{name}: {type(family).__name__}.domain must be a Domain such as Simplex(); "
+            f"got {domain!r}."
+        )
 
 
 @torch.no_grad()

@@ -74,7 +74,7 @@ class DeepSVMFamily(ProblemFamily):
         return Quadratic(torch.stack(matrices).to(self.rows.dtype))
 
     def split(self, seed: int = 0) -> tuple[DeepSVMFamily, DeepSVMFamily, DeepSVMFamily]:
-        """Families for training, validation and test that share no data; see `SVMFamily.split`."""
+        """Families for training, validation and test; see `SVMFamily.split`."""
         train, validation, test = (self._with(part) for part in self.rows.split(seed))
         return train, validation, test
 

@@ -115,10 +115,12 @@ class SVMFamily(ProblemFamily):
         check_limits("SVMFamily(n=...)", n, 4)
         if not datasets or not kernels:
             raise ValueError("SVMFamily needs at least one data set and one kernel; got none.")
+        for kernel in kernels:
+            checks.a_function("SVMFamily(kernels=...): a kernel", kernel)
         self.C = C if isinstance(C, LogUniform) else LogUniform(C, C)
         self.n, self.kernels, self.dtype = n, tuple(kernels), dtype
         self.domain = Simplex()
-        self._sources = tuple(_source(k, X, y) for k, (X, y) in enumerate(datasets))
+        self._sources = tuple(_source(k, dataset) for k, dataset in enumerate(datasets))
 
     def sample(self, batch: int, generator: torch.Generator) -> Problem:
         checks.at_least("batch", batch, 1)
@@ -133,10 +135,12 @@ class SVMFamily(ProblemFamily):
         return [Draw(source.X, positive, negative, half) for source, positive, negative in drawn]
 
     def split(self, seed: int = 0) -> tuple[SVMFamily, SVMFamily, SVMFamily]:
-        """Families for training, validation and test (60, 20, 20 %) that share nothing.
+        """Families for training, validation and test: 60, 20 and 20 % of what can be drawn.
 
-        Of a data set with three classes or more, other pairs of classes; of one with two, other
-        rows. The test family is for one look, at the end.
+        Of a data set with two classes, no row is in two parts. Of one with three or more, no pair
+        of classes is, as in the paper; the pairs 0-1 and 0-2 still share the rows of class 0. For
+        parts that share no point either, give each a family of classes or rows of its own. The
+        test family is for one look, at the end.
         """
         generator = torch.Generator().manual_seed(seed)
         parts: list[list[_Source]] = [[], [], []]
@@ -168,8 +172,11 @@ def svm_matrix(gram: Tensor, y: Tensor, C: Tensor) -> Tensor:  # (n, n)
     return y.unsqueeze(-1) * (gram + 1.0) * y + torch.eye(len(y), dtype=gram.dtype) / C
 
 
-def _source(place: int, X: Tensor, y: Tensor) -> _Source:
+def _source(place: int, dataset: tuple[Tensor, Tensor]) -> _Source:
     name = f"SVMFamily(datasets)[{place}]"
+    if not isinstance(dataset, Sequence) or len(dataset) != 2:
+        raise TypeError(f"{name} must be a pair (X, y); got {type(dataset).__name__}.")
+    X, y = dataset
     X = checks.real_tensor(f"{name} X", X)
     if not isinstance(y, Tensor) or X.ndim != 2 or y.shape != X.shape[:1]:
         raise ValueError(f"{name} must be (X, y), tensors of shapes (n, d) and (n,).")
