@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,8 +70,8 @@ def start_for(case: DomainCase, problem: fwnet.Problem) -> Tensor:
 @both
 def test_the_same_steps_as_the_loop(case: DomainCase, dtype: torch.dtype) -> None:
     for (name, problem), (direction, rule) in itertools.product(problems(dtype), SLOTS):
-        if dtype == torch.float32 and rule not in ("LineSearch", "Constant", "ShortStep"):
-            continue
+        if rule not in ("LineSearch", "Constant", "ShortStep"):
+            continue  # the others are their kin; the naive method below has them all
         slots = (case.domain, RULES[rule]())
         budgets: dict[str, Any] = {
             "direction": DIRECTIONS[direction](),
@@ -298,19 +297,30 @@ def test_on_step_stops_where_it_asked_to() -> None:
 
 
 def test_max_seconds() -> None:
-    began = time.perf_counter()
-    result = solver(tol=0.0, max_steps=10**9, max_seconds=0.2)(PROBLEM)
+    """Of steps: what the first use compiles does not count."""
+    steps = solver(rule=fwnet.Constant(0.3), tol=0.0, max_steps=10**9, max_seconds=0.2)
+    result = steps(PROBLEM)
     assert result.status == "max_seconds"
-    assert time.perf_counter() - began < 3.0
+    assert 0.2 <= result.trace[-1].seconds < 3.0
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where a runner of tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_returns_the_best_iterate() -> None:
     """A real signal, while steps run."""
     rule = fwnet.Constant(0.3)  # f rises and falls
     for make in (fwnet.Toward, fwnet.Pairwise):
         timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
         timer.start()
-        result = solver(rule=rule, direction=make(), tol=0.0, max_steps=10**9)(PROBLEM)
+        slots: dict[str, Any] = {"rule": rule, "direction": make()}
+        result = solver(**slots, tol=0.0, max_steps=10**9, max_seconds=30.0)(PROBLEM)
         assert result.status == "interrupted"
         best = min(record.value for record in result.trace)
         assert float(result.value) <= best + 1e-12
@@ -378,6 +388,14 @@ def test_data_may_want_gradients_and_be_transposed() -> None:
     plain = solver(False, max_steps=20)(fwnet.LeastSquares(A.mT, normal(29, 13)))
     torch.testing.assert_close(found.x, plain.x, rtol=0, atol=1e-12)
     assert not found.x.requires_grad
+
+
+def test_a_start_may_be_transposed() -> None:
+    x0 = start_for(SIMPLEX, BATCH).T.contiguous().T
+    assert not x0.is_contiguous()
+    found = solver(max_steps=5, tol=0.0)(BATCH, x0)
+    plain = solver(False, max_steps=5, tol=0.0)(BATCH, x0)
+    torch.testing.assert_close(found.x, plain.x, rtol=0, atol=1e-12)
 
 
 def test_a_start_slot_is_asked() -> None:

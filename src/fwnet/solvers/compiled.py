@@ -131,14 +131,14 @@ class FastForward:
         """Steps from an iterate, which stays as it is."""
         code, batch, count = self.code, self.batch, len(sizes)
         assert it.image is not None
-        x, image = it.x.reshape(batch, -1), it.image.reshape(batch, -1)
+        x, image = _array(it.x.reshape(batch, -1)), _array(it.image.reshape(batch, -1))
         data = code.Data(self.matrix, self.shift, self.ridge, sizes)
-        state = code.State(x.clone().numpy(), image.clone().numpy(), self._weights(it))
+        state = code.State(x.copy(), image.copy(), self._weights(it))
         log = code.Log(
             *np.zeros((3, batch, count)),
             np.zeros(batch, np.int64),
             np.full(batch, np.inf),
-            x.clone().numpy(),
+            x.copy(),
         )
         last = batch if problems is None else problems
         threads = min(torch.get_num_threads(), last)
