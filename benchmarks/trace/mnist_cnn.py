@@ -195,7 +195,7 @@ def load() -> tuple[Data, Data]:
 
 
 def main(seeds: int = 10, tuning: int = 3) -> None:
-    """Tune and run each method in turn, print its row; some twelve minutes of one core."""
+    """Tune and run each method in turn, print its row; some nine minutes of one core."""
     if folder() is None:
         raise SystemExit("mnist_cnn: set FWNET_DATA to the folder that holds mnist/.")
     torch.set_num_threads(1)
