@@ -10,14 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import D, M, N, softmax, thousand_classes
-from fwnet.low_rank import Factors
+from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
 from fwnet.low_rank.rank_one import RankOneFrankWolfe
+from fwnet.low_rank.sweeps import Move, compiled_sweep, torch_sweep
 
 
 def run(repeats: int) -> list[Row]:
@@ -113,4 +117,47 @@ def memory() -> list[Row]:
     return [figure("peak memory / (X + logits)", [ratio], "", 2.0, "default solver, 8 steps")]
 
 
-CASES = [Case("iteration", "one iteration, 50k x 2000, 1000 classes, float32, one thread", run)]
+def compiled_against_torch(repeats: int) -> list[Row]:
+    """The pass over X and the logits that an iteration makes, by Numba and by torch."""
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for what, X, classes in (
+        ("200,000 x 100, 10 classes", torch.randn(200_000, 100, generator=generator), 10),
+        ("20,000 x 500, 100 classes", torch.randn(20_000, 500, generator=generator), 100),
+        ("20,000 x 20,000, CSR, 60 a row, 1000 classes", text_like(20_000, 20_000, 60), 1000),
+    ):
+        n, d = X.shape
+        y = torch.randint(classes, (n,), generator=generator)
+        rows_of_x, loss = ArrayRows(X), SoftmaxLoss(y, classes, torch.ones(n))
+        problem = RowProblem(rows_of_x, loss)
+        Z = torch.randn(n, classes, generator=generator)
+        move = Move(1.0, torch.zeros(n), torch.randn(classes, generator=generator))
+        u = torch.randn(d, generator=generator)
+        compiled_sweep(rows_of_x, loss, Z, move, u)
+        ours, theirs = [], []
+        for _ in range(2 * repeats):
+            ours.append(seconds(partial(compiled_sweep, rows_of_x, loss, Z, move, u)))
+            theirs.append(seconds(partial(torch_sweep, problem, Z, move, u)))
+        samples = {OURS: ours, "the same in torch": theirs}
+        rows += compare(what, samples, {"the same in torch": None}, 1e3, "ms")
+    return rows
+
+
+def text_like(n: int, d: int, entries: int) -> sparse.csr_matrix:
+    """Normal numbers at random places, about as many in each row."""
+    generator = np.random.default_rng(0)
+    places = generator.integers(d, size=n * entries)
+    numbers = generator.standard_normal(n * entries).astype(np.float32)
+    made = sparse.csr_matrix((numbers, places, np.arange(n + 1) * entries), shape=(n, d))
+    made.sum_duplicates()
+    return made
+
+
+CASES = [
+    Case("iteration", "one iteration, 50k x 2000, 1000 classes, float32, one thread", run),
+    Case(
+        "sweep",
+        "one pass over X and the logits, compiled, float32, one thread",
+        compiled_against_torch,
+    ),
+]

@@ -47,7 +47,7 @@ def teams(*runs: tuple[int, list[str]]) -> tuple[list[list[int]], subprocess.Com
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,  # of a busy machine; a team that hangs is found all the same
         check=True,
     )
     return json.loads(done.stdout.splitlines()[-1]), done

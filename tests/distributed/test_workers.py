@@ -25,7 +25,7 @@ from distributed.cases import (
 )
 from fwnet.distributed import FitConfig, fit, write_shards
 
-SIZES = (1, 2, 3, 4)
+SIZES = (1, 2, 4)
 KINDS = {"single": np.float32, "double": np.float64, "sparse": np.float32}
 
 
@@ -40,7 +40,7 @@ class Teams(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
-    """Fifteen teams, one after the other: one import of torch serves them all."""
+    """Twelve teams, one after the other: one import of torch serves them all."""
     path = tmp_path_factory.mktemp("teams")
     asked = ("--radius", "12", "--max-steps", "6", "--checkpoint-every", "3")
     runs = []
@@ -63,19 +63,19 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_one_two_three_and_four_workers_give_the_same_bits(name: str, ran: Teams) -> None:
-    first = 4 * list(KINDS).index(name)
-    assert ran.codes[first : first + 4] == [[0] * p for p in SIZES]
+def test_one_two_and_four_workers_give_the_same_bits(name: str, ran: Teams) -> None:
+    first = len(SIZES) * list(KINDS).index(name)
+    assert ran.codes[first : first + len(SIZES)] == [[0] * p for p in SIZES]
     assert len({(ran.folder / f"{name}{p}" / "model.pt").read_bytes() for p in SIZES}) == 1
 
 
 def test_only_worker_0_talks(ran: Teams) -> None:
     lines = [line for line in ran.out.splitlines() if line.startswith("step")]
-    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 12 + [0]
+    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 9 + [0]
 
 
 def test_more_workers_than_blocks_stop_together_when_the_time_is_over(ran: Teams) -> None:
-    assert ran.codes[12] == [0] * 4
+    assert ran.codes[-3] == [0] * 4
     assert json.loads((ran.folder / "late" / "model.json").read_text())["steps"] == 0
 
 
