@@ -98,13 +98,6 @@ def same_kind(name: str, value: Tensor, other_name: str, other: Any) -> None:
         )
 
 
-def yes_or_no(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False; got {value!r}.")
-    return value
-
-
 def a_function(name: str, value: Any) -> None:
     """Check that `value` can be called."""
     if not callable(value):

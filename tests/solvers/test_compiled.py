@@ -447,5 +447,5 @@ def test_what_has_no_machine_code_gets_a_sentence(name: str) -> None:
 
 
 def test_compiled_is_true_or_false() -> None:
-    with pytest.raises(TypeError, match="compiled must be True or False; got 'yes'"):
+    with pytest.raises(ValueError, match="compiled must be True or False; got 'yes'"):
         fwnet.FrankWolfe(fwnet.Simplex(), compiled="yes")  # type: ignore[arg-type]

@@ -117,7 +117,7 @@ class FrankWolfe(nn.Module):
         self.max_seconds = max_seconds
         self.check_every = checks.at_least("check_every", check_every, 1)
         self.refresh_every = checks.at_least("refresh_every", refresh_every, 1)
-        self.compiled = checks.yes_or_no("compiled", compiled)
+        self.compiled = checks.switch("compiled", compiled)
         if compiled:
             check_slots(self)
 
