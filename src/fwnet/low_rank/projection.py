@@ -43,8 +43,9 @@ class Point:
         )
 
     def inner(self, other: Point) -> float:
-        """⟨W, other⟩."""
-        return float(((self.left.mT @ other.left) * (self.V.mT @ other.V)).sum())
+        """⟨W, other⟩, in float64: differences of such numbers decide on restarts."""
+        left, V = self.left.double().mT @ other.left.double(), self.V.double().mT @ other.V.double()
+        return float((left * V).sum())
 
 
 @final
