@@ -34,6 +34,11 @@ class Columns:
         """Whether the whole kernel matrix fits into the store."""
         return bool(self.limit == self.n)
 
+    @property
+    def complete(self) -> bool:
+        """Whether the whole kernel matrix is there already."""
+        return self._whole is not None
+
     def square(self) -> Array:
         """Return the whole matrix (n, n); only where `fits`."""
         if self._whole is None:
@@ -94,7 +99,7 @@ class LinearColumns:
     Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)
     """
 
-    fits = False
+    fits = complete = False
 
     def __init__(self, kernel: KernelRows, X: Any) -> None:
         self.kernel, self._X = kernel, X

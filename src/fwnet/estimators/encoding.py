@@ -36,19 +36,25 @@ class Encoded:
     dense: Array  # (n, k) common features; for rbf also 1 and −γ|x|²
     rare: Any  # (n, r) CSR, or None
     distances: bool  # whether the products are exponents of rbf
+    start: int = 0  # place of the first point, for pieces
 
-    def take(self, index: Any) -> Encoded:
+    @property
+    def span(self) -> slice:
+        """Where these points are in the whole."""
+        return slice(self.start, self.start + len(self.dense))
+
+    def take(self, index: Any, start: int = 0) -> Encoded:
         """Return some of the points: an array of indices or a slice."""
         rare = None if self.rare is None else self.rare[index]
-        return Encoded(self.dense[index], rare, self.distances)
+        return Encoded(self.dense[index], rare, self.distances, start)
 
     @cached_property
-    def tiles(self) -> list[Encoded]:
+    def pieces(self) -> list[Encoded]:
         """The points in pieces of at most TILE."""
         n = len(self.dense)
         if n <= TILE:
             return [self]
-        return [self.take(slice(lo, lo + TILE)) for lo in range(0, n, TILE)]
+        return [self.take(slice(lo, lo + TILE), lo) for lo in range(0, n, TILE)]
 
     def products(self, right: Encoded, out: Array) -> None:
         """Write the products (n, m) with the points on the right."""

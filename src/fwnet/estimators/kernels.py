@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
 from typing import Any, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -36,7 +38,8 @@ class KernelSpec:
     def of_products(self, products: Array) -> Array:
         """Turn products (for rbf: exponents) into kernel values, in place."""
         if self.name == "rbf":
-            np.exp(products, out=products)
+            exponents = torch.from_numpy(products)
+            torch.exp(exponents, out=exponents)  # half the time of NumPy's
         elif self.name in ("poly", "sigmoid"):
             products *= products.dtype.type(self.gamma)
             products += products.dtype.type(self.coef0)
@@ -55,17 +58,12 @@ def tiles(
     Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
     `out`, or of one buffer that the next tile overwrites.
     """
-    buffer = np.empty((TILE, TILE + _PAD), left.dense.dtype) if out is None else out
-    for i, some in enumerate(left.tiles):
-        others = (left if right is None else right).tiles
-        for j in range(i if right is None else 0, len(others)):
-            rows = slice(i * TILE, i * TILE + len(some.dense))
-            columns = slice(j * TILE, j * TILE + len(others[j].dense))
-            into = (0, 0) if out is None else (rows.start, columns.start)
-            height, width = len(some.dense), len(others[j].dense)
-            tile = buffer[into[0] : into[0] + height, into[1] : into[1] + width]
-            some.products(others[j], tile)
-            yield rows, columns, spec.of_products(tile)
+    buffer = np.empty((TILE, TILE + _PAD), left.dense.dtype)
+    upper = combinations_with_replacement(left.pieces, 2)
+    for a, b in upper if right is None else product(left.pieces, right.pieces):
+        tile = buffer[: len(a.dense), : len(b.dense)] if out is None else out[a.span, b.span]
+        a.products(b, tile)
+        yield a.span, b.span, spec.of_products(tile)
 
 
 @final
