@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
 
 import fwnet.estimators.svc
+from fwnet.estimators import FWSVC
 from fwnet.estimators.certificate import certified_gap
 from fwnet.estimators.columns import Columns
 from fwnet.estimators.corrective import corrective
@@ -181,6 +182,29 @@ def test_a_store_without_room_answers_the_same() -> None:
     many = np.arange(120)
     store.fetch(many, many)
     assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
+
+
+def test_the_next_store_takes_over_the_memory_of_one_that_was_released() -> None:
+    X, _ = problem(300)
+    K = rbf_kernel(X, gamma=0.5)
+    first = Columns(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
+    place = first.square().ctypes.data
+    assert first.square() == pytest.approx(K, abs=1e-12)
+    first.release()
+    second = Columns(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    other = Columns(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    assert second.square().ctypes.data == place
+    assert other.square().ctypes.data != place  # memory in use is never handed out
+    assert second.square() == pytest.approx(K[:200, :200], abs=1e-5)
+
+
+def test_a_precomputed_matrix_is_not_taken_for_a_stores_memory() -> None:
+    X, p = problem(450)
+    K = rbf_kernel(X, gamma=0.5)
+    kept, y = K.copy(), p.y
+    FWSVC(kernel="precomputed").fit(K, y)
+    FWSVC(gamma=0.3).fit(X, y)
+    assert np.array_equal(K, kept)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -112,7 +112,7 @@ class _Run:
         gradient = y * self.scores[w] + alpha / box
         left = self.budget.max_steps - self.steps
         limit = min(left, 5 * len(w) + 1000)
-        limits = np.array([self.goal, limit, max(8, len(w) // 100), p.bias])
+        limits = np.array([self.goal, limit, max(16, len(w) // 100), p.bias])
         before = alpha.copy()
         steps, status = pairwise_steps(
             self.kernel, y, box, alpha, gradient, self.curvature, state, limits

@@ -14,7 +14,6 @@ from itertools import combinations_with_replacement, product
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -38,8 +37,7 @@ class KernelSpec:
     def of_products(self, products: Array) -> Array:
         """Turn products (for rbf: exponents) into kernel values, in place."""
         if self.name == "rbf":
-            exponents = torch.from_numpy(products)
-            torch.exp(exponents, out=exponents)  # half the time of NumPy's
+            np.exp(products, out=products)
         elif self.name in ("poly", "sigmoid"):
             products *= products.dtype.type(self.gamma)
             products += products.dtype.type(self.coef0)
@@ -58,7 +56,8 @@ def tiles(
     Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
     `out`, or of one buffer that the next tile overwrites.
     """
-    buffer = np.empty((TILE, TILE + _PAD), left.dense.dtype)
+    width = min(TILE, len((right or left).dense)) + _PAD
+    buffer = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
     upper = combinations_with_replacement(left.pieces, 2)
     for a, b in upper if right is None else product(left.pieces, right.pieces):
         tile = buffer[: len(a.dense), : len(b.dense)] if out is None else out[a.span, b.span]
@@ -107,13 +106,14 @@ class KernelRows:
             pass
         return out
 
-    def square(self) -> Array:
-        """Return the whole matrix (n, n), each pair of points evaluated once."""
+    def square(self, out: Array | None = None) -> Array:
+        """Return the whole matrix (n, n), in `out` if given, each pair of points evaluated once."""
         if self.spec.name == "precomputed":
             return np.ascontiguousarray(self._X, self.dtype)
         if callable(self.spec.name):
-            return self.rows(np.arange(self.n))
-        out = np.empty((self.n, self.n), self.dtype)
+            return self.rows(np.arange(self.n), out=out)
+        if out is None:
+            out = np.empty((self.n, self.n), self.dtype)
         for rows, columns, tile in tiles(self.spec, self._some(None)):
             out[rows, columns] = tile
             if rows != columns:

@@ -106,6 +106,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         if self.kernel != "linear":
             points = Points.prepare(X, spec, budget, np.float64)
             solved = solve_tube(points.columns, problem, budget)
+            points.columns.release()
         elif X.shape[1] > _WIDE:
             solved = solve_liblinear(X, problem, budget)
         else:
