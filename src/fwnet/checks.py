@@ -34,6 +34,11 @@ def at_least(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def verbosity(name: str, value: Any) -> int:
+    """Return `value` as an int if it is True, False or a whole number of at least 0."""
+    return int(value) if isinstance(value, bool) else at_least(name, value, 0)
+
+
 def real_tensor(name: str, value: Any) -> Tensor:
     """Return `value` if it is a dense floating-point tensor without NaN or Inf, and not empty."""
     if not isinstance(value, Tensor):

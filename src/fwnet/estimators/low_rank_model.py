@@ -86,6 +86,7 @@ class LowRankModel(BaseEstimator):
         """Restore what `_extra_facts` gave."""
 
     def _budget(self) -> Budget:
+        checks.verbosity("verbose", self.verbose)
         checks.at_least("max_iter", self.max_iter, 1)
         if self.max_time is not None:
             checks.positive("max_time", self.max_time)
