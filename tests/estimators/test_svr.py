@@ -133,8 +133,8 @@ def test_kernel_values_beyond_double_precision_end_with_a_warning() -> None:
     X, y = waves(60)
     with pytest.warns(ConvergenceWarning, match=r"\(precision\).*Double precision allows no more"):
         FWSVR(kernel="poly", degree=2, gamma=1.0).fit(1e4 * X, y)
-    with pytest.warns(ConvergenceWarning, match=r"\(precision\).*Double precision allows no more"):
-        FWSVR(kernel="linear").fit(1e8 * np.random.default_rng(0).normal(size=(60, 90)), y)
+    far = 1e8 * np.random.default_rng(0).normal(size=(60, 90))
+    assert FWSVR(kernel="linear").fit(far, y).duality_gap_ <= 1e-3  # by the dual
 
 
 def test_bad_input() -> None:
