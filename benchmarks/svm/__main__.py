@@ -19,7 +19,7 @@ from pathlib import Path  # noqa: E402
 
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from benchmarks.svm import cases, data, peers  # noqa: E402
+from benchmarks.svm import cases, data, others, peers  # noqa: E402
 from benchmarks.svm.agreement import agreement  # noqa: E402
 
 CASES = {
@@ -32,6 +32,8 @@ CASES = {
     "clusters": lambda: cases.linear("clusters", (0.15, 0.5)),
     "blobs": lambda: cases.linear("blobs", (None, None)),
     "noise": lambda: cases.linear("noise", (None, None)),
+    "regression": lambda: others.linear_regression() + others.kernel_regression(),
+    "outliers": others.outliers,
     "parity": cases.mnist_parity,
     "ten": cases.mnist_ten,
     "many": lambda: cases.linear("mnist", (1.2, 1.2)),

@@ -43,6 +43,11 @@ def switch(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def verbosity(name: str, value: Any) -> int:
+    """Return `value` as an int if it is True, False or a whole number of at least 0."""
+    return int(value) if isinstance(value, bool) else at_least(name, value, 0)
+
+
 def real_tensor(name: str, value: Any) -> Tensor:
     """Return `value` if it is a dense floating-point tensor without NaN or Inf, and not empty."""
     value = a_tensor(name, value)

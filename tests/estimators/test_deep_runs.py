@@ -102,7 +102,18 @@ def test_a_killed_process_goes_on(tmp_path):
     same(whole, DeepSVC(net, checkpoint=file, **SETTINGS).fit(X, y))
 
 
+def test_a_network_that_cannot_take_the_points_gets_a_sentence():
+    X, y = np.random.default_rng(0).normal(size=(20, 5)), np.arange(20) % 2
+    with pytest.raises(ValueError, match=r"must take points of shape \(5,\), as in X; it fails"):
+        DeepSVC(nn.Linear(4, 2), max_iter=2).fit(X, y)
+    fitted = DeepSVC(nn.Linear(5, 2), max_iter=2, check_every=1).fit(X, y)
+    with pytest.raises(ValueError, match="X has 3 features, but DeepSVC is expecting 5"):
+        fitted.predict(X[:, :3])
+
+
 def test_bad_checkpoints_get_a_sentence(tmp_path):
+    with pytest.raises(TypeError, match=r"checkpoint=\.\.\.\) must be the path of a file.* got 3"):
+        DeepSVC(checkpoint=3).fit(np.eye(4), [0, 1, 0, 1])
     X, y = points()
     file = tmp_path / "fit.pt"
     settings = SETTINGS | {"max_iter": 6}

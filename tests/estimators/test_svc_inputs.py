@@ -12,7 +12,14 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fwnet import FrankWolfe, L1Ball
-from fwnet.estimators import FWSVC
+from fwnet.estimators import (
+    FWSVC,
+    FWSVR,
+    DeepSVC,
+    FWOneClassSVM,
+    LowRankRegressor,
+    LowRankSoftmaxClassifier,
+)
 
 X, y = make_moons(60, noise=0.2, random_state=0)
 
@@ -197,3 +204,13 @@ def test_predict_proba_of_a_fit_without_it() -> None:
     late = FWSVC().fit(X, y).set_params(probability=True)
     with pytest.raises(NotFittedError, match=r"predict_proba needs FWSVC\(probability=True\) at"):
         late.predict_proba(X)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [FWSVC, FWSVR, FWOneClassSVM, DeepSVC, LowRankSoftmaxClassifier, LowRankRegressor],
+)
+@pytest.mark.parametrize("verbose", ["x", -1, 0.5, None])
+def test_verbose_is_a_whole_number(build: type, verbose: object) -> None:
+    with pytest.raises(ValueError, match="verbose must be a whole number of at least 0; got"):
+        build(verbose=verbose).fit(np.eye(4), np.array([0, 1, 0, 1]))

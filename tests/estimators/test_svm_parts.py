@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize_scalar
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
 
 import fwnet.estimators.svc
+from fwnet.estimators import FWSVC
 from fwnet.estimators.certificate import certified_gap
 from fwnet.estimators.columns import Columns
 from fwnet.estimators.corrective import corrective
+from fwnet.estimators.encoding import Encoding
 from fwnet.estimators.hull import exact_weights, line_search
 from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
-from fwnet.estimators.pairwise import add_rows, gather, mirror, pairwise_steps, reflect, survey
+from fwnet.estimators.pairwise import add_rows, gather, pairwise_steps, reflect, survey
 from fwnet.estimators.records import BinaryProblem, Budget, TubeProblem, relative_gap
 
 RNG = np.random.default_rng(0)
@@ -123,9 +126,26 @@ def test_kernel_blocks(dtype: type, d: int, thin: bool) -> None:
         assert near(rows.rows(index), K[index], scale)
         assert near(rows.rows(index, index), K[np.ix_(index, index)], scale)
         assert near(rows.square(), K, scale)
-        assert near(rows.sums(np.full(600, 1 / 600)), K.mean(axis=1), scale)
         assert near(rows.diagonal(index), np.diag(K)[index], 1e-9)
         assert near(cross_kernel(points[:9], points, spec), K[:9], 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rare_features_are_added_pair_by_pair(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1100, 40)) + 2.0
+    for f in range(30):  # one value for all points but some, up to a tenth of them
+        X[rng.random(1100) > f / 300, f] = 0.5 * f
+    encoding = Encoding.of(X, 0.05)
+    others = (0.5 * np.arange(40) != X).mean(axis=0)
+    assert encoding.rare.tolist() == [f for f in range(30) if others[f] < 0.05]
+    K = np.exp(-0.05 * cdist(X, X, "sqeuclidean"))  # differences: no rounding of norms
+    scale = 1e-5 if dtype is np.float32 else 1e-12
+    rows = KernelRows(X, KernelSpec("rbf", 0.05), dtype)
+    index = np.array([700, 3, 1099])
+    assert near(rows.square(), K, scale)
+    assert near(rows.rows(index), K[index], scale)
+    assert near(rows.rows(index, index[:2]), K[np.ix_(index, index[:2])], scale)
 
 
 def near(found: np.ndarray, wanted: np.ndarray, scale: float) -> bool:
@@ -135,12 +155,6 @@ def near(found: np.ndarray, wanted: np.ndarray, scale: float) -> bool:
 
 def test_small_copies() -> None:
     A = RNG.normal(size=(100, 100))
-    whole = np.triu(A)
-    for lo in range(0, 100, 40):
-        hi = min(lo + 40, 100)
-        whole[lo:hi, lo:hi] = (np.triu(A) + np.triu(A, 1).T)[lo:hi, lo:hi]
-        mirror(whole, lo, hi)
-    assert np.array_equal(whole, np.triu(A) + np.triu(A, 1).T)
     B = A.copy()
     reflect(B, 60, 90)
     assert np.array_equal(B[:60, 60:90], A[60:90, :60].T)
@@ -168,6 +182,29 @@ def test_a_store_without_room_answers_the_same() -> None:
     many = np.arange(120)
     store.fetch(many, many)
     assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
+
+
+def test_the_next_store_takes_over_the_memory_of_one_that_was_released() -> None:
+    X, _ = problem(300)
+    K = rbf_kernel(X, gamma=0.5)
+    first = Columns(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
+    place = first.square().ctypes.data
+    assert first.square() == pytest.approx(K, abs=1e-12)
+    first.release()
+    second = Columns(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    other = Columns(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    assert second.square().ctypes.data == place
+    assert other.square().ctypes.data != place  # memory in use is never handed out
+    assert second.square() == pytest.approx(K[:200, :200], abs=1e-5)
+
+
+def test_a_precomputed_matrix_is_not_taken_for_a_stores_memory() -> None:
+    X, p = problem(450)
+    K = rbf_kernel(X, gamma=0.5)
+    kept, y = K.copy(), p.y
+    FWSVC(kernel="precomputed").fit(K, y)
+    FWSVC(gamma=0.3).fit(X, y)
+    assert np.array_equal(K, kept)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -209,7 +246,7 @@ def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
     spec = KernelSpec("rbf", 0.5)
     columns = Columns(KernelRows(X, spec, np.float32), 200)
     found = corrective(p, columns, Budget(1e-3, 2**62, np.inf, 200))
-    _, gap = certified_gap(X, spec, p, found)
+    _, gap = certified_gap(X, spec, Encoding.of(X, 0.5), p, found)
     weights = found.alpha * p.y
     true = relative_gap(p, found.alpha, rbf_kernel(X, gamma=0.5) @ weights + weights.sum())[1]
     assert gap == pytest.approx(true, abs=1e-12)

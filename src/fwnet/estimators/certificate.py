@@ -12,31 +12,36 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
+from fwnet.estimators.encoding import Encoding
+from fwnet.estimators.kernels import KernelSpec, tiles
 from fwnet.estimators.records import BinaryProblem, Weights, relative_gap
-
-_HEIGHT = 512  # rows of a block
 
 
 def certified_gap(
-    X: Any, spec: KernelSpec, problem: BinaryProblem, found: Weights
+    X: Any, spec: KernelSpec, encoding: Encoding, problem: BinaryProblem, found: Weights
 ) -> tuple[float, float]:
     """Return ρ and (P − D)/P of the classifier `found`, its scores evaluated again in float64."""
     support = np.flatnonzero(found.alpha)
     weights = found.alpha[support] * problem.y[support]
-    points, total = X[support], problem.bias * weights.sum()
+    points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
     exact = problem.y * found.rho * 2.0  # beyond the margin: no loss
-    exact[support] = KernelRows(points, spec, np.float64).sums(weights) + total
+    sums = np.zeros(len(support))
+    for rows, columns, tile in tiles(spec, points):
+        sums[rows] += tile @ weights[columns]
+        if rows != columns:
+            sums[columns] += weights[rows] @ tile
+    exact[support] = sums + total
     known = found.alpha > 0
     error = float(np.abs(exact[support] - found.scores[support]).max())
     margins = problem.y * found.scores / found.rho
     while True:
         guard = max(1e-3, 20.0 * error / found.rho)
-        rows = np.flatnonzero((margins < 1.0 + guard) & ~known)
-        if not len(rows):
+        near = np.flatnonzero((margins < 1.0 + guard) & ~known)
+        if not len(near):
             return relative_gap(problem, found.alpha, exact)
-        for lo in range(0, len(rows), _HEIGHT):
-            some = rows[lo : lo + _HEIGHT]
-            exact[some] = cross_kernel(X[some], points, spec) @ weights + total
-        known[rows] = True
-        error = max(error, float(np.abs(exact[rows] - found.scores[rows]).max()))
+        sums = np.zeros(len(near))
+        for rows, columns, tile in tiles(spec, encoding.encode(X, np.float64, near), points):
+            sums[rows] += tile @ weights[columns]
+        exact[near] = sums + total
+        known[near] = True
+        error = max(error, float(np.abs(exact[near] - found.scores[near]).max()))

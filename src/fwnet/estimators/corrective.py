@@ -73,7 +73,8 @@ class _Run:
         self.most = max(256, int(np.sqrt(budget.megabytes * 2**20 / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
         self.crowd = _CROWD if columns.fits and mode == "auto" else np.inf
-        self.whole = columns.fits and (mode == "pairwise" or n <= _SMALL)
+        chosen = mode == "pairwise" or (mode == "auto" and columns.complete)
+        self.whole = columns.fits and (chosen or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
         self.rho, self.gap, self.goal, self.soft = 1.0, 1.0, 0.1, np.inf
         if alpha0 is None:
@@ -111,7 +112,7 @@ class _Run:
         gradient = y * self.scores[w] + alpha / box
         left = self.budget.max_steps - self.steps
         limit = min(left, 5 * len(w) + 1000)
-        limits = np.array([self.goal, limit, max(8, len(w) // 20), p.bias])
+        limits = np.array([self.goal, limit, max(16, len(w) // 100), p.bias])
         before = alpha.copy()
         steps, status = pairwise_steps(
             self.kernel, y, box, alpha, gradient, self.curvature, state, limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,15 @@ from torch import Tensor
 from fwnet.files import written_whole
 
 _VERSION = 1
+
+
+def checkpoint_path(checkpoint: Any) -> Path | None:
+    """The path that `DeepSVC(checkpoint=...)` names."""
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        raise TypeError(
+            f"DeepSVC(checkpoint=...) must be the path of a file, or None; got {checkpoint!r}."
+        )
+    return None if checkpoint is None else Path(checkpoint)
 
 
 def fingerprint(*parts: Any) -> str:

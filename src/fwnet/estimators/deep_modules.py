@@ -85,6 +85,18 @@ def check_features(features: Any, points: int) -> Tensor:
     return features.double()
 
 
+def try_points(module: nn.Module, points: Tensor) -> None:
+    """Send a few points through the network; raise a ValueError if it cannot take them."""
+    try:
+        features = module(points)
+    except RuntimeError as error:  # how torch says that shapes do not fit
+        raise ValueError(
+            f"DeepSVC(module=...) must take points of shape {tuple(points.shape[1:])}, as in X; "
+            f"it fails on them: {error}"
+        ) from error
+    check_features(features, len(points))
+
+
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards each part is in its mode again."""

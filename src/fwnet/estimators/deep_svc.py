@@ -24,15 +24,15 @@ from fwnet import checks
 from fwnet.domains import Simplex
 from fwnet.estimators import inputs
 from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
-from fwnet.estimators.deep_checkpoint import fingerprint
+from fwnet.estimators.deep_checkpoint import checkpoint_path, fingerprint
 from fwnet.estimators.deep_head import Head
 from fwnet.estimators.deep_modes import OBJECTIVES, ExactMode, Mode, NetMode
 from fwnet.estimators.deep_modules import (
-    check_features,
     evaluating,
     features_of,
     kind_of,
     own_module,
+    try_points,
 )
 from fwnet.estimators.deep_progress import shown
 from fwnet.estimators.deep_training import SENTENCES, Points, Schedule, Training
@@ -174,7 +174,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
             torch.manual_seed(schedule.seed)
             training = self._training(X, labels, weight, kept, held, schedule)
             show = shown(stack, self.progress, self.verbose, schedule.max_iter)
-            path = None if self.checkpoint is None else Path(self.checkpoint)
+            path = checkpoint_path(self.checkpoint)
             facts = {} if path is None else self._facts(training)
             self.stopped_ = training.run(path, facts, show)
         self._store(training, labels, kept, there)
@@ -235,6 +235,8 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
             )
         if self.optimizer is not None:
             checks.a_function("DeepSVC(optimizer=...)", self.optimizer)
+        checks.verbosity("verbose", self.verbose)
+        checkpoint_path(self.checkpoint)
         _whole("fw_steps", self.fw_steps, 1)
         most = None if self.max_time is None else checks.positive("max_time", self.max_time)
         return Schedule(
@@ -288,8 +290,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
 
         train = points(kept)
         with evaluating(module):  # lazy layers take their shape here
-            few = train.X[:2]
-            check_features(module(few), len(few))
+            try_points(module, train.X[:2])
         parameters = [p for p in module.parameters() if p.requires_grad]
         decay = {"weight_decay": self.weight_decay} if self.weight_decay else {}
         build: Callable[..., Any] = self.optimizer or torch.optim.Adam

@@ -64,12 +64,15 @@ def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
     if points is not None and whole and len(jobs) > 2:
         points.columns.square()  # together the problems ask for most rows: half the work at once
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
+    common = (task, points, order, options.solver, budget)
     if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
-        return [_solve(task, points, order, options.solver, budget, *job) for job in jobs]
-    run = Parallel(n_jobs=options.n_jobs, prefer="threads")
-    return list(
-        run(delayed(_solve)(task, points, order, options.solver, budget, *job) for job in jobs)
-    )
+        machines = [_solve(*common, *job) for job in jobs]
+    else:
+        run = Parallel(n_jobs=options.n_jobs, prefer="threads")
+        machines = list(run(delayed(_solve)(*common, *job) for job in jobs))
+    if points is not None:
+        points.columns.release()
+    return machines
 
 
 def trial_order(random_state: Any, n: int) -> Array:

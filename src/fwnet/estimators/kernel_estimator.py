@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fwnet import checks
 from fwnet.estimators import inputs
 from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
 from fwnet.estimators.records import Budget, Machine
@@ -33,6 +34,7 @@ class KernelEstimator(BaseEstimator):
     max_iter: int
     max_time: float | None
     cache_size: float
+    verbose: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -44,6 +46,7 @@ class KernelEstimator(BaseEstimator):
         return "csr" if self.kernel != "precomputed" and not callable(self.kernel) else False
 
     def _budget(self) -> Budget:
+        checks.verbosity("verbose", self.verbose)
         limit = np.inf if self.max_time is None else inputs.positive("max_time", self.max_time)
         return Budget(
             inputs.positive("tol", self.tol),

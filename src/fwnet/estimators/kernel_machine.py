@@ -10,6 +10,7 @@ import numpy as np
 from fwnet.estimators.certificate import certified_gap
 from fwnet.estimators.columns import Columns
 from fwnet.estimators.corrective import corrective
+from fwnet.estimators.encoding import Encoding
 from fwnet.estimators.hull import exact_weights
 from fwnet.estimators.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.records import BinaryProblem, Budget, Machine, Weights, relative_gap
@@ -27,6 +28,7 @@ class Points:
     X: Any
     spec: KernelSpec
     columns: Columns
+    encoding: Encoding | None  # of X; None for kernels without one
 
     @classmethod
     def prepare(cls, X: Any, spec: KernelSpec, budget: Budget, dtype: Any = None) -> Points:
@@ -42,8 +44,8 @@ class Points:
                 "gamma, or scale X."
             )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * budget.tol:
-            kernel = KernelRows(X, spec, np.float64)
-        return cls(X, spec, Columns(kernel, budget.megabytes))
+            kernel = KernelRows(X, spec, np.float64, kernel.encoding)
+        return cls(X, spec, Columns(kernel, budget.megabytes), kernel.encoding)
 
     def part(self, index: Array, budget: Budget) -> Points:
         """Return some of the points, with a block of the whole kernel matrix if that fits."""
@@ -52,7 +54,7 @@ class Points:
         block = self.columns.square()[index[:, None], index]
         rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
         X = block if self.spec.name == "precomputed" else self.X[index]
-        return Points(X, self.spec, Columns(rows, budget.megabytes))
+        return Points(X, self.spec, Columns(rows, budget.megabytes), self.encoding)
 
 
 def solve_kernel(
@@ -64,7 +66,8 @@ def solve_kernel(
         if points.columns.fits and len(problem.y) <= TINY:
             found = _finished(points.columns.square(), problem, found, budget.tol)
     else:
-        rho, gap = certified_gap(points.X, points.spec, problem, found)
+        assert points.encoding is not None  # only named kernels are evaluated in float32
+        rho, gap = certified_gap(points.X, points.spec, points.encoding, problem, found)
         if found.stopped in ("tolerance", "precision") and not gap <= budget.tol:
             double = Points.prepare(points.X, points.spec, budget, np.float64)
             again = solve_kernel(double, problem, budget, mode, found.alpha)

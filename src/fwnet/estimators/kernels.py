@@ -1,28 +1,27 @@
-"""Kernels evaluated in blocks: k(x_i, x_j) for a few i and all j, in float32 or float64.
+"""Kernels evaluated in tiles: k(x_i, x_j) for a few i and j at a time, in float32 or float64.
 
     rbf  exp(−γ|x − z|²)      poly  (γ⟨x, z⟩ + r)^p      sigmoid  tanh(γ⟨x, z⟩ + r)
 
-A block is one matrix product and one elementwise function, done in slices that stay in the
-processor's cache. For rbf the norms ride in the product as two more features:
-
-    −γ|x − z|² = ⟨(√(2γ) x, −γ|x|², 1), (√(2γ) z, 1, −γ|z|²)⟩
+A tile is one matrix product and one elementwise function, done while it is in the processor's
+cache; `encoding` says what is multiplied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fwnet.estimators.pairwise import mirror
+from fwnet.estimators.encoding import TILE, Encoded, Encoding, squared_norms
 
 Array = NDArray[Any]
-_SLICE = 1 << 17  # entries of a block that are worked on at a time: half a MB in float32
-_HEIGHT, _WIDE = 512, 32  # rows of a product worth their packing, features from where they are
+_PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
+_WIDE = 32  # features from which a block of rows is dear
 
 
 @final
@@ -49,21 +48,46 @@ class KernelSpec:
         return products
 
 
+def tiles(
+    spec: KernelSpec, left: Encoded, right: Encoded | None = None, out: Array | None = None
+) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield the rows, the columns and the values of one tile of the kernel matrix after the other.
+
+    Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
+    `out`, or of one buffer that the next tile overwrites.
+    """
+    width = min(TILE, len((right or left).dense)) + _PAD
+    buffer = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
+    upper = combinations_with_replacement(left.pieces, 2)
+    for a, b in upper if right is None else product(left.pieces, right.pieces):
+        tile = buffer[: len(a.dense), : len(b.dense)] if out is None else out[a.span, b.span]
+        a.products(b, tile)
+        yield a.span, b.span, spec.of_products(tile)
+
+
 @final
 class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision."""
 
-    def __init__(self, X: Any, spec: KernelSpec, dtype: Any) -> None:
+    def __init__(
+        self, X: Any, spec: KernelSpec, dtype: Any, encoding: Encoding | None = None
+    ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
         self._X, self.wide = X, X.shape[1] > _WIDE
+        self.encoding: Encoding | None = None
         if callable(spec.name) or spec.name == "precomputed":
             return
-        if spec.name != "rbf":
-            self._points = X  # cast when used: a linear kernel needs few of the rows
-        elif sparse.issparse(X):
-            self._points, self.reach = _with_norms_sparse(X, spec.gamma, self.dtype)
-        else:
-            self._points, self.reach = _with_norms(X, spec.gamma, self.dtype)
+        gamma = spec.gamma if spec.name == "rbf" else None
+        self.encoding = Encoding.of(X, gamma) if encoding is None else encoding
+        if gamma is not None:
+            self._points = self.encoding.encode(X, self.dtype)
+            self.reach = -float(self._points.dense[:, -1].min(initial=0.0))
+
+    def _some(self, index: Array | None) -> Encoded:
+        assert self.encoding is not None
+        if self.spec.name != "rbf":  # cast when used: a linear kernel needs few of the rows
+            return self.encoding.encode(self._X, self.dtype, index)
+        return self._points if index is None else self._points.take(index)
 
     def rows(self, index: Array, columns: Array | None = None, out: Array | None = None) -> Array:
         """Return k(x_i, x_j) for i in index (k,) and j in columns, all of them by default."""
@@ -78,53 +102,23 @@ class KernelRows:
                 spec.name, self._X[index], self._X if columns is None else self._X[columns]
             )
             return out
-        right = self._points if columns is None else self._points[columns]
-        self._fill(out, index, right)
+        for _ in tiles(spec, self._some(index), self._some(columns), out):
+            pass
         return out
 
-    def square(self) -> Array:
-        """Return the whole matrix (n, n), each pair of points evaluated once."""
+    def square(self, out: Array | None = None) -> Array:
+        """Return the whole matrix (n, n), in `out` if given, each pair of points evaluated once."""
         if self.spec.name == "precomputed":
             return np.ascontiguousarray(self._X, self.dtype)
         if callable(self.spec.name):
-            return self.rows(np.arange(self.n))
-        out = np.empty((self.n, self.n), self.dtype)
-        for lo, hi in self._spans():
-            self._fill(out[lo:hi, lo:], np.arange(lo, hi), self._points[lo:])
-            mirror(out, lo, hi)
+            return self.rows(np.arange(self.n), out=out)
+        if out is None:
+            out = np.empty((self.n, self.n), self.dtype)
+        for rows, columns, tile in tiles(self.spec, self._some(None)):
+            out[rows, columns] = tile
+            if rows != columns:
+                out[columns, rows] = tile.T
         return out
-
-    def sums(self, weights: Array) -> Array:
-        """Return Σ_j weights_j k(x_i, x_j) (n,), each pair of points evaluated once; named kernels.
-
-        The matrix is never there as a whole.
-        """
-        total, block = np.zeros(self.n), np.empty((_HEIGHT, self.n), self.dtype)
-        for lo, hi in self._spans():
-            part = block[: hi - lo, lo:]
-            self._fill(part, np.arange(lo, hi), self._points[lo:])
-            total[lo:hi] += part @ weights[lo:]
-            total[hi:] += weights[lo:hi] @ part[:, hi - lo :]
-        return total
-
-    def _spans(self) -> list[tuple[int, int]]:
-        return [(lo, min(lo + _HEIGHT, self.n)) for lo in range(0, self.n, _HEIGHT)]
-
-    def _fill(self, out: Array, index: Array, right: Any) -> None:
-        wide = right.shape[1] > _WIDE
-        right = right.astype(self.dtype, copy=False)
-        height = _HEIGHT if wide else max(16, _SLICE // max(right.shape[0], 1))
-        for lo in range(0, len(index), height):
-            part = out[lo : lo + height]
-            left = self._points[index[lo : lo + height]].astype(self.dtype, copy=False)
-            if self.spec.name == "rbf":
-                left = _swap_norms(left)
-            if sparse.issparse(left):
-                part[:] = (left @ right.T).toarray()
-            else:
-                np.matmul(left, right.T, out=part)
-            for low in range(0, len(part), max(1, _SLICE // part.shape[1])):
-                self.spec.of_products(part[low : low + max(1, _SLICE // part.shape[1])])
 
     def diagonal(self, index: Array) -> Array:
         """Return k(x_i, x_i) (len(index),) in float64."""
@@ -169,56 +163,3 @@ def call_kernel(function: Callable[..., Any], left: Any, right: Any) -> Array:
     if not np.isfinite(values).all():
         raise ValueError("kernel(X, Z) must return finite numbers; got NaN or Inf.")
     return values
-
-
-def squared_norms(X: Any) -> Array:
-    """Return |x_i|² (n,) in float64 for a dense or sparse X."""
-    if sparse.issparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-
-
-def _with_norms(X: Array, gamma: float, dtype: Any) -> tuple[Array, float]:
-    """Return √(2γ)(x − mean) with the features 1 and −γ|x − mean|² added, and the largest norm."""
-    # Distances do not change when the origin moves; rounding errors do, with the norms.
-    varies = _varying(X)
-    n, d = X.shape[0], len(varies)
-    points, mean, scale = np.empty((n, d + 2), dtype), X.mean(axis=0), np.sqrt(2.0 * gamma)
-    height = max(1, _SLICE // max(X.shape[1], 1))
-    for lo in range(0, n, height):
-        part = X[lo : lo + height] - mean
-        part *= scale
-        single = part.astype(dtype)
-        np.take(single, varies, axis=1, out=points[lo : lo + len(part), :d], mode="clip")
-    points[:, d] = 1
-    norms = 0.5 * squared_norms(points[:, :d])
-    points[:, d + 1] = -norms
-    return points, float(norms.max(initial=0.0))
-
-
-def _varying(X: Array) -> Array:
-    """Which features differ between points; distances do not see the others (image borders)."""
-    n, d = X.shape
-    varies, lo = np.full(d, d <= _WIDE), 0
-    while lo < n and not varies.all():
-        varies |= (X[lo : lo + 256] != X[0]).any(axis=0)
-        lo += 256
-    return np.flatnonzero(varies)
-
-
-def _with_norms_sparse(X: Any, gamma: float, dtype: Any) -> tuple[Any, float]:
-    points = (X * np.sqrt(2.0 * gamma)).astype(dtype)
-    norms = 0.5 * squared_norms(points)
-    ones = sparse.csr_matrix(np.ones((X.shape[0], 1)))
-    added = [points, ones, sparse.csr_matrix(-norms[:, None])]
-    return sparse.hstack(added, format="csr", dtype=dtype), float(norms.max(initial=0.0))
-
-
-def _swap_norms(points: Any) -> Any:
-    """Exchange the last two features, so that a product with the other side adds both norms."""
-    d = points.shape[1] - 2
-    if sparse.issparse(points):
-        ones, norms = points[:, d : d + 1], points[:, d + 1 :]
-        return sparse.hstack([points[:, :d], norms, ones], format="csr")
-    points[:, d + 1], points[:, d] = points[:, d].copy(), points[:, d + 1].copy()
-    return points

@@ -88,6 +88,7 @@ class LowRankModel(BaseEstimator):
 
     def _budget(self) -> Budget:
         check_switches(self)
+        checks.verbosity("verbose", self.verbose)
         checks.at_least("max_iter", self.max_iter, 1)
         if self.max_time is not None:
             checks.positive("max_time", self.max_time)

@@ -185,20 +185,6 @@ def survey(y, box, alpha, scores, lack):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def mirror(matrix, lo, hi):  # type: ignore[no-untyped-def]
-    """Copy the rows lo to hi, right of column hi, to the columns lo to hi, in tiles of 32 by 32.
-
-    A tile touches few enough pages of memory to find them all again for its second half.
-    """
-    n = matrix.shape[0]
-    for top in range(hi, n, 32):
-        for left in range(lo, hi, 32):
-            for i in range(top, min(top + 32, n)):
-                for j in range(left, min(left + 32, hi)):
-                    matrix[i, j] = matrix[j, i]
-
-
-@compiled
 def gather(store, slots, columns, out):  # type: ignore[no-untyped-def]
     """out[i, j] = store[slots_i, columns_j]."""
     for i in range(slots.shape[0]):
@@ -209,7 +195,10 @@ def gather(store, slots, columns, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def reflect(matrix, old, m):  # type: ignore[no-untyped-def]
-    """Copy the rows old to m, left of column old, to the columns old to m, in tiles."""
+    """Copy the rows old to m, left of column old, to the columns old to m, in tiles of 32 by 32.
+
+    A tile touches few enough pages of memory to find them all again for its second half.
+    """
     for top in range(0, old, 32):
         for left in range(old, m, 32):
             for i in range(top, min(top + 32, old)):

@@ -48,7 +48,7 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         class_weight: None, "balanced", or a dict from class to weight.
         max_iter: steps a binary problem may take, −1 for no limit.
         max_time: seconds for the whole fit, None for no limit.
-        cache_size: megabytes for kernel rows.
+        cache_size: megabytes for kernel rows; if they are 128 at most, the next fit reuses them.
         warm_start: start from the last fit's solution, if the number of points is the same.
         verbose: 1 tells each binary problem, 2 each round, on the standard error stream.
         n_jobs: threads for several binary problems, as in joblib.

@@ -11,9 +11,10 @@ from sklearn.utils.validation import validate_data
 from fwnet.estimators import inputs
 from fwnet.estimators.fitting import tell, trial_order
 from fwnet.estimators.kernel_estimator import KernelEstimator
-from fwnet.estimators.kernel_machine import Points
+from fwnet.estimators.kernel_machine import TINY, Points
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.liblinear import solve_liblinear
+from fwnet.estimators.linear import with_vector
 from fwnet.estimators.newton import solve_newton
 from fwnet.estimators.records import TubeProblem
 from fwnet.estimators.regression import solve_tube
@@ -106,10 +107,15 @@ class FWSVR(RegressorMixin, KernelEstimator):
         if self.kernel != "linear":
             points = Points.prepare(X, spec, budget, np.float64)
             solved = solve_tube(points.columns, problem, budget)
+            points.columns.release()
         elif X.shape[1] > _WIDE:
             solved = solve_liblinear(X, problem, budget)
         else:
             solved = solve_newton(X, problem, budget)
+            if solved.stopped == "precision" and len(box) <= TINY:  # the dual is better conditioned
+                points = Points.prepare(X, spec, budget, np.float64)
+                dual = with_vector(X, solve_tube(points.columns, problem, budget))
+                solved = min(solved, dual, key=lambda machine: machine.gap)
         self._keep(X, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
         if self.kernel == "linear":
