@@ -7,10 +7,10 @@ from typing import Any, final
 
 import torch
 
-from fwnet.directions.base import Direction, toward
+from fwnet.directions.base import Direction, image_if_kept
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move, Term
-from fwnet.oracles import Linearization, linearize
+from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 from fwnet.vertices import Dense
@@ -66,13 +66,15 @@ class Averaging(Direction):
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        here = linearize(problem, state.domain, state.it)
-        step_size = torch.full_like(here.value, 2 / (state.t + 2))
-        z = toward(problem, state.it, here).arrive(step_size)
+        vertex = state.domain.vertex(problem.gradient(state.it))
+        term = Term(1.0, vertex, image_if_kept(problem, state.it, vertex))
+        # Value and slope stand for their shapes: of the path only the next point is asked for.
+        ahead = Move(state.it, -1.0, (term,), lin.value, lin.value)
+        z = ahead.arrive(torch.full_like(lin.value, 2 / (state.t + 2)))
         after = PathState(state.domain, z, state.t + 1)
         if after.t % _REFRESH == 0:
             after = replace(after, it=problem.at(z.x))
-        term = Term(1.0, Dense(z.x, state.domain.event_dim), z.image)
+        there = Term(1.0, Dense(z.x, state.domain.event_dim), z.image)
         # The difference first: near the optimum ⟨∇f, z⟩ − ⟨∇f, x⟩ would be rounding.
         slope = inner(dense_gradient(lin.gradient), z.x - it.x, problem.batch_dims)
-        return Move(it, -1.0, (term,), lin.value, slope), after
+        return Move(it, -1.0, (there,), lin.value, slope), after
