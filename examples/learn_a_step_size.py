@@ -1,13 +1,13 @@
 """What can be learned about the step size of Frank-Wolfe, and is it better than a constant?
 
-    γ_t = min(1, c_t / (t + 1)),   c_t in [1.05, 3] from what a rule sees of the run
+    x <- x + γ_t (z_{t+1} − x),   γ_t = min(1, c_t / (t + 1)),   z the path of 2/(t + 2)
 
 Trained by evolution strategies on SVM duals of some pairs of digits, chosen on other pairs, shown
 on a third part: the median number of steps to a relative suboptimality of 10 % and 1 %.
 
-See: after the first steps the numerator is just above 1, the plain average of the vertices. That is
-far better than 2/(t + 2) and than the exact line search, and about as good as one constant that was
-tuned by hand. The decades are in the direction: the last row is the shipped one.
+See: an average of the classic path needs far fewer steps than the path itself or the exact line
+search, and never more, whatever was learned. Most of that is the average's: a constant c = 3 comes
+close. The decades are in the direction: the last row is the shipped one.
 """
 
 import torch
@@ -42,17 +42,17 @@ def main() -> None:
     )
     trained, _ = learned.meta_train(learned.LearnedStep(), training, config, validation=validation)
     simplex = fwnet.Simplex()
-    rules = {
-        "2/(t + 2)": fwnet.OpenLoop(),
-        "1.1/(t + 2)": lambda t: 1.1 / (t + 2),
-        "exact line search": fwnet.LineSearch(),
-        "learned here": trained,
-        "shipped simplex-step": learned.load("simplex-step"),
-    }
-    steps = 100 if arguments.quick else 400
+    budget = {"max_steps": 100 if arguments.quick else 400, "tol": 0.0}
+    average = fwnet.Averaging()
     solvers = {
-        name: fwnet.FrankWolfe(simplex, rule, max_steps=steps, tol=0.0)
-        for name, rule in rules.items()
+        "2/(t + 2)": fwnet.FrankWolfe(simplex, **budget),
+        "1.1/(t + 2)": fwnet.FrankWolfe(simplex, lambda t: 1.1 / (t + 2), **budget),
+        "exact line search": fwnet.FrankWolfe(simplex, fwnet.LineSearch(), **budget),
+        "3/(t + 3), averaging": fwnet.FrankWolfe(
+            simplex, lambda t: 3 / (t + 3), direction=average, **budget
+        ),
+        "learned here": trained.solver(simplex, **budget),
+        "shipped simplex-step": learned.load("simplex-step").solver(simplex, **budget),
     }
     shipped = learned.load("simplex-qp")
     solvers["shipped simplex-qp (direction)"] = shipped.solver(simplex, max_steps=40, tol=0.0)

@@ -214,6 +214,10 @@ def _stochastic(domain: fwnet.Domain, rule: Any = None, **budgets: Any) -> fwnet
     return fwnet.StochasticFrankWolfe(domain, rule, batch_size=4, **budgets)
 
 
+def _averaging(domain: fwnet.Domain, rule: Any = None, **budgets: Any) -> fwnet.FrankWolfe:
+    return fwnet.FrankWolfe(domain, rule, direction=fwnet.Averaging(), **budgets)
+
+
 SOLVERS = [
     SolverCase("FrankWolfe", fwnet.FrankWolfe),
     SolverCase("Away", fwnet.AwayFrankWolfe, precise=True),
@@ -221,6 +225,7 @@ SOLVERS = [
     SolverCase("SecondOrder", _second_order, precise=True),
     SolverCase("Blended", fwnet.BlendedPairwise, precise=True),
     SolverCase("Corrective", fwnet.Corrective, precise=True),
+    SolverCase("Averaging", _averaging),
     SolverCase("Lazy", fwnet.LazyFrankWolfe),
     SolverCase("Stochastic", _stochastic, looks=False),
     SolverCase("Blocks", fwnet.BlockCoordinateFrankWolfe, product_only=True),

@@ -1,7 +1,7 @@
 """Frank-Wolfe networks: projection-free constrained optimisation for PyTorch."""
 
 from fwnet.active_set import ActiveSet
-from fwnet.directions import Away, Blended, Corrections, Direction, Pairwise, Toward
+from fwnet.directions import Averaging, Away, Blended, Corrections, Direction, Pairwise, Toward
 from fwnet.domains import (
     Birkhoff,
     Box,
@@ -77,6 +77,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ActiveSet",
     "Armijo",
+    "Averaging",
     "Away",
     "AwayFrankWolfe",
     "Backtracking",

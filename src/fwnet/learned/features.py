@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import mul
 from types import ModuleType
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-from fwnet.iterates import Iterate, Move
-from fwnet.problems import Problem
-from fwnet.problems.base import inner
 
 FEATURES = 1  # version
 
@@ -79,27 +74,6 @@ def coordinate_features(sight: Sight, surplus: Any, xp: ModuleType) -> tuple[Any
     return rows, 0.25 * xp.log(numbers.clip(1e-12, 1e12))
 
 
-class StepSight(NamedTuple):
-    """What is known of a step: tensors `(*batch,)`, or plain numbers."""
-
-    gap: Any  # −slope
-    exact: Any  # γ of the line search, at most 1; 1 where the problem knows no curvature
-    square: Any  # ⟨d, d⟩
-    along: Any  # ⟨d, the last d⟩, 0 at the first step
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class StepMemory:
-    """What the features of the next step compare with."""
-
-    t: int
-    gap: Any  # of the first step
-    last: StepSight
-    last_size: Any  # γ of the last step
-    direction: Tensor
-
-
 class Arithmetic(NamedTuple):
     """The functions that a policy of few weights needs, for tensors or for plain numbers.
 
@@ -127,44 +101,3 @@ NUMBERS = Arithmetic(
     lambda x: 0.5 + 0.5 * math.tanh(0.5 * x),  # cannot overflow
     lambda features, weights: sum(map(mul, features, weights.tolist())),
 )
-
-
-def see_step(
-    problem: Problem, it: Iterate, move: Move, memory: StepMemory | None, xp: Arithmetic
-) -> StepSight:
-    """What the features are made of, without gradients."""
-    b, d = problem.batch_dims, move.direction.detach()
-    bend = problem.curvature(it, move)
-    square = inner(d, d, b)
-    along = 0 * square if memory is None else inner(d, memory.direction, b)
-    seen = [-move.slope.detach(), square if bend is None else bend.detach(), square, along]
-    numbers: Any = [v.item() for v in seen] if xp is NUMBERS else seen
-    tiny = torch.finfo(it.x.dtype).tiny
-    gap, curve, size = (xp.clip(number, tiny, math.inf) for number in numbers[:3])
-    exact = 1 + 0 * gap if bend is None else xp.clip(gap / curve, 0.0, 1.0)
-    return StepSight(gap, exact, size, numbers[3])
-
-
-def step_features(seen: StepSight, memory: StepMemory | None, xp: Arithmetic) -> list[Any]:
-    """Six tensors `(*batch,)`, or numbers.
-
-    log gap/gap₀, Δ log gap, log γ_LS, log γ_LS (t+2)/2, log γ_prev (t+2)/2, cos(d_t, d_{t−1}): no
-    raw t, n or f among them.
-    """
-    if memory is None:
-        zero, exact = 0 * seen.gap, xp.log(seen.exact)
-        numbers = [zero, zero, exact, exact, zero, zero]
-    else:
-        clock = (memory.t + 2) / 2
-        numbers = [
-            xp.log(seen.gap / memory.gap),
-            xp.log(seen.gap / memory.last.gap),
-            xp.log(seen.exact),
-            xp.log(seen.exact * clock),
-            xp.log(xp.clip(memory.last_size, 1e-12, 1.0) * clock),
-            seen.along / (seen.square**0.5 * memory.last.square**0.5),
-        ]
-    return [k * xp.clip(x, -40.0, 40.0) for k, x in zip(_STEP_SCALES, numbers, strict=True)]
-
-
-_STEP_SCALES = (0.25, 1.0, 0.25, 0.5, 0.5, 1.0)

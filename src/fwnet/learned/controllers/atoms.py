@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, final
 
 import torch
@@ -12,11 +14,11 @@ from fwnet import checks
 from fwnet.directions import Corrections, Exchanges, Proposal
 from fwnet.directions.corrective import CorrectionState
 from fwnet.directions.proposals import Candidates, LastStep, next_step
-from fwnet.domains import Domain
+from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
-from fwnet.learned.controllers.hull import HullDirection
+from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
 from fwnet.oracles import Linearization
-from fwnet.problems import Problem
+from fwnet.problems import Problem, Quadratic, SVMDual
 from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense
 
@@ -92,12 +94,43 @@ class LearnedAtoms(HullDirection):
         now: LastStep,
         last: LastStep,
     ) -> Tensor | None:
+        code = compiled_code() if alone(it.x) else None
+        form = problem.form if isinstance(problem, SVMDual) else problem
+        if code is not None and isinstance(form, Quadratic):
+            return self._compiled(code, form, it, lin, hull, now, last)
         growth, momentum, share, cut = self.policy.to(it.x.dtype).unbind()
         ways, bent = _ways(problem, it, lin, hull)
         sigma = 1 / (growth.clamp(-4.0, 4.0).exp() * now.length).unsqueeze(-1)
         Z = share.clamp(0.0, 1.0) * _known_curvature(ways, bent, sigma, cut.clamp(-15.0, 0.0).exp())
         ahead = momentum.clamp(-1.0, 1.0) * (it.x - last.x) - now.gradient / sigma
         return _model_minimum(hull.domain, it.x, ahead, Z, sigma)
+
+    def _compiled(
+        self,
+        code: SimpleNamespace,
+        problem: Quadratic,
+        it: Iterate,
+        lin: Linearization,
+        hull: CorrectionState,
+        now: LastStep,
+        last: LastStep,
+    ) -> Tensor:  # (n,)
+        """The same in one call: here most of the time would be spent on calls."""
+        assert isinstance(hull.domain, Simplex)
+        growth, momentum, share, cut = self.policy.tolist()
+        sigma = 1 / (math.exp(min(max(growth, -4.0), 4.0)) * now.length.item())
+        policy = (
+            min(max(momentum, -1.0), 1.0),
+            min(max(share, 0.0), 1.0),
+            math.exp(min(max(cut, -15.0), 0.0)),
+        )
+        vertex = (lin.vertex.dense(), problem.vertex_image(lin.vertex))
+        known: Any = (it.x, it.image, now.gradient, last.x, *vertex, hull.points, hull.images)
+        v, eps = torch.empty_like(it.x), torch.finfo(it.x.dtype).eps
+        arrays = (tensor.numpy() for tensor in known)
+        limits = (hull.domain.radius, NEWTON_STEPS, HALVINGS, eps)
+        code.learned_atom(*arrays, sigma, *policy, *limits, v.numpy())
+        return v
 
 
 @final

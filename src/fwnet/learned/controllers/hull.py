@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from fwnet.directions import Corrections, Direction
 from fwnet.domains import Domain
@@ -41,3 +46,20 @@ class HullDirection(Controller, Direction):
         move: Move
         move, state = self.hull(problem, it, lin, state)
         return move, state
+
+
+def alone(x: Tensor) -> bool:
+    """Whether x is one problem on the CPU, without gradients: then calls cost more than work."""
+    plain = x.ndim == 1 and not torch.is_grad_enabled() and x.device.type == "cpu"
+    return plain and not torch.compiler.is_compiling()
+
+
+@cache
+def compiled_code() -> SimpleNamespace | None:
+    """The points of one problem in compiled code, if Numba is installed."""
+    try:
+        from fwnet.learned.compiled_atoms import learned_atom
+        from fwnet.learned.compiled_points import learned_point
+    except ImportError:
+        return None
+    return SimpleNamespace(learned_atom=learned_atom, learned_point=learned_point)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.directions import Corrections, Exchanges, ProjectedStep
+from fwnet.directions import Averaging, Corrections, Exchanges, ProjectedStep
 from fwnet.domains import Simplex
 from fwnet.learned.controllers import Controller, LearnedDirection, LearnedStep
 from fwnet.learned.families import SVMFamily
@@ -29,8 +29,8 @@ TRAINED_ON = (
 )
 STEP = MetaConfig(
     steps=60,
-    unroll=500,
-    horizon=(30, 500),
+    unroll=1000,
+    horizon=(30, 1000),
     batch=12,
     learning_rate=1e-1,
     gradient=EvolutionStrategies(4, 0.3),
@@ -50,7 +50,7 @@ DIRECTION_SIZES = (64, 384)
 
 
 def step(seed: int) -> Controller:
-    """Evolution strategies over 30 to 500 steps."""
+    """Evolution strategies over 30 to 1000 steps."""
     return _train(LearnedStep(), STEP, STEP_SIZES, seed)
 
 
@@ -68,13 +68,16 @@ def _train(controller: Controller, config: MetaConfig, n: tuple[int, int], seed:
 
 def judge_step(controller: Controller) -> dict[str, Any]:
     """Against open-loop rules and the line search."""
-    budget: Any = {"max_steps": 500, "tol": 0.0}
+    budget: Any = {"max_steps": 1000, "tol": 0.0}
     rivals: Solvers = {
         "2/(t+2)": lambda: FrankWolfe(Simplex(), **budget),
         "1.1/(t+2)": lambda: FrankWolfe(Simplex(), lambda t: 1.1 / (t + 2), **budget),
+        "3/(t+3), averaging": lambda: FrankWolfe(
+            Simplex(), lambda t: 3 / (t + 3), direction=Averaging(), **budget
+        ),
         "line search": lambda: FrankWolfe(Simplex(), LineSearch(), **budget),
     }
-    return count_steps(controller, rivals, 500, svm_families(STEP_SIZES)[1])
+    return count_steps(controller, rivals, 1000, svm_families(STEP_SIZES)[1])
 
 
 def judge_direction(controller: Controller) -> dict[str, Any]:
