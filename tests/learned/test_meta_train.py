@@ -86,10 +86,12 @@ def test_persistent_strategies_see_across_stretches() -> None:
     ],
 )
 def test_training_lowers_the_loss(controller: learned.Controller, method: MetaGradient) -> None:
-    if isinstance(controller, learned.LearnedStep):  # far from where it should be
+    rate = 0.05
+    if isinstance(controller, learned.LearnedStep):  # two numbers, far from where they should be
+        rate = 0.3
         with torch.no_grad():
             controller.policy.fill_(2.0)
-    config = replace(QUICK, steps=16, horizon=20, unroll=10, learning_rate=0.05, gradient=method)
+    config = replace(QUICK, steps=16, horizon=20, unroll=10, learning_rate=rate, gradient=method)
     family = svm_family(n=12)
     _, history = learned.meta_train(controller, family, config, validation=svm_family(n=14))
     judged = [record.validation for record in history if record.validation is not None]
