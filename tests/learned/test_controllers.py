@@ -247,3 +247,28 @@ def test_the_shipped_direction_at_fifty_times_its_horizon() -> None:
     f = values(solver(problem))
     assert bool((f[1:] <= f[:-1] * (1 + 1e-12)).all())
     assert torch.allclose(f[-1], family.best_values(problem), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weights", [torch.float32, torch.float64])
+@pytest.mark.parametrize("numbers", [torch.float32, torch.float64])
+def test_weights_and_numbers_may_differ_in_precision(
+    weights: torch.dtype, numbers: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fwnet.learned.controllers.direction.compiled_code", lambda: None)
+    A = torch.randn(60, 40, generator=seeded(0), dtype=numbers)
+    controller = learned.load("simplex-qp").to(weights)
+    result = controller.solver(fwnet.Simplex(), max_steps=50, tol=1e-3)(fwnet.Quadratic(A.mT @ A))
+    assert result.status == "converged"
+    assert result.x.dtype == numbers
+
+
+def test_equal_curvatures_have_a_gradient() -> None:
+    """Where H is a multiple of the identity, no eigenvector is preferred to another."""
+    controller = learned.LearnedAtoms()
+    solver = controller.solver(fwnet.Simplex(), max_steps=4, tol=0.0)
+    K = torch.eye(6, dtype=torch.float64)[None]
+    x0 = torch.tensor([[0.5, 0.3, 0.2, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    fwnet.FWNet(solver)(fwnet.Quadratic(K), x0).value.sum().backward()
+    for weight in controller.parameters():
+        assert weight.grad is not None
+        assert torch.isfinite(weight.grad).all()

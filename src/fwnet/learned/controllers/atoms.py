@@ -174,6 +174,7 @@ def _known_curvature(ways: Tensor, bent: Tensor, sigma: Tensor, cut: Tensor) -> 
     rest = bent - sigma.unsqueeze(-1) * ways
     small = rest @ ways.mT
     values, vectors = torch.linalg.eigh((small + small.mT) / 2)
+    vectors = vectors.detach()  # their derivative is infinite where two values are equal
     largest = values.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
     kept = values > cut * largest
     scale = torch.where(kept, values, 1.0).rsqrt() * kept

@@ -83,7 +83,7 @@ class LearnedPoint(Proposal):
         few = Weights(*(w.numpy() for w in weights))
         code = compiled_code()
         if code is None:
-            update = torch.from_numpy(_update(small, few, np))
+            update = torch.from_numpy(_update(small, few, np)).to(it.x)
             return update, domain.project(it.x + update)
         update, point = torch.empty_like(it.x), torch.empty_like(it.x)
         code.learned_point(*small, _REACH, *few, domain.radius, update.numpy(), point.numpy())
