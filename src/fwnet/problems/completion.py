@@ -74,7 +74,7 @@ class MatrixCompletion(Problem):
             transposed = torch.sparse_csr_tensor(
                 self._column_starts,
                 self._rows_by_column,
-                residual[self._by_column],
+                residual.index_select(0, self._by_column),
                 (m, d),
             )
         return ImplicitMatrix(
@@ -93,7 +93,7 @@ class MatrixCompletion(Problem):
 
     def vertex_image(self, vertex: Vertex) -> Tensor:
         if isinstance(vertex, Rank1):
-            return vertex.u[..., self.rows] * vertex.v[..., self.cols]
+            return vertex.u.index_select(-1, self.rows) * vertex.v.index_select(-1, self.cols)
         return self.image(vertex.dense())
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
