@@ -152,11 +152,12 @@ class AcceleratedProjection:
         if self.still:
             return 0.0  # only rounding lies between them
         slopes, noise = [], 0.0
-        for point in (new, ahead):
-            image = self.sample.scores(point.left.double())
-            product = self.sample.look(image, point.V.double(), both).product
-            slopes.append(float((product * apart).sum()))
-            size = float(torch.linalg.matrix_norm(product) * torch.linalg.matrix_norm(apart))
+        images = [self.sample.scores(point.left.double()) for point in (new, ahead)]
+        between = torch.cat([images[0], -images[1]], 1)  # X · apart
+        for image, point in zip(images, (new, ahead), strict=True):
+            pulled = self.sample.look(image, point.V.double(), both[:, :1]).pull(between)
+            slopes.append(float((pulled * both).sum()))
+            size = float(torch.linalg.matrix_norm(pulled) * torch.linalg.matrix_norm(both))
             noise += torch.finfo(torch.float64).eps * size
         bend = max(0.0, slopes[0] - slopes[1]) / distance**2
         return bend if noise <= 0.1 * self.bend * distance**2 else min(bend, self.bend)
