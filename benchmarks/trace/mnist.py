@@ -1,8 +1,8 @@
 """MNIST's pixels, ten classes, radius 40: time to a loss within 1e-3 of the least one.
 
 The least loss is that of `mnist_reference`, an independent solver in NumPy and float64. With ten
-classes a full SVD costs nothing: FISTA + SVD is the peer, with the better of its two best step lengths and
-with restarts. Processor time; both read f where they take the gradient.
+classes a full SVD costs nothing: FISTA + SVD is the peer, with restarts and with the better of its
+two best step lengths. Processor time; both read f where they take the gradient.
 """
 
 import math
