@@ -52,10 +52,9 @@ def test_a_large_ball_gives_least_squares() -> None:
 
 def test_a_chosen_ball_predicts_better_than_least_squares() -> None:
     X, Y = regression()
-    model = LowRankRegressor().fit(X[:60], Y[:60])
-    assert model.score(X[60:], Y[60:]) >= LinearRegression().fit(X[:60], Y[:60]).score(
-        X[60:], Y[60:]
-    )
+    few = slice(20)  # 20 rows of 15 features: least squares fits their noise
+    model, plain = LowRankRegressor().fit(X[few], Y[few]), LinearRegression().fit(X[few], Y[few])
+    assert model.score(X[60:], Y[60:]) >= plain.score(X[60:], Y[60:]) + 0.1
     X, Y = X[:60], Y[:60]
     one = LowRankRegressor(5.0).fit(X, Y[:, 0])
     assert one.predict(X).shape == (60,)
