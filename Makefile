@@ -11,8 +11,8 @@ help:
 # The stamp depends on what is installed, so that a changed pyproject.toml installs again.
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch -c constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile torch -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[dev]" -c constraints.txt
 	touch $@
 
 reproduce: $(VENV)/installed  ## the paper's experiments beside tuned baselines: report/index.html
@@ -25,10 +25,10 @@ test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/installed  ## the tests alone, without the documentation examples
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --ignore tests/test_docs.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py
 
 format: $(VENV)/installed  ## format and fix what can be fixed
 	$(BIN)/ruff format .
