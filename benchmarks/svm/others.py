@@ -31,7 +31,10 @@ def linear_regression() -> list[Line]:
             if _primal(X, y, fit()) <= (1 + 1e-3) * best:
                 rivals[f"LinearSVR(dual={dual}, tol={tol:g})"] = (fit, None)
                 break
-    fit_ours = lambda: FWSVR(kernel="linear", tol=1e-3).fit(X, y)  # noqa: E731
+
+    def fit_ours() -> Any:
+        return FWSVR(kernel="linear", tol=1e-3).fit(X, y)
+
     note = f"gap {ours.duality_gap_:.1e}, {ours.solver_}"
     return race("linear regression n=20000 d=50", fit_ours, rivals, 5, note)
 
