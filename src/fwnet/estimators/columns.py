@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+import torch
 
 from fwnet.estimators.kernels import Array, KernelRows
 from fwnet.estimators.pairwise import add_rows, gather
@@ -19,12 +20,14 @@ def _memory(size: int) -> Array:
 
     The system clears a fresh page when it is first touched, and a virtual machine may have to ask
     its host for it: for the matrix of 5000 points that took 0.02 to 0.3 s, as long as the rest.
+    NumPy asks for huge pages, which such a machine has given back to its host as soon as they are
+    free; PyTorch takes small ones, which it keeps: 0.3 instead of 1.3 s for 400 MB.
     """
     try:
         last = _spare.pop()
     except IndexError:
         last = np.empty(0, np.uint8)
-    return last if last.nbytes >= size else np.empty(size, np.uint8)
+    return last if last.nbytes >= size else torch.empty(size, dtype=torch.uint8).numpy()
 
 
 @final
