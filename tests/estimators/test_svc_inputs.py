@@ -183,6 +183,8 @@ def test_numbers_whose_products_overflow() -> None:
         FWSVC().fit(X * 1e200, y)
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="too large for double prec"):
         FWSVC(kernel="poly", gamma=1e200).fit(X, y)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="too large for double prec"):
+        FWSVC(kernel="linear", C=1e10).fit(X * 1e149, y)
 
 
 @pytest.mark.parametrize("scale", [1e7, 1e10])

@@ -22,7 +22,11 @@ from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.pairwise import add_rows, gather, pairwise_steps, reflect, survey
 from fwnet.estimators.records import BinaryProblem, Budget, TubeProblem, relative_gap
 
-RNG = np.random.default_rng(0)
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same numbers in whatever order the tests are run."""
+    return np.random.default_rng(0)
 
 
 def problem(n: int, C: float = 2.0) -> tuple[np.ndarray, BinaryProblem]:
@@ -88,10 +92,10 @@ def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
         value = state[0]
 
 
-def test_survey_is_the_duality_gap() -> None:
+def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:
     X, p = problem(80)
     K = rbf_kernel(X)
-    alpha = RNG.dirichlet(np.ones(80))
+    alpha = rng.dirichlet(np.ones(80))
     weights, lack = alpha * p.y, np.empty(80)
     scores = K @ weights + weights.sum()
     rho, gap = survey(p.y, p.box, alpha, scores, lack)
@@ -109,8 +113,8 @@ def test_survey_is_the_duality_gap() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [2, 40])
 @pytest.mark.parametrize("thin", [False, True])
-def test_kernel_blocks(dtype: type, d: int, thin: bool) -> None:
-    X = RNG.normal(size=(600, d)) + 3.0
+def test_kernel_blocks(dtype: type, d: int, thin: bool, rng: np.random.Generator) -> None:
+    X = rng.normal(size=(600, d)) + 3.0
     X[:, d // 2] = 7.0  # a constant feature
     points = sparse.csr_array(X) if thin else X
     wanted = {
@@ -153,8 +157,8 @@ def near(found: np.ndarray, wanted: np.ndarray, scale: float) -> bool:
     return bool((np.abs(found - wanted) <= scale * np.maximum(np.abs(wanted), 1.0)).all())
 
 
-def test_small_copies() -> None:
-    A = RNG.normal(size=(100, 100))
+def test_small_copies(rng: np.random.Generator) -> None:
+    A = rng.normal(size=(100, 100))
     B = A.copy()
     reflect(B, 60, 90)
     assert np.array_equal(B[:60, 60:90], A[60:90, :60].T)
@@ -166,18 +170,18 @@ def test_small_copies() -> None:
     assert total == pytest.approx(2.0 * A[7] - A[3])
 
 
-def test_a_store_without_room_answers_the_same() -> None:
+def test_a_store_without_room_answers_the_same(rng: np.random.Generator) -> None:
     X, _ = problem(200)
     kernel = KernelRows(X, KernelSpec("rbf", 0.5), np.float64)
     K = rbf_kernel(X, gamma=0.5)
     store = Columns(kernel, 50 * 200 * 8 / 2**20)
     assert (store.limit, store.fits) == (50, False)
     for round_ in range(6):
-        index = RNG.permutation(200)[:40]
+        index = rng.permutation(200)[:40]
         store.fetch(index, index)
-        weights = RNG.normal(size=40)
+        weights = rng.normal(size=40)
         assert store.combine(index, weights) == pytest.approx(weights @ K[index], abs=1e-10)
-        columns = RNG.permutation(200)[: 10 + round_]
+        columns = rng.permutation(200)[: 10 + round_]
         assert store.rows(index, columns) == pytest.approx(K[np.ix_(index, columns)], abs=1e-12)
     many = np.arange(120)
     store.fetch(many, many)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite
 
 from fwnet import checks
 from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
@@ -50,11 +51,15 @@ def check_switches(estimator: Any) -> None:
             checks.switch(name, getattr(estimator, name))
 
 
-def check_size(name: str, X: Any) -> None:
-    """Check that products of the numbers stay within double precision."""
-    entries = X.data if sparse.issparse(X) else X
+def check_numbers(name: str, X: Any, estimator: Any, products: bool = True) -> None:
+    """Check that the numbers and, if asked, their products stay within double precision."""
+    entries = (X.data if sparse.issparse(X) else X).ravel()
+    with np.errstate(all="ignore"):
+        if np.vdot(entries, entries) <= _LARGEST**2:  # not NaN, not Inf: one pass says it all
+            return
+    assert_all_finite(X, estimator_name=type(estimator).__name__, input_name=name)
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
-    if largest > _LARGEST:
+    if products and largest > _LARGEST:
         raise ValueError(
             f"{name} must hold numbers of at most {_LARGEST:g} in size, whose products are finite; "
             f"got {largest:.3g}. Scale {name}, e.g. with StandardScaler."

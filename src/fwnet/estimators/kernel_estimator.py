@@ -55,6 +55,17 @@ class KernelEstimator(BaseEstimator):
             inputs.positive("cache_size", self.cache_size),
         )
 
+    def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
+        """Check the points of a fit, and their labels or targets if there are any."""
+        rules |= {"accept_sparse": self._sparse(), "dtype": np.float64, "order": "C"}
+        found = validate_data(self, X, y, ensure_all_finite=False, **rules)
+        X, y = found if isinstance(found, tuple) else (found, None)
+        given = self.kernel == "precomputed"
+        inputs.check_numbers("X", X, self, products=not given)
+        if given:
+            inputs.check_square(X)
+        return X, y
+
     def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array, Array]:
         """Drop the points without weight; return the others, their weights and their indices."""
         weight = inputs.sample_weights(sample_weight, X.shape[0])
@@ -64,8 +75,6 @@ class KernelEstimator(BaseEstimator):
         return X, weight[kept], kept
 
     def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
-        if self.kernel != "precomputed":
-            inputs.check_size("X", X)
         return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
 
     def _keep(self, X: Any, coefs: Array, kept: Array) -> Array:

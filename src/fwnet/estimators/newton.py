@@ -22,7 +22,7 @@ from typing import Any, final
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dposv
 
 from fwnet.estimators.hull import line_search
 from fwnet.estimators.kernels import Array
@@ -171,11 +171,14 @@ class _Part:
 
 
 def _solve(hessian: Array, right: Array) -> Array:
-    try:
-        return np.asarray(cho_solve(cho_factor(hessian, lower=True), right))
-    except np.linalg.LinAlgError:  # rounding has eaten the identity in I + Σ Cᵢxᵢxᵢᵀ
-        values, vectors = np.linalg.eigh(hessian)
-        return np.asarray(vectors @ ((vectors.T @ right) / np.maximum(values, 1.0)))
+    if not np.isfinite(hessian.trace()):  # the gap will not be a number, and says so
+        return np.full(len(right), np.nan)
+    _, solution, failed = dposv(hessian, right, lower=1)  # a third of cho_solve's time at d = 64
+    if not failed:
+        return np.asarray(solution)
+    # Rounding has eaten the identity in I + Σ Cᵢxᵢxᵢᵀ.
+    values, vectors = np.linalg.eigh(hessian)
+    return np.asarray(vectors @ ((vectors.T @ right) / np.maximum(values, 1.0)))
 
 
 def _stalled(trace: list[Round]) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
-from sklearn.utils.validation import validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.fitting import Options, Task, solve_all, tell
@@ -81,9 +80,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FWOneClassSVM:
         """Fit to points X (n, d), dense or CSR; y is ignored."""
         budget = self._budget()
-        X = validate_data(self, X, accept_sparse=self._sparse(), dtype=np.float64, order="C")
-        if self.kernel == "precomputed":
-            inputs.check_square(X)
+        X, _ = self._points(X)
         X, weight, kept = self._weighted(X, sample_weight)
         spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight

@@ -9,7 +9,6 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
@@ -112,6 +111,8 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         self._check_choices()
         budget = self._budget()
         X, y = self._points(X, y)
+        if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
+            check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         X, weight, kept = self._weighted(X, sample_weight)
         labels = labels[kept]
@@ -168,14 +169,6 @@ class FWSVC(ClassifierMixin, KernelEstimator):
                 f"solver={self.solver!r} needs kernel='linear'; got kernel={self.kernel!r}. "
                 "Use solver='auto'."
             )
-
-    def _points(self, X: Any, y: Any) -> tuple[Any, Array]:
-        X, y = validate_data(self, X, y, accept_sparse=self._sparse(), dtype=np.float64, order="C")
-        if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
-            check_classification_targets(y)
-        if self.kernel == "precomputed":
-            inputs.check_square(X)
-        return X, y
 
     def _require_classes(self, labels: Array) -> None:
         present = np.flatnonzero(np.bincount(labels))

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.fitting import tell, trial_order
@@ -91,13 +90,9 @@ class FWSVR(RegressorMixin, KernelEstimator):
         """Fit to points X (n, d), dense or CSR, with targets y (n,)."""
         budget = self._budget()
         epsilon = inputs.positive("epsilon", self.epsilon, zero=True)
-        X, y = validate_data(
-            self, X, y, accept_sparse=self._sparse(), dtype=np.float64, order="C", y_numeric=True
-        )
+        X, y = self._points(X, y, y_numeric=True)
         y = np.asarray(y, np.float64)
-        inputs.check_size("y", y)
-        if self.kernel == "precomputed":
-            inputs.check_square(X)
+        inputs.check_numbers("y", y, self)
         X, weight, kept = self._weighted(X, sample_weight)
         spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight
