@@ -54,17 +54,15 @@ def main() -> None:
     truth[:30] = torch.rand(30, generator=generator, dtype=torch.float64)
     noise = torch.randn(ROWS, generator=generator, dtype=torch.float64)
     problem = fwnet.LeastSquares(A, A @ (truth / truth.sum()) + 0.05 * noise)
-    results = {name: solver(problem) for name, solver in solvers(1000).items()}
+    steps, timed, rounds = (200, 50, 1) if arguments.quick else (1000, 200, 5)
+    results = {name: solver(problem) for name, solver in solvers(steps).items()}
     cost = costs(
-        {
-            name: lambda s=solver: s(problem)
-            for name, solver in solvers(50 if arguments.quick else 200).items()
-        }
+        {name: lambda s=solver: s(problem) for name, solver in solvers(timed).items()}, rounds
     )
     rows = []
     for name, result in results.items():
         used = int((result.x > 0).sum())
-        whole = cost[name] * result.steps / 1000
+        whole = cost[name] * result.steps / steps
         row = (name, result.steps, float(result.gap), used, cost[name], whole, result.status)
         rows.append(row)
     table(("solver", "steps", "gap", "support", "cost a step", "in all", "status"), rows)

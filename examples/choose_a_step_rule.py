@@ -43,15 +43,16 @@ def main() -> None:
         name: lambda r=rule: fwnet.FrankWolfe(ball, r, max_steps=200, tol=0.0)(problem)
         for name, rule in RULES.items()
     }
-    cost = costs(short, rounds=1 if arguments.quick else 5)
+    steps, rounds = (300, 1) if arguments.quick else (1000, 5)
+    cost = costs(short, rounds)
     for name, rule in RULES.items():
         gaps: list[float] = []
         for variant in (fwnet.FrankWolfe, fwnet.PairwiseFrankWolfe):
-            result = variant(ball, rule, max_steps=1000, tol=1e-10)(problem)
+            result = variant(ball, rule, max_steps=steps, tol=1e-10)(problem)
             gaps += [float(result.trace.column("gap")[100]), float(result.gap)]
             results.setdefault(name, result)
         rows.append((name, *gaps, cost[name]))
-    table(("rule", "plain 100", "1000", "pairwise 100", "1000", "cost"), rows)
+    table(("rule", "plain 100", str(steps), "pairwise 100", str(steps), "cost"), rows)
     plot_gaps(results, arguments.plot, "plain Frank-Wolfe on the l1 ball")
 
 

@@ -8,14 +8,28 @@ import runpy
 import sys
 import traceback
 import warnings
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PRELOADED = ["torch", "scipy.optimize", "sklearn.svm", "sklearn.datasets", "matplotlib.pyplot"]
+PRELOADED = [
+    "torch",
+    "torch._dynamo",  # which every optimizer of torch imports
+    "numba",
+    "scipy.optimize",
+    "sklearn.svm",
+    "sklearn.datasets",
+    "matplotlib.pyplot",
+]
 
 
 def run(arguments: list[str], folder: Path) -> None:
-    """Run in a folder of its own, without a screen, warnings as errors.
+    """Run a script to its end, which must be a good one."""
+    assert finish(start(arguments, folder)) == 0, printed(folder)
+
+
+def start(arguments: list[str], folder: Path) -> BaseProcess:
+    """Start a script in a folder of its own, without a screen, warnings as errors.
 
     The process is a fork of a server that has imported what everybody needs, but not fwnet: half
     the time of a new interpreter, and a missing import of ours still fails.
@@ -23,13 +37,25 @@ def run(arguments: list[str], folder: Path) -> None:
     os.environ["MPLBACKEND"] = "Agg"  # before the server starts
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
+    folder.mkdir(exist_ok=True)
     process = context.Process(target=_main, args=(arguments, folder))
     process.start()
+    return process
+
+
+def finish(process: BaseProcess) -> int | None:
+    """Wait for the end; return the exit code, None if it did not come."""
     process.join(timeout=300)
-    if process.exitcode is None:
+    code = process.exitcode
+    if code is None:
         process.kill()
         process.join()
-    assert process.exitcode == 0, (folder / "output.txt").read_text()[-6000:]
+    return code
+
+
+def printed(folder: Path) -> str:
+    """What the script of a folder has printed until now, its end if that is long."""
+    return (folder / "output.txt").read_text()[-6000:]
 
 
 def _main(arguments: list[str], folder: Path) -> None:
@@ -37,7 +63,7 @@ def _main(arguments: list[str], folder: Path) -> None:
     with open("output.txt", "w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    paths = [str(ROOT / "src"), str(ROOT / "examples"), str(ROOT)]
+    paths = [str(ROOT / name) for name in ("src", "examples", "tests", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # of processes that the script starts
     sys.path[:0] = paths
     sys.argv = arguments

@@ -62,7 +62,7 @@ def main() -> None:
         "step": lambda: steps(trained("simplex-step"), problems),
         "matrix-free": lambda: matrix_free(
             {name: learned.load(name) for name in ("simplex-qp", "corrective-atoms")},
-            trained("recurring-start")[0],
+            trained("recurring-start"),
             2000 if arguments.quick else arguments.n,
         ),
         "low-rank": lambda: low_rank(trained("low-rank-softmax"), problems),

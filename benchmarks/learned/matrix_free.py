@@ -134,11 +134,12 @@ class Limited(Baseline):
 
 
 def matrix_free(
-    controllers: dict[str, learned.Controller], start: learned.LearnedStart, n: int
+    controllers: dict[str, learned.Controller], starts: list[learned.LearnedStart], n: int
 ) -> list[Bar | Missing]:
     """Seconds to 1e-3, even digits of MNIST against odd ones, 49 pixels, C = 10.
 
-    A method that has not arrived after `LIMIT` times our seconds is stopped there.
+    Ours are those of the slowest of the trainings. A method that has not arrived after `LIMIT`
+    times as many is stopped there.
     """
     name = f"matrix-free rbf, n={n}, to 1e-3"
     data = all_mnist()
@@ -151,24 +152,20 @@ def matrix_free(
     def points(m: int) -> RBFMap:
         return RBFMap(X[:m], y[:m], 10.0)
 
-    def learned_start(problem: Problem, guess: Tensor) -> Tensor:
+    def learned_start(start: learned.LearnedStart, problem: Problem, guess: Tensor) -> Tensor:
         return start.correct(problem, Simplex(), guess)[-1]
 
-    ours = CoarseToFine("recurring-start", points, learned_start)
+    ours = [CoarseToFine("recurring-start", points, partial(learned_start, s)) for s in starts]
     by_hand = CoarseToFine("hand-designed pivots", points, lambda p, x: Pivots(x)(p, Simplex()))
     problem = Quadratic(points(n))
-    began = time.process_time()
-    x = ours.start(problem)
-    mine = time.process_time() - began
-    value, lower = _reference(problem, ours, x)
+    value, lower = _reference(problem, ours[0], ours[0].start(problem))
     if lower < value * (1 - 2e-4):  # else no method can be judged at 1e-3
         return [Missing(name, f"the reference is certified to {1 - lower / value:.1e} of f only")]
     target = torch.tensor(value * (1 + 1e-3), dtype=torch.float64)
-    if problem.value(problem.at(x)) > target:  # the start alone is not enough
-        mine, _ = _seconds(ours, problem, target)
-    print(
-        f"  f* = {value:.6e}, certified to {1 - lower / value:.1e}; ours {mine:.1f} s", flush=True
-    )
+    seconds = [_to_target(method, problem, target) for method in ours]
+    mine = max(seconds)
+    print(f"  f* = {value:.6e}, certified to {1 - lower / value:.1e}")
+    print(f"  ours {', '.join(f'{s:.1f}' for s in seconds)} s", flush=True)
     rows: list[Bar | Missing] = []
     hand_designed = _hand_designed()
     for rival in [*hand_designed, *_learned(controllers), by_hand]:
@@ -200,6 +197,15 @@ def _hand_designed() -> list[Baseline]:
 
 def _learned(controllers: dict[str, learned.Controller]) -> list[Baseline]:
     return [Solver(label, partial(as_solver, c)) for label, c in controllers.items()]
+
+
+def _to_target(method: CoarseToFine, problem: Quadratic, target: Tensor) -> float:
+    """Seconds of the start if that is enough, else with the steps from it."""
+    began = time.process_time()
+    x = method.start(problem)
+    spent = time.process_time() - began
+    near = bool(problem.value(problem.at(x)) <= target)
+    return spent if near else _seconds(method, problem, target)[0]
 
 
 def _seconds(baseline: Baseline, problem: Quadratic, target: Tensor) -> tuple[float, bool]:

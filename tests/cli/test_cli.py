@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear, nnls
 from sklearn.datasets import load_iris
+from tests import scripts
 from typer.testing import CliRunner
 
 import fwnet.paper.experiments as experiments
@@ -320,7 +321,6 @@ def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> N
 SLOW = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
-sys.path.insert(0, sys.argv[1])
 from paper.toy import Toy
 import fwnet.paper.experiments as experiments
 class Slow(Toy):
@@ -337,21 +337,17 @@ main()
 
 
 def test_ctrl_c_says_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
-    tests = str(Path(__file__).parents[1])
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW, tests],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
+    script, run = tmp_path / "slow.py", tmp_path / "run"
+    script.write_text(SLOW)
+    process = scripts.start([str(script)], run)
+    while not (run / "output.txt").exists() or "waiting" not in scripts.printed(run):
+        assert process.is_alive(), scripts.printed(run)
+        time.sleep(0.05)
+    time.sleep(0.1)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    assert scripts.finish(process) == 130
+    error = scripts.printed(run)
     assert "fwnet: Stopped. Finished seeds are kept in runs; the same command goes on" in error
     assert "Traceback" not in error
-    assert [path.name for path in tmp_path.glob("runs/*/*/seed-*.json")] == ["seed-0.json"]
+    assert [path.name for path in run.glob("runs/*/*/seed-*.json")] == ["seed-0.json"]

@@ -1,17 +1,14 @@
 """DeepSVC's long runs: checkpoints, interruptions, budgets, bars; and bad input."""
 
 import io
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_blobs, make_circles
 from sklearn.exceptions import ConvergenceWarning
+from tests import scripts
 from torch import nn
 
 import fwnet
@@ -90,10 +87,10 @@ def test_a_broken_run_goes_on_to_the_same_result(mode, tmp_path):
 
 def test_a_killed_process_goes_on(tmp_path):
     file = tmp_path / "fit.pt"
-    script = SCRIPT.replace("{settings}", repr(SETTINGS))
-    environment = os.environ | {"PYTHONPATH": str(Path(fwnet.__file__).parents[1])}
-    killed = subprocess.run([sys.executable, "-c", script, str(file)], env=environment, check=False)
-    assert killed.returncode == 9
+    script = tmp_path / "fit.py"
+    script.write_text(SCRIPT.replace("{settings}", repr(SETTINGS)))
+    killed = scripts.start([str(script), str(file)], tmp_path / "run")
+    assert scripts.finish(killed) == 9
     assert torch.load(file, weights_only=True)["t"] == 18
     X, y = points()
     torch.manual_seed(1)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tests import scripts
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -180,7 +179,7 @@ torch.manual_seed(0)
 config = learned.MetaConfig(steps=3, unroll=4, horizon=8, batch=2, groups=3, validation_problems=2)
 family = learned.families.QuadraticFamily(n=8)
 trained, _ = learned.meta_train(learned.LearnedDirection(hidden=4), family, config)
-torch.save(parameters_to_vector(trained.parameters()).detach(), sys.argv[3])
+torch.save(parameters_to_vector(trained.parameters()).detach(), "weights.pt")
 distributed.destroy_process_group()
 """
 
@@ -188,20 +187,20 @@ distributed.destroy_process_group()
 def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    outs = [tmp_path / f"{rank}.pt" for rank in range(2)]
+    folders = [tmp_path / str(rank) for rank in range(2)]
     running = [
-        subprocess.Popen([sys.executable, script, tmp_path / "meet", str(rank), out])
-        for rank, out in enumerate(outs)
+        scripts.start([str(script), str(tmp_path / "meet"), folder.name], folder)
+        for folder in folders
     ]
-    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    assert [scripts.finish(process) for process in running] == [0, 0]
     torch.manual_seed(0)
     config = learned.MetaConfig(
         steps=3, unroll=4, horizon=8, batch=2, groups=3, validation_problems=2
     )
     family = learned.families.QuadraticFamily(n=8)
     alone, _ = learned.meta_train(learned.LearnedDirection(hidden=4), family, config)
-    for out in outs:
-        assert torch.equal(torch.load(out, weights_only=True), weights(alone))
+    for folder in folders:
+        assert torch.equal(torch.load(folder / "weights.pt", weights_only=True), weights(alone))
 
 
 class Broken(learned.ProblemFamily):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import scripts
 from torch import Tensor, nn
 
 import fwnet
@@ -210,46 +208,35 @@ def test_a_compiled_training_step_takes_the_same_steps() -> None:
 
 
 WORKER = """
-import os, sys, torch, torch.distributed as dist
+import sys, torch, torch.distributed as dist
 from torch import nn
-sys.path.insert(0, os.environ["TESTS"])
 from optim.test_manners import averages, build, data, network
-dist.init_process_group("gloo", rank=int(sys.argv[1]), world_size=2)
+place, rank = sys.argv[1], int(sys.argv[2])
+dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
 net = nn.parallel.DistributedDataParallel(network())
 opt = build(net.module)
 X, y = data()
-rows = torch.arange(12)[int(sys.argv[1])::2]
+rows = torch.arange(12)[rank::2]
 for _ in range(4):
     opt.zero_grad()
     nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
     opt.step()
 means = {f"mean of {name}": value for name, value in averages(net.module, opt).items()}
-torch.save(net.module.state_dict() | means, sys.argv[2])
+torch.save(net.module.state_dict() | means, "state.pt")
 dist.destroy_process_group()
 """
 
 
 def test_two_processes_agree_to_the_bit_and_with_one(tmp_path: Path) -> None:
-    files = [tmp_path / f"{rank}.pt" for rank in range(2)]
-    environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(20_000 + os.getpid() % 20_000),
-        "TESTS": str(ROOT / "tests"),
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
-    }
+    script, folders = tmp_path / "train.py", [tmp_path / str(rank) for rank in range(2)]
+    script.write_text(WORKER)
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(rank), str(file)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank, file in enumerate(files)
+        scripts.start([str(script), str(tmp_path / "meet"), folder.name], folder)
+        for folder in folders
     ]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=120)
-        assert worker.returncode == 0, errors
-    first, second = (torch.load(file, weights_only=True) for file in files)
+    for worker, folder in zip(workers, folders, strict=True):
+        assert scripts.finish(worker) == 0, scripts.printed(folder)
+    first, second = (torch.load(f / "state.pt", weights_only=True) for f in folders)
     single = network()
     opt = build(single)
     train(single, opt, 4)
