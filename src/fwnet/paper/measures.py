@@ -102,10 +102,14 @@ def range_text(values: Any, what: str = "seeds") -> str:
     Example:
         >>> range_text([0.5, 0.75])
         '0.5 to 0.75 (2 seeds)'
+        >>> range_text([0.5])
+        '0.5 (1 seed)'
     """
     raw = np.asarray(values, dtype=float).ravel()
     numbers = np.where(np.isnan(raw), np.inf, raw)
     texts = [f"{v:.3g}" if np.isfinite(v) else "never" for v in (numbers.min(), numbers.max())]
+    if len(numbers) == 1:
+        return f"{texts[0]} (1 {what.removesuffix('s')})"
     return f"{texts[0]} to {texts[1]} ({len(numbers)} {what})"
 
 
