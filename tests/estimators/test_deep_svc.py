@@ -174,7 +174,7 @@ def test_validation_and_patience():
 
 
 def test_check_estimator():
-    done = check_estimator(DeepSVC(max_iter=20), on_skip=None, on_fail=None)
+    done = check_estimator(DeepSVC(max_iter=10), on_skip=None, on_fail=None)
     failed = {
         check["check_name"]: check["exception"] for check in done if check["status"] == "failed"
     }

@@ -25,7 +25,7 @@ from fwnet.estimators import (
     "model",
     [
         LowRankRegressor(50.0, tol=0.1, max_iter=20),
-        LowRankSoftmaxClassifierCV([60.0], cv=2, tol=0.5, path_tol=0.9, max_iter=5),
+        LowRankSoftmaxClassifierCV([60.0], cv=2, tol=0.5, path_tol=0.9, max_iter=3),
     ],
     ids=lambda model: type(model).__name__,
 )
