@@ -161,6 +161,12 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     assert (data["x"][0], data["x"][-1]) == (1, 5000)
 
 
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_pictures_are_the_same_each_time(kind: str) -> None:
+    curves = Curves("c", "", "", "x", "y", [Series("a", [1, 2, 3], [1.0, 0.5, 0.1])])
+    assert len({picture(draw_curves(curves, {"a": 9}), kind) for _ in range(2)}) == 1
+
+
 def test_broken_curves_and_flat_maps_are_drawn() -> None:
     hole = Series("a", [1, 2, 3], [1.0, None, float("nan")])  # type: ignore[list-item]
     curves = Curves("c", "", "", "x", "y", [hole], log_x=True, log_y=True)

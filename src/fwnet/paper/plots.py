@@ -95,8 +95,11 @@ def panel_png(panel: Panel, theme: str) -> bytes:
 
 def picture(drawing: Drawing, kind: str, dpi: int = 160) -> bytes:
     """The bytes of a PNG or an SVG, the same each time."""
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})
+    from matplotlib import rc_context
+
+    buffer, about = io.BytesIO(), {"Date": None} if kind == "svg" else {}
+    with rc_context({"svg.hashsalt": "fwnet"}):  # names of parts, else drawn by lot
+        drawing.savefig(buffer, format=kind, dpi=dpi, metadata=about)
     return buffer.getvalue()
 
 
