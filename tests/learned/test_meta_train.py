@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,17 +77,19 @@ def test_persistent_strategies_see_across_stretches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("controller", "method"),
+    ("make", "method"),
     [
-        (learned.LearnedStep(), learned.EvolutionStrategies(3, 0.1)),
-        (learned.LearnedStep(), learned.PersistentES(3, 0.1)),
-        (learned.LSTMStep(hidden=4), learned.Backpropagation()),
-        (learned.LSTMDirection(hidden=4), learned.Backpropagation()),
-        (learned.L2LSoftmax(hidden=4), learned.Backpropagation()),
+        (learned.LearnedStep, learned.EvolutionStrategies(3, 0.1)),
+        (learned.LearnedStep, learned.PersistentES(3, 0.1)),
+        (partial(learned.LSTMStep, hidden=4), learned.Backpropagation()),
+        (partial(learned.LSTMDirection, hidden=4), learned.Backpropagation()),
+        (partial(learned.L2LSoftmax, hidden=4), learned.Backpropagation()),
     ],
 )
-def test_training_lowers_the_loss(controller: learned.Controller, method: MetaGradient) -> None:
-    rate = 0.05
+def test_training_lowers_the_loss(
+    make: Callable[[], learned.Controller], method: MetaGradient
+) -> None:
+    controller, rate = make(), 0.05
     if isinstance(controller, learned.LearnedStep):  # two numbers, far from where they should be
         rate = 0.3
         with torch.no_grad():
