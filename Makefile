@@ -11,7 +11,6 @@ help:
 # The stamp depends on what is installed, so that a changed pyproject.toml installs again.
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile torch -c constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[dev]" -c constraints.txt
 	touch $@
 
