@@ -50,10 +50,11 @@ def download(name: str) -> None:
     target = cache_folder() / name
     staging = target.with_name(f"{name}.part")
     try:
-        staging.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(target.with_name(f"{name}.lock")):
             if all((target / file).is_file() for file in files):
                 return  # another process was faster
+            staging.mkdir(exist_ok=True)
             for file in files:
                 if not (staging / file).is_file():
                     fetch(f"{site}/{file}", staging / file, CHECKSUMS[file])
