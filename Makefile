@@ -23,8 +23,9 @@ screenshots: $(VENV)/installed  ## look at report/ in headless Chromium: light, 
 test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/mypy & types=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
+	wait $$types && exit $$tests
 
 quick: $(VENV)/installed  ## the tests alone, without the documentation examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py
