@@ -312,7 +312,6 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def press_ctrl_c(stopped: threading.Event) -> None:
     """Twice at most: Python drops an interrupt that meets the callback of a weak reference."""
     for seconds in (0.3, 5.0):
@@ -320,6 +319,7 @@ def press_ctrl_c(stopped: threading.Event) -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a dropped one
 def test_ctrl_c_returns_the_best_iterate() -> None:
     """A real signal, while steps run."""
