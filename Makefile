@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Modules are compiled when they are first imported, not when they are installed: they must be kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
 
