@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 
 @pytest.fixture(autouse=True)
-def same_first_weights() -> None:
-    """Networks begin the same in whatever order the tests are run."""
+def same_numbers() -> None:
+    """First weights and shuffles are the same in whatever order the tests are run."""
     torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002 - scikit-learn asks it where no state is given

@@ -58,11 +58,11 @@ def test_liblinear_with_half_the_C_has_the_same_optimum(n: int, epsilon: float) 
 def test_many_features_go_to_liblinear_and_are_certified() -> None:
     X = sparse.random(300, 2500, density=0.01, random_state=0, format="csr")
     y = np.asarray(X @ np.random.default_rng(0).normal(size=2500))
-    model = FWSVR(kernel="linear").fit(X, y)
+    model = FWSVR(kernel="linear", tol=1e-5).fit(X, y)
     assert model.solver_ == "liblinear"
     dense = FWSVR(kernel="precomputed", tol=1e-9).fit((X @ X.T).toarray(), y)
-    assert model.duality_gap_ <= 1e-3
-    assert model.predict(X) == pytest.approx(dense.predict((X @ X.T).toarray()), abs=0.02)
+    assert model.duality_gap_ <= 1e-5
+    assert model.predict(X) == pytest.approx(dense.predict((X @ X.T).toarray()), abs=1e-3)
 
 
 def test_without_a_tube_it_is_kernel_ridge_regression() -> None:
