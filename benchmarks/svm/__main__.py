@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+# Before NumPy is imported, which reads them then: hence the imports below.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
