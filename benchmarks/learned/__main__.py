@@ -3,8 +3,9 @@
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
-FWNET_DATA). `--also` adds trainings with other seeds, as `python -m fwnet.learned.recipes --seed 1
---out FOLDER` writes them; the figures are then medians over problems and seeds.
+FWNET_DATA); for `untouched`, a9a and CIFAR-10, which were opened once. `--also` adds trainings with
+other seeds, as `python -m fwnet.learned.recipes --seed 1 --out FOLDER` writes them; the figures are
+then medians over problems and seeds.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.learned.matrix_free import matrix_free
 from benchmarks.learned.power import power
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
+from benchmarks.learned.untouched import untouched
 from benchmarks.report import describe, environment
 from fwnet import learned
 
@@ -67,6 +69,7 @@ def main() -> None:
         ),
         "low-rank": lambda: low_rank(trained("low-rank-softmax"), problems),
         "power": lambda: power(trained("power-iteration")),
+        "untouched": lambda: untouched(trained, problems),
     }
     chosen = arguments.only.split(",") if arguments.only else list(cases)
     unknown = sorted(set(chosen) - set(cases))

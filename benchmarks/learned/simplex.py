@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -67,7 +67,9 @@ def bar(
     return Bar(name, ours, by, theirs, label, middle, (low, high), least)
 
 
-def steps(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+def steps(
+    controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family] = LARGE
+) -> list[Bar]:
     """L2LC_γ: fewer iterations to 1e-2 than line search, 2/(t+2), 1.1/(t+2) and the tuned c/(t+2).
 
     And, without a bar, than the same average of the 2/(t+2) path with a tuned constant.
@@ -76,7 +78,7 @@ def steps(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]
     bars = {"line search FW": 3.0, "2/(t+2)": 1.0, "c/(t+2)": 1.0, fixed.name: 1.0, AVERAGED: None}
     rivals = [*by_name(*bars), fixed, Tuned(_averaged, (2.0, 3.0, 4.0, 6.0))]
     rows = []
-    for data, family in LARGE.items():
+    for data, family in families.items():
         found = compare(controllers, family, LogUniform(1.0, 10.0), rivals, problems, 2500)
         rows += [
             bar(f"step to {tolerance:g}, {data}", found, rival, tolerance, "iterations", least)
@@ -144,14 +146,12 @@ def _beyond(
 def directions(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
     """L2LC_∇: iterations to 1e-2, against FISTA to 1e-4, and at sizes never trained on."""
     rows = []
-    rivals = [*by_name("FISTA"), baselines.corrective(6), baselines.corrective(8, 4)]
     for C, most in ((1.0, 20.0), (10.0, 40.0)):
-        found = compare(controllers, unseen_digits, C, rivals, problems, 700, 356)
+        found = compare(controllers, unseen_digits, C, _HULLS, problems, 700, 356)
         ours = found.quartiles("learned", 1e-2)[1]
         rows.append(Bar(f"direction to 1e-2, digits C={C:g}", ours, "iterations", most=most))
         rows += _against(found, f"digits C={C:g}")
-    found = compare(controllers, mnist_pairs, LogUniform(1.0, 10.0), rivals, problems, 700)
-    rows += _against(found, "mnist")
+    rows += against_hulls(controllers, problems, {"mnist": mnist_pairs})
     found = compare(
         controllers,
         circles,
@@ -165,6 +165,20 @@ def directions(controllers: Sequence[learned.Controller], problems: int) -> list
     return [*rows, bar(name, found, "FISTA", 1e-4, "gradients", 1.0)]
 
 
+def against_hulls(
+    controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family]
+) -> list[Bar]:
+    """L2LC_∇ against FISTA and hulls without a network, to 1e-4."""
+    rows = []
+    for data, family in families.items():
+        found = compare(controllers, family, LogUniform(1.0, 10.0), _HULLS, problems, 700)
+        rows += _against(found, data)
+    return rows
+
+
+_HULLS = [*by_name("FISTA"), baselines.corrective(6), baselines.corrective(8, 4)]
+
+
 def _against(found: Evaluation, data: str) -> list[Bar]:
     name = f"direction to 1e-4, {data}"
     return [
@@ -174,11 +188,13 @@ def _against(found: Evaluation, data: str) -> list[Bar]:
     ]
 
 
-def pairwise(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+def pairwise(
+    controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family] = SMALL
+) -> list[Bar]:
     """Learned over-relaxed pairwise against pairwise, its tuned ω, and second-order partners."""
     rows = []
     rivals = {"pairwise": 2.0, "over-relaxed pairwise": 1.2, "second-order pairwise": None}
-    for data, family in SMALL.items():
+    for data, family in families.items():
         for C in (10.0, 100.0):
             found = compare(controllers, family, C, by_name(*rivals), problems, 2500)
             rows += [
@@ -188,11 +204,13 @@ def pairwise(controllers: Sequence[learned.Controller], problems: int) -> list[B
     return rows
 
 
-def atoms(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+def atoms(
+    controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family] = SMALL
+) -> list[Bar]:
     """Learned atoms against the corrective solver with as many, and with three times as many."""
     rows = []
     rivals = [baselines.corrective(6), baselines.corrective(18), baselines.corrective(6, 4)]
-    for data, family in SMALL.items():
+    for data, family in families.items():
         ratios = 1.0
         for C in (1.0, 10.0, 100.0):
             found = compare(controllers, family, C, rivals, problems, 200)

@@ -37,15 +37,17 @@ def test_a_compiled_point_is_that_of_the_network(n: int, dtype: torch.dtype, rad
         before = LastStep(last.x, problem.gradient(last), length)
         now = LastStep(it.x, lin.gradient, 1.5 * length)
         with torch.no_grad():
-            found.append(proposal._proposed(domain, it, lin, before, now))
+            arrays = proposal.init(problem, domain, it)[1]
+            found.append(proposal._proposed(domain, it, lin, before, now, arrays))
     for alone, together in zip(*found, strict=True):
         torch.testing.assert_close(alone, together[0], rtol=2e-4, atol=2e-5 * radius)
     assert bool(domain.contains(found[0][1]))
 
 
+@pytest.mark.parametrize("guess", [-np.inf, -1e9, -3.0, 0.0, 0.5, 1e6, np.inf])
 @pytest.mark.parametrize("radius", [0.1, 1.0, 30.0])
-def test_a_compiled_projection_is_the_nearest_point(radius: float) -> None:
-    """Against the exact quadratic programme, from far away, with ties, and from inside."""
+def test_a_compiled_projection_is_the_nearest_point(radius: float, guess: float) -> None:
+    """Against the exact quadratic programme: from afar, with ties, from inside; any first guess."""
     points = torch.randn(6, 9, generator=seeded(5), dtype=torch.float64)
     points[1] *= 1e6
     points[2] = 3.0
@@ -54,7 +56,7 @@ def test_a_compiled_projection_is_the_nearest_point(radius: float) -> None:
     points[5] = -1e9 * points[5].abs()
     goal = points.clone()
     for point in goal:
-        project(point.numpy(), radius)
+        project(point.numpy(), radius, guess)
     eye = torch.eye(9, dtype=torch.float64).expand(6, 9, 9)
     shift = points.amax(-1, keepdim=True)  # the same projection
     exact = radius * simplex_qp(eye, -(points - shift) / radius)
@@ -78,7 +80,7 @@ def test_a_compiled_model_is_minimised_over_the_simplex() -> None:
         Z = torch.randn(4, 12, generator=seeded(k), dtype=torch.float64)
         ahead = 0.2 * torch.randn(12, generator=seeded(10 + k), dtype=torch.float64)
         v = torch.empty_like(x)
-        given = (x.numpy(), ahead.numpy(), Z.numpy(), 4, sigma, 1.0)
+        given = (x.numpy(), ahead.numpy(), Z.numpy(), sigma, 1.0)
         limits = (atoms.NEWTON_STEPS, atoms.HALVINGS, 2e-16)
         compiled_atoms._model_minimum(*given, *limits, v.numpy())
         Q = Z.mT @ Z + sigma * torch.eye(12)

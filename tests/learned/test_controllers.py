@@ -152,7 +152,8 @@ def test_an_untrained_direction_is_the_projected_step() -> None:
     it = problem.at(simplex.start((2, 24), torch.float64))
     lin = fwnet.oracles.linearize(problem, simplex, it)
     point = learned.LearnedDirection().hull.proposals[0]
-    (first, *_), step = point(problem, simplex, it, lin, None)
+    state = point.init(problem, simplex, it)
+    (first, *_), (step, _) = point(problem, simplex, it, lin, state)
     assert torch.allclose(
         first.points[:, 0], simplex.project(it.x - step.length.unsqueeze(-1) * lin.gradient)
     )

@@ -24,12 +24,16 @@ from fwnet.vertices import Dense
 @final
 @dataclass(frozen=True, eq=False)
 class CorrectionState:
-    """Recent points `(*batch, K, *shape)` with images, newest first; the proposals' states."""
+    """Recent points `(*batch, K, *shape)` with images, newest first; the proposals' states.
+
+    `vertex`: this step's, where one has asked for its image before.
+    """
 
     domain: Domain
     proposals: tuple[Any, ...]
     points: Tensor | None = None
     images: Tensor | None = None
+    vertex: Candidates | None = None
 
 
 @final
@@ -103,9 +107,7 @@ class Corrections(Direction):
         them are worth remembering, newest first; the proposals' states.
         """
         b = problem.batch_dims
-        image = problem.vertex_image(lin.vertex)
-        assert image is not None
-        fresh = [Candidates(lin.vertex.dense().unsqueeze(b), image.unsqueeze(b))]
+        fresh = [vertex_of(problem, lin) if state.vertex is None else state.vertex]
         after = []
         for proposal, before in zip(self.proposals, state.proposals, strict=True):
             candidates, then = proposal(problem, state.domain, it, lin, before)
@@ -119,3 +121,10 @@ class Corrections(Direction):
         images = [problem.images(c.points) if c.images is None else c.images for c in parts]
         points = torch.cat([c.points for c in parts], b)
         return points, torch.cat(images, b), lasting, tuple(after)
+
+
+def vertex_of(problem: Problem, lin: Linearization) -> Candidates:
+    """The oracle's vertex as a point of a hull, `(*batch, 1, *shape)`."""
+    b, image = problem.batch_dims, problem.vertex_image(lin.vertex)
+    assert image is not None
+    return Candidates(lin.vertex.dense().unsqueeze(b), image.unsqueeze(b))

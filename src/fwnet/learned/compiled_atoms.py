@@ -10,31 +10,42 @@ import numpy as np
 from fwnet.compiled_quadratic_programs import _compiled, _factor, _substitute
 from fwnet.learned.compiled_points import layer, project
 
+_BLOCK = 256  # coordinates at a time, so that what is worked on stays in the cache
 _SWEEPS = 20  # of Jacobi's rotations: six are usual
 
 
 @_compiled
 def learned_atom(  # type: ignore[no-untyped-def]
-    x, image, gradient, last_x, vertex, column, points, images,
-    sigma, momentum, share, cut, radius, steps, halvings, eps, v,
+    x, image, gradient, length, last_x, vertex, column, points, images,
+    growth, momentum, share, cut, radius, steps, halvings, v,
 ):  # fmt: skip
     """p_θ of `LearnedAtoms` on a `Quadratic`, whose images are Hx, into `v`.
 
-    x, image, gradient, last_x, v, the vertex and its column  (n,);  points, images  (memory, n)
+    x, image, gradient, last_x, v  (n,);  length  ();  the vertex and its column  (1, n)
+    points, images  (memory, n)
     """
     count, n = points.shape[0] + 1, x.shape[0]
-    ways, rest = np.empty((count, n), x.dtype), np.empty((count, n), x.dtype)
-    small, vectors = np.empty((count, count)), np.empty((count, count))
-    known = np.empty((count, count), x.dtype)
-    _way(x, image, vertex, column, sigma, eps, ways[0], rest[0])
-    for k in range(1, count):
-        _way(x, image, points[k - 1], images[k - 1], sigma, eps, ways[k], rest[k])
-    for j in range(count):
-        for k in range(j + 1):
+    sigma, eps = 1.0 / (growth * length[()]), np.finfo(x.dtype).eps
+    ways, rest = np.empty((count, _BLOCK), x.dtype), np.empty((count, _BLOCK), x.dtype)
+    small, vectors = np.zeros((count, count)), np.empty((count, count))
+    known, sizes = np.empty((count, count), x.dtype), np.zeros(count)
+    for a in range(0, n, _BLOCK):
+        m = _ways(x, image, vertex, column, points, images, sigma, a, ways, rest)
+        for j in range(count):
+            for k in range(j + 1):
+                total = 0.0
+                for i in range(m):
+                    total += rest[j, i] * ways[k, i]
+                small[j, k] += total
             total = 0.0
-            for i in range(n):
-                total += rest[j, i] * ways[k, i]
-            small[j, k] = small[k, j] = total  # H is symmetric
+            for i in range(m):
+                total += ways[j, i] * ways[j, i]
+            sizes[j] += total
+    for j in range(count):
+        sizes[j] = 1.0 / max(np.sqrt(sizes[j]), eps * eps)  # for ways of length 1
+        for k in range(j + 1):
+            small[j, k] *= sizes[j] * sizes[k]
+            small[k, j] = small[j, k]  # H is symmetric
     _eigen(small, vectors)
     largest = 0.0
     for k in range(count):
@@ -43,27 +54,41 @@ def learned_atom(  # type: ignore[no-untyped-def]
     for k in range(count):
         if small[k, k] > cut * largest and share > 0.0:
             for j in range(count):
-                known[kept, j] = share / np.sqrt(small[k, k]) * vectors[j, k]
+                known[kept, j] = share / np.sqrt(small[k, k]) * vectors[j, k] * sizes[j]
             kept += 1
-    Z = ways  # which are done with
-    layer(known[:kept], np.zeros(kept, x.dtype), rest, n, Z)
+    Z, no_bias = np.empty((kept, n), x.dtype), np.zeros(kept, x.dtype)
+    if kept:
+        for a in range(0, n, _BLOCK):  # once more: cheaper than to keep them
+            m = _ways(x, image, vertex, column, points, images, sigma, a, ways, rest)
+            layer(known[:kept], no_bias, rest, m, ways)
+            for k in range(kept):
+                Z[k, a : a + m] = ways[k, :m]
     ahead = np.empty(n, x.dtype)
     for i in range(n):
         ahead[i] = momentum * (x[i] - last_x[i]) - gradient[i] / sigma
-    _model_minimum(x, ahead, Z, kept, sigma, radius, steps, halvings, eps, v)
+    _model_minimum(x, ahead, Z, sigma, radius, steps, halvings, eps, v)
 
 
 @_compiled
-def _way(x, image, goal, bent, sigma, eps, way, rest):  # type: ignore[no-untyped-def]
-    """The unit vector w from x to a point, and Hw − σw."""
-    square = 0.0
-    for i in range(x.shape[0]):
+def _ways(x, image, vertex, column, points, images, sigma, a, ways, rest):  # type: ignore[no-untyped-def]
+    """w from x toward the vertex and the recent points, and Hw − σw, of the block that starts at a.
+
+    Returns how many coordinates these are.
+    """
+    b = min(a + _BLOCK, x.shape[0])
+    here, there = x[a:b], image[a:b]
+    _way(here, there, vertex[0, a:b], column[0, a:b], sigma, ways[0], rest[0])
+    for k in range(points.shape[0]):
+        _way(here, there, points[k, a:b], images[k, a:b], sigma, ways[k + 1], rest[k + 1])
+    return b - a
+
+
+@_compiled
+def _way(x, image, goal, bent, sigma, way, rest):  # type: ignore[no-untyped-def]
+    for i in range(x.shape[0]):  # two loops: of more arrays, the compiler makes no vectors
         way[i] = goal[i] - x[i]
-        square += way[i] * way[i]
-    scale = 1.0 / max(np.sqrt(square), eps * eps)
     for i in range(x.shape[0]):
-        way[i] *= scale
-        rest[i] = (bent[i] - image[i]) * scale - sigma * way[i]
+        rest[i] = (bent[i] - image[i]) - sigma * way[i]
 
 
 @_compiled
@@ -102,34 +127,34 @@ def _eigen(A, V):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _model_minimum(x, ahead, Z, count, sigma, radius, steps, halvings, eps, v):  # type: ignore[no-untyped-def]
+def _model_minimum(x, ahead, Z, sigma, radius, steps, halvings, eps, v):  # type: ignore[no-untyped-def]
     """argmin over v in the simplex of σ/2 |v − x − ahead|² + ½ |Zᵀ(v − x)|², into `v`.
 
-    x, ahead, v  (n,);  Z (count or more, n), its first rows;  see `controllers/atoms.py`
+    x, ahead, v  (n,);  Z (count, n), which is its transpose;  see `controllers/atoms.py`
     """
-    n = x.shape[0]
+    count, n = Z.shape
     w, gradient, newton = np.zeros(count), np.empty(count), np.empty(count)
     trial, after = np.zeros(count), np.empty(count)
     system, factor, face = np.empty((count, count)), np.empty((count, count)), np.arange(count)
-    sums, inside, free = np.empty(count), np.empty((count, n), x.dtype), np.empty(n, np.int64)
-    value = _look(x, ahead, Z, sigma, radius, w, v, gradient)
+    sums, inside = np.empty(count), np.empty((count, n), x.dtype)
+    value, level = _look(x, ahead, Z, sigma, radius, w, -np.inf, v, gradient)
     for _ in range(steps):
-        m = 0
+        free = 0
         for i in range(n):
-            if v[i] > 0.0:
-                free[m] = i
-                m += 1
+            free += v[i] > 0.0
         for k in range(count):
-            newton[k], sums[k] = gradient[k], 0.0
-            for i in range(m):
-                inside[k, i] = Z[k, free[i]]
-                sums[k] += inside[k, i]
+            total = 0.0
+            for i in range(n):
+                inside[k, i] = Z[k, i] if v[i] > 0.0 else 0.0
+                total += inside[k, i]
+            newton[k], sums[k] = gradient[k], total
         for j in range(count):
             for k in range(j, count):
                 total = 0.0
-                for i in range(m):
-                    total += inside[j, i] * inside[k, i]
-                system[j, k] = (total - sums[j] * sums[k] / m) / sigma + (1.0 if j == k else 0.0)
+                for i in range(n):
+                    total += inside[j, i] * Z[k, i]
+                total = (total - sums[j] * sums[k] / free) / sigma
+                system[j, k] = total + (1.0 if j == k else 0.0)
         if not _factor(system, face, count, factor) > 0.0:
             break
         _substitute(factor, count, newton)
@@ -142,7 +167,7 @@ def _model_minimum(x, ahead, Z, count, sigma, radius, steps, halvings, eps, v): 
         for _ in range(halvings):
             for k in range(count):
                 trial[k] = w[k] - share * newton[k]
-            low = _look(x, ahead, Z, sigma, radius, trial, v, after)
+            low, level = _look(x, ahead, Z, sigma, radius, trial, level, v, after)
             if low <= value - 1e-4 * share * promise:
                 break
             share /= 2.0
@@ -152,9 +177,9 @@ def _model_minimum(x, ahead, Z, count, sigma, radius, steps, halvings, eps, v): 
 
 
 @_compiled
-def _look(x, ahead, Z, sigma, radius, w, v, gradient):  # type: ignore[no-untyped-def]
-    """v(w) and Φ's gradient at w, in place; Φ."""
-    n, whole = x.shape[0], 0.0
+def _look(x, ahead, Z, sigma, radius, w, guess, v, gradient):  # type: ignore[no-untyped-def]
+    """v(w) and Φ's gradient at w, in place; Φ, and the level of the projection."""
+    n, whole, level = x.shape[0], 0.0, -np.inf
     for i in range(n):
         v[i] = x[i] + ahead[i]
     for k in range(w.shape[0]):
@@ -165,10 +190,9 @@ def _look(x, ahead, Z, sigma, radius, w, v, gradient):  # type: ignore[no-untype
     for i in range(n):
         whole += v[i]
     if np.isfinite(whole):
-        project(v, radius)
+        level = project(v, radius, guess)
     else:
-        for i in range(n):
-            v[i] = x[i]
+        v[:] = x
     away, lift = 0.0, 0.0
     for i in range(n):
         away += (v[i] - x[i] - ahead[i]) * (v[i] - x[i] - ahead[i])
@@ -178,4 +202,4 @@ def _look(x, ahead, Z, sigma, radius, w, v, gradient):  # type: ignore[no-untype
             moved += Z[k, i] * (v[i] - x[i])
         gradient[k] = w[k] - moved
         lift += w[k] * (0.5 * w[k] - moved)
-    return lift - 0.5 * sigma * away
+    return lift - 0.5 * sigma * away, level

@@ -16,23 +16,24 @@ _PROJECTIONS = 60  # rounds of a projection: three to eight are usual
 
 @_compiled
 def learned_point(  # type: ignore[no-untyped-def]
-    x, gradient, last_x, last_gradient, along, gap, length, last_length, reach,
+    x, gradient, last_x, last_gradient, along, gap, eta, last_eta, reach,
     first, first_bias, context, second, second_bias, head, radius, update, point,
 ):  # fmt: skip
     """u and P(x + u) of a `LearnedPoint`, into `update` and `point`.
 
-    x, gradient, last_x, last_gradient, update, point  (n,);  the weights as in `Weights`
+    x, gradient, last_x, last_gradient, update, point  (n,);  along, gap, η and the last η  ()
+    the weights as in `Weights`
     """
     n, hidden = x.shape[0], first.shape[0]
     mass, used, square = 0.0, 0.0, 0.0
     for i in range(n):
         mass += x[i]
         used += x[i] * x[i]
-    level = along / mass
+    level, length = along[()] / mass, 1.0 * eta[()]
     for i in range(n):
         square += x[i] * (level - gradient[i]) * (level - gradient[i])
     spread = np.sqrt(max(square / mass, 0.0)) + 1e-30
-    numbers = (gap / spread, mass * mass / used / n, length / last_length)
+    numbers = (gap[()] / spread, mass * mass / used / n, length / last_eta[()])
     base = np.empty(hidden, first.dtype)
     for h in range(hidden):
         total = 1.0 * first_bias[h]
@@ -70,7 +71,7 @@ def learned_point(  # type: ignore[no-untyped-def]
             update[i] += momentum * (x[i] - last_x[i])
     for i in range(n):
         point[i] = x[i] + update[i]
-    project(point, radius)
+    project(point, radius, -np.inf)
 
 
 @_compiled
@@ -104,28 +105,44 @@ def _rectify(values, m):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def project(point, radius):  # type: ignore[no-untyped-def]
-    """Onto {v >= 0, Σ v = radius}: the threshold rises until it no longer drops a coordinate."""
-    n = point.shape[0]
-    top = point[0]
-    for i in range(n):
-        top = max(top, point[i])
+def project(point, radius, guess):  # type: ignore[no-untyped-def]
+    """Onto {v >= 0, Σ v = radius}, in place: v_i = max(point_i − level, 0); returns the level.
+
+    Newton's method on the level, which ends once no coordinate comes or goes. `guess`: the level of
+    a point nearby, or −∞.
+    """
+    n, top = point.shape[0], _largest(point)
     total = 0.0
     for i in range(n):
         point[i] -= top  # the same projection; large entries keep their digits
         total += point[i]
-    level, count = (total - radius) / n, n
-    if not level > -radius:
-        level = -radius  # what lies further below than the whole mass is dropped in any case
-        count = n + 1
+    # What lies further below than the whole mass is dropped in any case.
+    level, count = max((total - radius) / n, -radius), -1
+    if level < guess - top < 0.0:
+        level = guess - top
     for _ in range(_PROJECTIONS):
         total, kept = 0.0, 0
-        for i in range(n):
-            if point[i] > level:
-                total += point[i]
-                kept += 1
+        for i in range(n):  # without branches: several at a time
+            keep = point[i] > level
+            total += point[i] if keep else 0.0
+            kept += keep
         if kept == count:
             break
         level, count = (total - radius) / kept, kept
     for i in range(n):
-        point[i] = point[i] - level if point[i] > level else 0.0
+        point[i] = max(point[i] - level, 0.0)
+    return level + top
+
+
+@_compiled
+def _largest(values):  # type: ignore[no-untyped-def]
+    """The maximum; four at a time, since each waits for the one before."""
+    n = values.shape[0]
+    fours = n - n % 4
+    a = b = c = d = values[0]
+    for i in range(0, fours, 4):
+        a, b = max(a, values[i]), max(b, values[i + 1])
+        c, d = max(c, values[i + 2]), max(d, values[i + 3])
+    for i in range(fours, n):
+        a = max(a, values[i])
+    return max(max(a, b), max(c, d))

@@ -7,12 +7,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.directions import Corrections, Exchanges, Proposal
-from fwnet.directions.corrective import CorrectionState
+from fwnet.directions.corrective import CorrectionState, vertex_of
 from fwnet.directions.proposals import Candidates, LastStep, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
@@ -71,66 +72,71 @@ class LearnedAtoms(HullDirection):
                 f"LearnedAtoms needs a quadratic problem; {type(problem).__name__} is none. Use "
                 "Corrections()."
             )
-        return super().init(problem, domain, it), None
+        policy = self.policy.tolist() if alone(it.x) else None
+        return super().init(problem, domain, it), None, policy
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        hull, last = state
+        hull, last, policy = state
         now = next_step(problem, it, lin, last)
-        atom = None if last is None else self._atom(problem, it, lin, hull, now, last)
+        if last is not None:
+            vertex = vertex_of(problem, lin)
+            atom = self._atom(problem, it, vertex, hull, now, last, policy)
+            hull = replace(hull, vertex=vertex, proposals=(atom, *hull.proposals[1:]))
         move: Move
-        move, hull = self.hull(
-            problem, it, lin, replace(hull, proposals=(atom, *hull.proposals[1:]))
-        )
-        return move, (hull, now)
+        move, hull = self.hull(problem, it, lin, hull)
+        return move, (hull, now, policy)
 
     def _atom(
         self,
         problem: Problem,
         it: Iterate,
-        lin: Linearization,
+        vertex: Candidates,
         hull: CorrectionState,
         now: LastStep,
         last: LastStep,
+        policy: list[float] | None,
     ) -> Tensor | None:
-        code = compiled_code() if alone(it.x) else None
         form = problem.form if isinstance(problem, SVMDual) else problem
-        if code is not None and isinstance(form, Quadratic):
-            return self._compiled(code, form, it, lin, hull, now, last)
+        if policy is not None and isinstance(form, Quadratic) and (code := compiled_code()):
+            return _compiled(code, it, vertex, hull, now, last, policy)
         growth, momentum, share, cut = self.policy.to(it.x.dtype).unbind()
-        ways, bent = _ways(problem, it, lin, hull)
+        ways, bent = _ways(problem, it, vertex, hull)
         sigma = 1 / (growth.clamp(-4.0, 4.0).exp() * now.length).unsqueeze(-1)
         Z = share.clamp(0.0, 1.0) * _known_curvature(ways, bent, sigma, cut.clamp(-15.0, 0.0).exp())
         ahead = momentum.clamp(-1.0, 1.0) * (it.x - last.x) - now.gradient / sigma
         return _model_minimum(hull.domain, it.x, ahead, Z, sigma)
 
-    def _compiled(
-        self,
-        code: SimpleNamespace,
-        problem: Quadratic,
-        it: Iterate,
-        lin: Linearization,
-        hull: CorrectionState,
-        now: LastStep,
-        last: LastStep,
-    ) -> Tensor:  # (n,)
-        """The same in one call: here most of the time would be spent on calls."""
-        assert isinstance(hull.domain, Simplex)
-        growth, momentum, share, cut = self.policy.tolist()
-        sigma = 1 / (math.exp(min(max(growth, -4.0), 4.0)) * now.length.item())
-        policy = (
-            min(max(momentum, -1.0), 1.0),
-            min(max(share, 0.0), 1.0),
-            math.exp(min(max(cut, -15.0), 0.0)),
-        )
-        vertex = (lin.vertex.dense(), problem.vertex_image(lin.vertex))
-        known: Any = (it.x, it.image, now.gradient, last.x, *vertex, hull.points, hull.images)
-        v, eps = torch.empty_like(it.x), torch.finfo(it.x.dtype).eps
-        arrays = (tensor.numpy() for tensor in known)
-        limits = (hull.domain.radius, NEWTON_STEPS, HALVINGS, eps)
-        code.learned_atom(*arrays, sigma, *policy, *limits, v.numpy())
-        return v
+
+def _compiled(
+    code: SimpleNamespace,
+    it: Iterate,
+    vertex: Candidates,
+    hull: CorrectionState,
+    now: LastStep,
+    last: LastStep,
+    policy: list[float],
+) -> Tensor:  # (n,)
+    """p_θ of one `Quadratic` in one call: here most of the time would be spent on calls."""
+    assert isinstance(hull.domain, Simplex)
+    growth, momentum, share, cut = policy
+    known: Any = (it.image, now.gradient, now.length, last.x, *vertex[:2], hull.points, hull.images)
+    x = it.x.numpy()
+    v = np.empty_like(x)
+    code.learned_atom(
+        x,
+        *(tensor.numpy() for tensor in known),
+        math.exp(min(max(growth, -4.0), 4.0)),
+        min(max(momentum, -1.0), 1.0),
+        min(max(share, 0.0), 1.0),
+        math.exp(min(max(cut, -15.0), 0.0)),
+        hull.domain.radius,
+        NEWTON_STEPS,
+        HALVINGS,
+        v,
+    )
+    return torch.from_numpy(v)
 
 
 @final
@@ -144,16 +150,16 @@ class _Given(Proposal):
 
 
 def _ways(
-    problem: Problem, it: Iterate, lin: Linearization, hull: CorrectionState
+    problem: Problem, it: Iterate, vertex: Candidates, hull: CorrectionState
 ) -> tuple[Tensor, Tensor]:
     """Unit vectors w from x toward the vertex and the recent points, and Hw: `(*batch, K, n)`."""
-    b, image = problem.batch_dims, problem.vertex_image(lin.vertex)
+    b = problem.batch_dims
     assert it.image is not None
+    assert vertex.images is not None
     assert hull.points is not None
     assert hull.images is not None
-    assert image is not None
-    points = torch.cat([lin.vertex.dense().unsqueeze(b), hull.points], b)
-    images = torch.cat([image.unsqueeze(b), hull.images], b)
+    points = torch.cat([vertex.points, hull.points], b)
+    images = torch.cat([vertex.images, hull.images], b)
     ways = points - it.x.unsqueeze(b)
     scale = torch.linalg.vector_norm(ways, dim=-1, keepdim=True)
     scale = scale.clamp_min(torch.finfo(it.x.dtype).eps ** 2)

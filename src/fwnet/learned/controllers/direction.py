@@ -53,41 +53,53 @@ class LearnedPoint(Proposal):
         self.head = nn.Linear(hidden, 2, bias=False)
         nn.init.zeros_(self.head.weight)
 
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[None, Weights | None]:
+        """The last step, and the weights as arrays for a problem that is alone."""
+        return None, Weights(*(w.numpy() for w in self._weights())) if alone(it.x) else None
+
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[list[Candidates], Any]:
         assert isinstance(domain, Simplex)
-        now = next_step(problem, it, lin, state)
-        before = now if state is None else state  # then Δx and Δ∇f are 0
-        update, point = self._proposed(domain, it, lin, before, now)
+        last, arrays = state
+        now = next_step(problem, it, lin, last)
+        before = now if last is None else last  # then Δx and Δ∇f are 0
+        update, point = self._proposed(domain, it, lin, before, now, arrays)
         found = [Candidates(point.unsqueeze(problem.batch_dims))]
         if self.exchanges:
             found.append(exchanges(problem, domain, it, lin, update.detach(), self.exchanges))
-        return found, now
+        return found, (now, arrays)
 
     def _proposed(
-        self, domain: Simplex, it: Iterate, lin: Linearization, before: LastStep, now: LastStep
+        self,
+        domain: Simplex,
+        it: Iterate,
+        lin: Linearization,
+        before: LastStep,
+        now: LastStep,
+        arrays: Weights | None,
     ) -> tuple[Tensor, Tensor]:  # (*batch, n) each
         """u and P(x + u): one problem in compiled code, or by NumPy, as overhead decides there."""
-        first, context, second, head = self.first, self.context, self.second, self.head
-        weights = Weights(
-            first.weight, first.bias, context.weight, second.weight, second.bias, head.weight
-        )
         vectors = (it.x, now.gradient, before.x, before.gradient)
         numbers = (lin.along, lin.decrease, now.length, before.length)
-        if not alone(it.x):
+        if arrays is None:
             sight = Sight(*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
-            update = _update(sight, Weights(*(w.to(it.x.dtype) for w in weights)), torch)
+            weights = Weights(*(w.to(it.x.dtype) for w in self._weights()))
+            update = _update(sight, weights, torch)
             return update, domain.project(it.x + update)
-        small = Sight(*(v.numpy() for v in vectors), *(v.item() for v in numbers))
-        few = Weights(*(w.numpy() for w in weights))
+        small = Sight(*(v.numpy() for v in (*vectors, *numbers)))
         code = compiled_code()
         if code is None:
-            update = torch.from_numpy(_update(small, few, np)).to(it.x)
+            update = torch.from_numpy(_update(small, arrays, np)).to(it.x)
             return update, domain.project(it.x + update)
-        update, point = torch.empty_like(it.x), torch.empty_like(it.x)
-        code.learned_point(*small, _REACH, *few, domain.radius, update.numpy(), point.numpy())
-        return update, point
+        found = np.empty_like(small.x), np.empty_like(small.x)
+        code.learned_point(*small, _REACH, *arrays, domain.radius, *found)
+        return torch.from_numpy(found[0]), torch.from_numpy(found[1])
+
+    def _weights(self) -> Weights:
+        first, second = self.first, self.second
+        head, context = self.head.weight, self.context.weight
+        return Weights(first.weight, first.bias, context, second.weight, second.bias, head)
 
 
 class Weights(NamedTuple):

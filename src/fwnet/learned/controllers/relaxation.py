@@ -79,12 +79,16 @@ class LearnedPairwise(Controller, StepRule):
         curvature = problem.curvature(it, move)
         assert curvature is not None
         tiny = torch.finfo(curvature.dtype).tiny
-        limit = torch.as_tensor(move.max_step).to(curvature).expand_as(curvature)
-        seen: Any = (curvature, -move.slope, move.value.abs(), limit)
-        xp = NUMBERS if is_plain(curvature) else TENSORS
-        seen = [v.item() for v in seen] if xp is NUMBERS else [v.detach() for v in seen]
-        curvature, value, limit = (xp.clip(seen[k], tiny, math.inf) for k in (0, 2, 3))
-        slope = seen[1]
+        seen: list[Any] = [curvature, move.slope, move.value, move.max_step]
+        if is_plain(curvature):
+            xp, seen = NUMBERS, [float(v) for v in seen]
+        else:
+            seen[3] = torch.as_tensor(seen[3]).to(curvature).expand_as(curvature)
+            xp, seen = TENSORS, [v.detach() for v in seen]
+        slope = -seen[1]
+        curvature, value, limit = (
+            xp.clip(v, tiny, math.inf) for v in (seen[0], abs(seen[2]), seen[3])
+        )
         best = slope / curvature
         bend = xp.log10(xp.clip(curvature / value, 1e-3, 1e6))
         steep = xp.log10(xp.clip(slope / value, 1e-8, 1e4))

@@ -1,0 +1,64 @@
+"""The bars on families that nobody has looked at: opened once, by the run whose table is published.
+
+Neither a9a nor the pixels of CIFAR-10 were trained on, chosen by, or tested on before. Baselines
+are tuned on a9a's training rows, on five classes of CIFAR-10; the test is on a9a's test rows and on
+the five other classes. Nothing is asked of these rows: they say how far the bars carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.learned.bars import Bar, Missing
+from benchmarks.learned.simplex import Family, against_hulls, atoms, pairwise, steps
+from fwnet.data import available, load
+from fwnet.learned import Controller
+from fwnet.learned.families import LogUniform, SVMFamily
+
+CLASSES = {"validation": range(5), "test": range(5, 10)}  # of CIFAR-10
+ROWS = 600  # images of each class
+
+
+def untouched(trained: Callable[[str], Sequence[Controller]], problems: int) -> list[Bar | Missing]:
+    """Steps, directions, pairwise steps and atoms on both families, as in `simplex`."""
+    here = available()
+    families = {name: family for name, family in UNTOUCHED.items() if here[name] is not None}
+    rows = [
+        *steps(trained("simplex-step"), problems, families),
+        *against_hulls(trained("simplex-qp"), problems, families),
+        *pairwise(trained("pairwise"), problems, families),
+        *atoms(trained("corrective-atoms"), problems, families),
+    ]
+    lacking = [
+        Missing(f"untouched, {name}", "needs FWNET_DATA") for name in {*UNTOUCHED} - {*families}
+    ]
+    return [*(replace(row, least=None) for row in rows), *lacking]
+
+
+def a9a(part: str, C: LogUniform | float, n: tuple[int, int] | int) -> SVMFamily:
+    """Census rows, 123 features of 0 and 1."""
+    return SVMFamily([_rows("a9a", part)], C, n)
+
+
+def cifar10(part: str, C: LogUniform | float, n: tuple[int, int] | int) -> SVMFamily:
+    """Pairs of CIFAR-10's classes, by their pixels."""
+    return SVMFamily([_rows("cifar10", part)], C, n)
+
+
+UNTOUCHED: dict[str, Family] = {"a9a": a9a, "cifar10": cifar10}
+
+
+@cache
+def _rows(name: str, part: str) -> tuple[Tensor, Tensor]:
+    data = load(name, download=False)
+    X, y = data.test() if part == "test" else data.train()
+    if name == "a9a":
+        return torch.as_tensor(X.toarray()), torch.as_tensor(y)
+    kept = np.concatenate([np.flatnonzero(y == label)[:ROWS] for label in CLASSES[part]])
+    return torch.as_tensor(X[kept].reshape(len(kept), -1)), torch.as_tensor(y[kept])
