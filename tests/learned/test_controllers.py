@@ -180,12 +180,16 @@ def test_nan_weights_are_refused(name: str) -> None:
 
 
 def test_a_foreign_domain_is_refused() -> None:
+    """When a solver is asked for, and when the slot is put into one by hand."""
     problem = fwnet.Quadratic(torch.eye(4))
     for controller in (learned.LearnedDirection(), learned.LSTMDirection()):
+        by_hand = fwnet.FrankWolfe(fwnet.L1Ball(), direction=controller)
         with pytest.raises(TypeError, match=r"was made for Simplex; got L1Ball"):
-            controller.solver(fwnet.L1Ball())(problem)
+            controller.solver(fwnet.L1Ball())
+        with pytest.raises(TypeError, match=r"was made for Simplex; got L1Ball"):
+            by_hand(problem)
     with pytest.raises(TypeError, match="was made for TraceNormBall; got Simplex"):
-        learned.LSTMPowerIteration().solver(fwnet.Simplex())(problem)
+        learned.LSTMPowerIteration().solver(fwnet.Simplex())
 
 
 def test_the_paper_over_low_rank_matrices_is_feasible_and_differentiable() -> None:

@@ -33,9 +33,14 @@ class Controller(nn.Module, ABC):
         self.options = options
         self.card: dict[str, Any] = {}
 
-    @abstractmethod
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         """The solver that this controller steers, with its other slots as in training."""
+        self.check_domain(domain)
+        return self._solver(domain, **budgets)
+
+    @abstractmethod
+    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        """The same, for a domain that fits."""
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
