@@ -25,6 +25,7 @@ from benchmarks.learned.large import large
 from benchmarks.learned.low_rank import low_rank
 from benchmarks.learned.matrix_free import matrix_free
 from benchmarks.learned.power import power
+from benchmarks.learned.recurrent import recurrent
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
 from benchmarks.learned.untouched import untouched
@@ -69,6 +70,7 @@ def main() -> None:
         ),
         "low-rank": lambda: low_rank(trained("low-rank-softmax"), problems),
         "power": lambda: power(trained("power-iteration")),
+        "recurrent": lambda: recurrent(problems, *((1, 5) if arguments.quick else ())),
         "untouched": lambda: untouched(trained, problems),
     }
     chosen = arguments.only.split(",") if arguments.only else list(cases)

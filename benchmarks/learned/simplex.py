@@ -37,31 +37,39 @@ def by_name(*names: str) -> list[Baseline | Tuned]:
 
 
 def compare(
-    controllers: Sequence[learned.Controller],
+    controllers: Sequence[learned.Controller] | Mapping[str, Sequence[learned.Controller]],
     family: Family,
     C: LogUniform | float,
     rivals: Sequence[Baseline | Tuned],
     problems: int,
     max_steps: int,
     n: tuple[int, int] | int = SIZES,
+    tolerances: Sequence[float] = (1e-2, 1e-3, 1e-4),
 ) -> Evaluation:
     """On the test part, constants tuned on the validation part."""
     return learned.evaluate(
-        list(controllers),
+        controllers,
         family("test", C, n),
         rivals,
         validation=family("validation", C, n),
         problems=problems,
+        tolerances=tolerances,
         max_steps=max_steps,
         generator=torch.Generator().manual_seed(1),
     )
 
 
 def bar(
-    name: str, found: Evaluation, rival: str, tolerance: float, by: str, least: float | None
+    name: str,
+    found: Evaluation,
+    rival: str,
+    tolerance: float,
+    by: str,
+    least: float | None,
+    method: str = "learned",
 ) -> Bar:
-    low, middle, high = found.speedup("learned", rival, tolerance, by)
-    ours, theirs = (found.quartiles(m, tolerance, by)[1] for m in ("learned", rival))
+    low, middle, high = found.speedup(method, rival, tolerance, by)
+    ours, theirs = (found.quartiles(m, tolerance, by)[1] for m in (method, rival))
     chosen = found.choices.get(rival)
     label = rival if chosen is None else f"{rival} [{chosen.constant:g}]"
     return Bar(name, ours, by, theirs, label, middle, (low, high), least)
