@@ -69,8 +69,12 @@ def learned_point(  # type: ignore[no-untyped-def]
             surplus = level - gradient[i]
             update[i] = (1.0 + grow) / (1.0 - grow) * length * surplus
             update[i] += momentum * (x[i] - last_x[i])
+    whole = 0.0
     for i in range(n):
         point[i] = x[i] + update[i]
+        whole += point[i]
+    if not np.isfinite(whole):  # f hardly curves, or weights are huge
+        update[:], point[:] = 0.0, x
     project(point, radius, -np.inf)
 
 
