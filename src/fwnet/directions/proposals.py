@@ -139,7 +139,7 @@ def exchanges(
 
 
 def finite_or(x: Tensor, point: Tensor, batch_dims: int) -> Tensor:
-    """`point`, and x where it is not finite: η grows without bound where f hardly curves."""
+    """`point`, and x where it is not finite: a length overflows where f hardly curves."""
     fine = torch.isfinite(point.flatten(batch_dims).sum(-1))
     return torch.where(expand(fine, point.ndim - batch_dims), point, x)
 
