@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fwnet.compiled_quadratic_programs import _compiled
+from fwnet.compiling import compiled
 
+_compiled = compiled("reassoc", "contract")
 _BLOCK = 256  # coordinates that go through the network at a time, so that all stays in the cache
 _PROJECTIONS = 60  # rounds of a projection: three to eight are usual
 
