@@ -26,6 +26,7 @@ LAYERS = [
     "scaling",
     "sensitivity",
     "vertices",
+    "compiling",
     "compiled_quadratic_programs",
     "faces",
     "small_quadratic_programs",

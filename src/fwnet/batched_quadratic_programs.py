@@ -53,17 +53,19 @@ class Batch:
     """min ½ xᵀQx + cᵀx over the simplex, `(batch, n, n)` and `(batch, n)`.
 
     `size` bounds |Q_ij| + |c_i|: for a semidefinite Q no entry exceeds the largest of the diagonal.
+    `trusted`: whether Q is semidefinite is not checked.
     """
 
     Q: Tensor
     c: Tensor
     size: Tensor
     tol: float
+    trusted: bool
 
     @classmethod
-    def of(cls, Q: Tensor, c: Tensor, tol: float) -> Batch:
+    def of(cls, Q: Tensor, c: Tensor, tol: float, trusted: bool) -> Batch:
         size = Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
-        return cls(Q, c, size + c.abs().amax(-1, keepdim=True), tol)
+        return cls(Q, c, size + c.abs().amax(-1, keepdim=True), tol, trusted)
 
     @property
     def floor(self) -> Tensor:
@@ -71,7 +73,7 @@ class Batch:
         return self.size * (64 * torch.finfo(self.Q.dtype).eps)
 
     def take(self, rows: Tensor) -> Batch:
-        return Batch(self.Q[rows], self.c[rows], self.size[rows], self.tol)
+        return Batch(self.Q[rows], self.c[rows], self.size[rows], self.tol, self.trusted)
 
     def times(self, x: Tensor) -> Tensor:
         return torch.bmm(self.Q, x.unsqueeze(-1)).squeeze(-1)
@@ -95,8 +97,11 @@ class Batch:
         if not bool(weak.any()):
             return face
         ridge = torch.zeros_like(size)
-        for exponent in (0.65, 0.5, 0.35):
-            ridge = torch.where(weak, eps**exponent * size, ridge)
+        ridges = [eps**exponent * size for exponent in (0.65, 0.5, 0.35)]
+        if self.trusted:  # all of Q may be rounding: let the diagonal dominate
+            ridges.append(self.Q.abs().sum(-1).amax(-1) + size)
+        for more in ridges:
+            ridge = torch.where(weak, more, ridge)
             face = factor_face(self.Q, free, ridge)
             weak = face.pivot <= size * (1e2 * eps)
             if not bool(weak.any()):
@@ -127,13 +132,13 @@ class Batch:
 
 
 def solve_one(
-    Q: Tensor, c: Tensor | None, start: Tensor | None, tol: float, steps: int
+    Q: Tensor, c: Tensor | None, start: Tensor | None, tol: float, steps: int, trusted: bool
 ) -> SimplexQPSolution:
     """One small problem, in NumPy."""
     batch, n = Q.shape[:-2], Q.shape[-1]
     linear = None if c is None else c.reshape(n).numpy()
     near = None if start is None else start.reshape(n).numpy()
-    x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), linear, near, tol, steps)
+    x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), linear, near, tol, steps, trusted)
     return SimplexQPSolution(
         torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
         torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
@@ -211,7 +216,7 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
         if few:  # a handful of stragglers: less overhead one by one
             for row, place in enumerate(todo.tolist()):
                 args = batch.Q[row], batch.c[row], x[row], batch.tol, 100 + 10 * x.shape[-1]
-                answer.put(place, solve_one(*args))
+                answer.put(place, solve_one(*args, batch.trusted))
             break
     return answer
 

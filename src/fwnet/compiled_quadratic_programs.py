@@ -6,20 +6,16 @@ is not plain (a weak pivot, a cycle, a tolerance that is not reached) is left to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
-
 import numpy as np
-from numba import njit
+
+from fwnet.compiling import compiled
 
 _BLOCK_STEPS = 40
 _NEWTON_STEPS = 12  # faces: nearly always enough
 _PATIENCE = 3  # exchanges of everything that may fail to reduce the number of wrong signs
 
 
-def _compiled(function: Any) -> Callable[..., Any]:
-    wrap: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-    return cast(Callable[..., Any], wrap(function))
+_compiled = compiled("reassoc", "contract")
 
 
 @_compiled

@@ -61,22 +61,30 @@ def solve_simplex_qp(
     *,
     tol: float | None = None,
     max_steps: int | None = None,
+    trusted: bool = False,
 ) -> SimplexQPSolution:
-    """As `simplex_qp`, with the certificate."""
+    """As `simplex_qp`, with the certificate.
+
+    Arguments:
+        trusted: Q is semidefinite but for its own rounding, which may be all that there is of it.
+    """
     _check_shapes(Q, c, start)
     batch, n = Q.shape[:-2], Q.shape[-1]
     default_tol = 1e-12 if Q.dtype == torch.float64 else 1e-6
     tol = default_tol if tol is None else checks.positive("tol", tol)
     steps = 100 + 10 * n if max_steps is None else checks.at_least("max_steps", max_steps, 1)
     if n <= SMALL and Q.numel() == n * n and Q.device.type == "cpu":
-        return solve_one(Q, c, start, tol, steps)
+        return solve_one(Q, c, start, tol, steps, trusted)
     Q = Q.reshape(-1, n, n)
     c = Q.new_zeros(Q.shape[:-1]) if c is None else c.expand(*batch, n).reshape(-1, n)
     given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
     x = given.reshape(-1, n).clamp_min(0)
     x = x / x.sum(-1, keepdim=True)
-    check_matrix(Q)
-    whole = Batch.of(Q, c, tol)
+    if trusted:
+        checks.finite("Q", Q)
+    else:
+        check_matrix(Q)
+    whole = Batch.of(Q, c, tol, trusted)
     found = compiled_pivots(whole, x)
     if found is None:
         found = block_pivots(whole, x)

@@ -12,7 +12,7 @@ _BLOCK_STEPS = 12
 
 
 def solve_small(
-    Q: NDArray, c: NDArray | None, start: NDArray | None, tol: float, steps: int
+    Q: NDArray, c: NDArray | None, start: NDArray | None, tol: float, steps: int, trusted: bool
 ) -> tuple[Array, Array, float, bool]:
     """argmin ½ xᵀQx + cᵀx over the unit simplex, with its gradient, gap and whether that will do.
 
@@ -26,7 +26,10 @@ def solve_small(
     lowest = float(diagonal.min())
     if single:
         tol = min(tol, 1e-9)
-    _check(Q, largest, lowest, 1e-5 if single else 1e-10)
+    slack = 1e-5 if single else 1e-10
+    _check(Q, largest, lowest, slack)
+    if not trusted:
+        _check_convex(Q, largest, slack)
     linear: Array = np.zeros(n) if c is None else c.astype(np.float64)
     problem = _Small(Q, linear, tol, largest + float(np.abs(linear).max()))
     if start is None:
@@ -145,7 +148,7 @@ class _Small:
 
 
 def _check(Q: Array, largest: float, lowest: float, slack: float) -> None:
-    """Finite, symmetric, no negative diagonal: a sentence for each."""
+    """Finite and symmetric: a sentence for each."""
     if not math.isfinite(float(Q.sum())) and not np.isfinite(Q).all():
         i, j = (int(k) for k in np.argwhere(~np.isfinite(Q))[0])
         raise ValueError(f"Q must be finite; entry ({i}, {j}) is {Q[i, j]}.")
@@ -156,6 +159,9 @@ def _check(Q: Array, largest: float, lowest: float, slack: float) -> None:
             f"Q must be symmetric; entries ({i}, {j}) and ({j}, {i}) are "
             f"{Q[i, j]:.6g} and {Q[j, i]:.6g}. Pass (Q + Q.mT) / 2."
         )
+
+
+def _check_convex(Q: Array, largest: float, slack: float) -> None:
     try:
         lifted = Q.copy()
         lifted.reshape(-1)[:: Q.shape[0] + 1] += max(slack**0.6 * largest, 1e-300)

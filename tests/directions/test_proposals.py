@@ -104,3 +104,22 @@ def test_a_direction_made_for_a_line_search_gets_one() -> None:
     made = fwnet.FrankWolfe(simplex, direction=Corrections(2))
     assert isinstance(made.rule, fwnet.LineSearch)
     assert isinstance(fwnet.FrankWolfe(simplex, direction=fwnet.Toward()).rule, fwnet.OpenLoop)
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (40,)])
+@pytest.mark.parametrize("radius", [1e-6, 1.0, 37.5])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("bend", [0.0, 1.0, 1e6])
+def test_a_hull_along_which_f_does_not_curve(
+    bend: float, dtype: torch.dtype, radius: float, batch: tuple[int, ...]
+) -> None:
+    """Its curvatures are rounding, of any sign, and η overflows; f is linear there."""
+    c = normal(11, *batch, 7).to(dtype)
+    problem = fwnet.Quadratic(torch.full((*batch, 7, 7), bend, dtype=dtype), c)
+    direction = Corrections(6, [ProjectedStep(), Exchanges(4)])
+    simplex = fwnet.Simplex(radius)
+    result = fwnet.FrankWolfe(simplex, direction=direction, max_steps=20, tol=0.0)(problem)
+    lowest = c.amin(-1) * radius
+    slack = 8 * torch.finfo(dtype).eps * (bend * radius**2 + lowest.abs())
+    assert bool(simplex.contains(result.x).all())
+    assert bool((result.value - (bend * radius**2 / 2 + lowest) <= slack).all())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -76,6 +77,8 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         "was trained on features of version 99",
     ),
     "kind": (lambda p: rewritten(p, lambda f: f.update(kind="os.system")), "unknown kind"),
+    "kinds": (lambda p: rewritten(p, lambda f: f.update(kind=["LearnedStep"])), "unknown kind"),
+    "card": (lambda p: rewritten(p, lambda f: f.update(card="none")), "is corrupted: its options"),
     "options": (
         lambda p: rewritten(p, lambda f: f["options"].update(hidden=3)),
         "do not match its hash",
@@ -96,6 +99,18 @@ def test_a_broken_file_is_refused(name: str, tmp_path: Path) -> None:
 def test_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(FileNotFoundError, match=r"Shipped are .*'simplex-qp'"):
         learned.load("simplex-cp")
+    with pytest.raises(TypeError, match="must be a name or a path; got 3"):
+        learned.load(3)  # type: ignore[arg-type]
+
+
+def test_a_file_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    class LearnedStep(learned.Controller):
+        def _solver(self, domain: fwnet.Domain, **budgets: Any) -> fwnet.FrankWolfe:
+            return fwnet.FrankWolfe(domain, **budgets)
+
+    with pytest.raises(TypeError, match=r"of a kind that load can build: .*got LearnedStep"):
+        learned.save(LearnedStep(), tmp_path / "mine.fwnet")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

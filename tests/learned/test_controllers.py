@@ -254,12 +254,14 @@ def test_the_shipped_direction_at_fifty_times_its_horizon() -> None:
     assert torch.allclose(f[-1], family.best_values(problem), rtol=1e-6)
 
 
-@pytest.mark.parametrize("weights", [torch.float32, torch.float64])
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("weights", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("numbers", [torch.float32, torch.float64])
 def test_weights_and_numbers_may_differ_in_precision(
-    weights: torch.dtype, numbers: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    weights: torch.dtype, numbers: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fwnet.learned.controllers.direction.compiled_code", lambda: None)
+    if not compiled:
+        monkeypatch.setattr("fwnet.learned.controllers.direction.compiled_code", lambda: None)
     A = torch.randn(60, 40, generator=seeded(0), dtype=numbers)
     controller = learned.load("simplex-qp").to(weights)
     result = controller.solver(fwnet.Simplex(), max_steps=50, tol=1e-3)(fwnet.Quadratic(A.mT @ A))
@@ -277,3 +279,51 @@ def test_equal_curvatures_have_a_gradient() -> None:
     for weight in controller.parameters():
         assert weight.grad is not None
         assert torch.isfinite(weight.grad).all()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("radius", [1.0, 40.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bend", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize("name", ["simplex-qp", "corrective-atoms"])
+def test_where_f_does_not_curve_the_vertex_is_found(
+    name: str,
+    bend: float,
+    dtype: torch.dtype,
+    radius: float,
+    batch: tuple[int, ...],
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """f = ½ bend (Σx)² + ⟨c, x⟩: η overflows, and the curvature along the hull is rounding."""
+    if not compiled:
+        for module in ("direction", "atoms"):
+            monkeypatch.setattr(f"fwnet.learned.controllers.{module}.compiled_code", lambda: None)
+    c = torch.randn(*batch, 7, generator=seeded(4), dtype=dtype)
+    problem = fwnet.Quadratic(torch.full((*batch, 7, 7), bend, dtype=dtype), c)
+    domain = fwnet.Simplex(radius)
+    result = learned.load(name).solver(domain, max_steps=20, tol=0.0)(problem)
+    lowest = c.amin(-1) * radius
+    slack = 8 * torch.finfo(dtype).eps * (bend * radius**2 + lowest.abs())
+    assert bool(domain.contains(result.x).all())
+    assert bool((result.value - (bend * radius**2 / 2 + lowest) <= slack).all())
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("weight", [1e38, -1e38])
+def test_weights_that_overflow_are_no_worse_than_the_line_search(
+    weight: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        monkeypatch.setattr("fwnet.learned.controllers.direction.compiled_code", lambda: None)
+    problem = svm_family(n=40).sample(1, seeded(3)).matrix.matrix[0]
+    controller = learned.LearnedDirection(memory=2)
+    for parameter in controller.parameters():
+        torch.nn.init.constant_(parameter, weight)
+    domain = fwnet.Simplex()
+    steps = {"max_steps": 1, "tol": 0.0}
+    ours = controller.solver(domain, **steps)(fwnet.Quadratic(problem))
+    plain = fwnet.FrankWolfe(domain, fwnet.LineSearch(), **steps)(fwnet.Quadratic(problem))
+    assert bool(domain.contains(ours.x))
+    assert float(ours.value) <= float(plain.value) * (1 + 1e-5)

@@ -128,6 +128,35 @@ def test_draws(evaluation: Evaluation, tmp_path: Path) -> None:
     pyplot.close(figure)
 
 
+@dataclass
+class Reports(learned.baselines.Baseline):
+    """A user's: it reports these values, whatever the problem."""
+
+    values: list[float]
+    name = "mine"
+
+    def follow(
+        self,
+        problem: fwnet.Problem,
+        domain: fwnet.Domain,
+        max_steps: int,
+        report: learned.baselines.Report,
+    ) -> None:
+        for value in self.values:
+            if report(torch.full((1,), value)):
+                return
+
+
+def test_a_baseline_that_cannot_be_believed_is_refused() -> None:
+    rule, few = fwnet.LineSearch(), {"problems": 2, "max_steps": 5}
+    found = learned.evaluate(rule, SMALL, [Reports([math.nan])], **few)  # type: ignore[arg-type]
+    assert all(cost.iterations == math.inf for cost in found.costs if cost.method == "mine")
+    with pytest.raises(ValueError, match=r"mine\.follow must call report at least once"):
+        learned.evaluate(rule, SMALL, [Reports([])], **few)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"mine reported f = -1e\+09, below the minimum .*Simplex"):
+        learned.evaluate(rule, SMALL, [Reports([-1e9])], **few)  # type: ignore[arg-type]
+
+
 def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
     with pytest.raises(TypeError, match=r"controllers must be step rules.*got str"):
         learned.evaluate({"a": ["x"]}, SMALL)  # type: ignore[dict-item]

@@ -131,3 +131,11 @@ def test_momentum_is_the_formula() -> None:
         assert torch.allclose(run.values[t + 1], problem.value(problem.at(x)))
     with pytest.raises(ValueError, match=r"ProjectedMomentum\(momentum=...\) must be in \[0, 1\)"):
         ProjectedMomentum(1.0, 1.0)
+
+
+def test_a_length_that_overflows_leaves_the_rest_of_the_hull() -> None:
+    X = torch.randn(40, 6, generator=seeded(2))
+    problem = fwnet.SoftmaxRegression(1e15 * X, X[:, :4].argmax(-1), 4)
+    result = learned.load("low-rank-softmax").solver(BALL, max_steps=10)(problem)
+    assert bool(BALL.contains(result.x))
+    assert float(result.value) < float(problem.value(problem.at(torch.zeros(6, 4))))

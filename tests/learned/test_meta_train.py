@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -146,6 +147,34 @@ def test_an_interrupted_training_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert [json.loads(line)["loss"] for line in lines] == [r.loss for r in straight]
     best = learned.load(tmp_path / "run" / "controller.fwnet")
     assert torch.equal(weights(best), weights(whole))
+
+
+class OwnStep(learned.Controller, fwnet.steps.StepRule):
+    """A user's: one step size, learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit = torch.nn.Parameter(torch.tensor(-1.0))
+
+    def _solver(self, domain: fwnet.Domain, **budgets: Any) -> fwnet.FrankWolfe:
+        return fwnet.FrankWolfe(domain, self, **budgets)
+
+    def init(self, problem: fwnet.Problem, it: fwnet.Iterate) -> None:
+        self.check_weights()
+
+    def forward(
+        self, problem: fwnet.Problem, it: fwnet.Iterate, move: Any, state: Any
+    ) -> tuple[Tensor, Any]:
+        return torch.sigmoid(self.logit).to(it.x), state
+
+
+def test_a_controller_of_the_users_own_is_trained_and_resumes(tmp_path: Path) -> None:
+    whole, _ = learned.meta_train(OwnStep(), svm_family(), QUICK)
+    assert not torch.equal(weights(whole), weights(OwnStep()))
+    resumed, _ = learned.meta_train(OwnStep(), svm_family(), QUICK, out=tmp_path)
+    resumed, _ = learned.meta_train(OwnStep(), svm_family(), QUICK, out=tmp_path)
+    assert torch.equal(weights(resumed), weights(whole))
+    assert not (tmp_path / "controller.fwnet").exists()  # load could not build it
 
 
 def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:

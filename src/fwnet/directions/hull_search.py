@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from fwnet.domains import Simplex
 from fwnet.iterates import Iterate
 from fwnet.problems import Problem
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic_programs import solve_simplex_qp
 from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
 
 _ALONG = 5  # Newton steps of the line search toward the vertex: its error is squared by each
@@ -25,7 +25,9 @@ def quadratic_weights(bends: Tensor, slopes: Tensor) -> Tensor:
     """
     # The first weight is that of x itself, from which slopes and bends are measured.
     bends, slopes = pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0))
-    return _attached(simplex_qp(bends, slopes), bends, slopes)[..., 1:]
+    # Where f hardly curves, bends are rounding.
+    weights = solve_simplex_qp(bends, slopes, trusted=True).x
+    return _attached(weights, bends, slopes)[..., 1:]
 
 
 def hull_weights(

@@ -69,7 +69,7 @@ class ProjectedStep(Proposal):
         if state is None:
             return [], last
         ahead = it.x - expand(last.length, it.x.ndim - problem.batch_dims) * last.gradient
-        point = domain.project(ahead)
+        point = domain.project(finite_or(it.x, ahead, problem.batch_dims))
         return ([] if point is None else [Candidates(point.unsqueeze(problem.batch_dims))]), last
 
 
@@ -136,6 +136,12 @@ def exchanges(
     bent = (z.unsqueeze(-2) - weight * columns[..., count:, :]) / rest
     points = torch.cat([units[..., :count, :], emptied], -2)
     return Candidates(points, torch.cat([columns[..., :count, :], bent], -2), lasting=False)
+
+
+def finite_or(x: Tensor, point: Tensor, batch_dims: int) -> Tensor:
+    """`point`, and x where it is not finite: a length overflows where f hardly curves."""
+    fine = torch.isfinite(point.flatten(batch_dims).sum(-1))
+    return torch.where(expand(fine, point.ndim - batch_dims), point, x)
 
 
 def next_step(problem: Problem, it: Iterate, lin: Linearization, last: LastStep | None) -> LastStep:

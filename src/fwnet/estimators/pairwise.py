@@ -17,20 +17,11 @@ Reference: Fan, Chen and Lin (2005), "Working set selection using second order i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
-
 import numpy as np
-from numba import njit
 
+from fwnet import compiling
 
-def compiled(function: Any) -> Callable[..., Any]:
-    """Compile with Numba at the first call and keep the machine code on disk."""
-    # The NumPy error model drops the test for division by zero, which blocks vector instructions.
-    wrap: Any = njit(cache=True, fastmath=True, nogil=True, error_model="numpy")
-    return cast(Callable[..., Any], wrap(function))
-
-
+compiled = compiling.compiled(fast=True)
 LANES = 32
 TINY, HUGE, FLAT = 1e-300, 1e300, 1e-12
 CONVERGED, EXHAUSTED, STUCK = 0, 1, 2

@@ -44,6 +44,11 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
     """
     if not isinstance(controller, Controller):
         raise TypeError(f"save(controller) must be a Controller; got {controller!r}.")
+    if not has_a_kind(controller):
+        raise TypeError(
+            f"save(controller) must be of a kind that load can build: {', '.join(KINDS)}; got "
+            f"{type(controller).__name__}. Save its state_dict() with torch.save."
+        )
     if card is not None and not isinstance(card, Mapping):
         raise TypeError(f"save(card) must be a dictionary; got {card!r}.")
     weights = {k: v.detach().cpu().contiguous() for k, v in controller.state_dict().items()}
@@ -60,6 +65,11 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
         raise TypeError(f"save(card) must hold what JSON can say: {error}.") from None
     with written_whole(Path(path)) as file:
         file.write(_tools().save(weights, {"fwnet": json.dumps(facts)}))
+
+
+def has_a_kind(controller: Controller) -> bool:
+    """Whether `load` can build such a controller; it builds none that a user has written."""
+    return KINDS.get(type(controller).__name__) is type(controller)
 
 
 def load(name_or_path: str | Path) -> Any:
@@ -100,6 +110,8 @@ def available() -> tuple[str, ...]:
 
 
 def _read(name_or_path: str | Path) -> tuple[str, bytes]:
+    if not isinstance(name_or_path, str | Path):
+        raise TypeError(f"load(name_or_path) must be a name or a path; got {name_or_path!r}.")
     path = Path(name_or_path)
     shipped = _SHIPPED / f"{name_or_path}{_SUFFIX}"
     if path.parent == Path() and not path.suffix and shipped.exists():
@@ -135,7 +147,9 @@ def _facts(path: str, data: bytes) -> dict[str, Any]:
             f"{path} was trained on features of version {features!r}, this fwnet computes version "
             f"{FEATURES}: its answers would be wrong. Use the fwnet that wrote it, or train anew."
         )
-    if kind not in KINDS or not isinstance(options, dict) or not isinstance(card, dict):
+    if not isinstance(options, dict) or not isinstance(card, dict):
+        raise ValueError(f"{path} is corrupted: its options and card are no dictionaries.")
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{path} holds a controller of unknown kind {kind!r}. Upgrade fwnet.")
     return dict(facts)
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fwnet.compiled_quadratic_programs import _compiled, _factor, _substitute
+from fwnet.compiled_quadratic_programs import _factor, _substitute
+from fwnet.compiling import compiled
 from fwnet.learned.compiled_points import layer, project
 
+_compiled = compiled("reassoc", "contract")
 _BLOCK = 256  # coordinates at a time, so that what is worked on stays in the cache
 _SWEEPS = 20  # of Jacobi's rotations: six are usual
 

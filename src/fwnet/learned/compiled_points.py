@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fwnet.compiled_quadratic_programs import _compiled
+from fwnet.compiling import compiled
 
+_compiled = compiled("reassoc", "contract")
 _BLOCK = 256  # coordinates that go through the network at a time, so that all stays in the cache
 _PROJECTIONS = 60  # rounds of a projection: three to eight are usual
 
@@ -69,8 +70,12 @@ def learned_point(  # type: ignore[no-untyped-def]
             surplus = level - gradient[i]
             update[i] = (1.0 + grow) / (1.0 - grow) * length * surplus
             update[i] += momentum * (x[i] - last_x[i])
+    whole = 0.0
     for i in range(n):
         point[i] = x[i] + update[i]
+        whole += point[i]
+    if not np.isfinite(whole):  # f hardly curves, or weights are huge
+        update[:], point[:] = 0.0, x
     project(point, radius, -np.inf)
 
 

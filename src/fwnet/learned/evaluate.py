@@ -163,6 +163,11 @@ class _Fits:
 
     def costs(self, name: str, seed: int, place: int, run: Trajectory, best: Tensor) -> list[Cost]:
         found = []
+        if bool((run.values < best - 1e-2 * best.abs()).any()):  # more than rounding
+            raise ValueError(
+                f"{name} reported f = {float(run.values.min()):.6g}, below the minimum "
+                f"{float(best.min()):.6g}: it must report values of points of {self.domain}."
+            )
         for tolerance, target in zip(self.tolerances, self.targets(best), strict=True):
             t = int(run.first(target))
             there = (t, int(run.gradients[t]), float(run.seconds[t])) if t >= 0 else (np.inf,) * 3

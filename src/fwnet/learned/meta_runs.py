@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fwnet.files import written_whole
+from fwnet.learned.checkpoints import has_a_kind
 from fwnet.learned.checkpoints import save as save_controller
 from fwnet.learned.controllers import Controller
 from fwnet.learned.ranks import size_and_rank
@@ -151,7 +152,7 @@ class Run:
             state.history.append(MetaRecord(*record))
 
     def save(self, state: TrainingState) -> None:
-        """Write the state, the history and the best controller so far."""
+        """Write the state, the history and, if `load` can build it, the best controller so far."""
         if size_and_rank()[1] != 0:
             return
         contents: dict[str, Any] = {
@@ -169,6 +170,8 @@ class Run:
         lines = [json.dumps(record._asdict()) for record in state.history]
         with written_whole(self.folder / "history.jsonl") as file:
             file.write("\n".join(lines).encode())
+        if not has_a_kind(state.controller):
+            return
         now = parameters_to_vector(state.controller.parameters()).detach().clone()
         vector_to_parameters(state.best_weights, state.controller.parameters())
         save_controller(state.controller, self.folder / "controller.fwnet")

@@ -6,13 +6,14 @@ Float32 alone. The exponential is a polynomial, good to 1e-7 relative, that beco
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from fwnet.compiling import compiled
 
 _float = np.float32
 _LEAST = _float(-87.0)  # exp of less is no normal float32
@@ -22,12 +23,6 @@ _REST = _float(math.log(2) - 355 / 512)
 # e^r ≈ 1 + r + r²(C₂ + C₃r + …): the least relative error for |r| <= ½ ln 2, 3e-9 before rounding
 _C2, _C3, _C4 = _float(0.49999993), _float(0.16666521), _float(0.041668388)
 _C5, _C6 = _float(0.0083687169), _float(0.0013814599)
-
-
-def _compiled(*flags: str) -> Callable[[Any], Callable[..., Any]]:
-    """Compile with Numba; `flags` say what may be done to sums and products of floats."""
-    wrap: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath=set(flags))
-    return cast(Callable[[Any], Callable[..., Any]], wrap)
 
 
 def _bits_as_float(_context: Any, _bits: Any) -> Any:
@@ -54,7 +49,7 @@ _from_bits: Any = intrinsic(_bits_as_float)
 _larger: Any = intrinsic(_larger_float)
 
 
-@_compiled("contract")  # sums in another order would spoil the remainder
+@compiled("contract")  # sums in another order would spoil the remainder
 def exp(t):  # type: ignore[no-untyped-def]
     """e^t for a float32 t <= 0, by t = k ln 2 + r and a polynomial in r; NaN for NaN."""
     if t < _LEAST:
@@ -66,7 +61,7 @@ def exp(t):  # type: ignore[no-untyped-def]
     return p * _from_bits((np.int32(k) + np.int32(127)) << np.int32(23))
 
 
-@_compiled("reassoc", "contract")
+@compiled("reassoc", "contract")
 def _sweep_row(z, keep, left, right, label, weight, image, pulled, powers):  # type: ignore[no-untyped-def]
     """z ← keep · z + left · right, e = weight · (softmax(z) − e_label), pulled += image · e.
 
@@ -92,7 +87,7 @@ def _sweep_row(z, keep, left, right, label, weight, image, pulled, powers):  # t
     return weight * (math.log(total) + top - z[label]), share * product - weight * right[label]
 
 
-@_compiled("reassoc", "contract")
+@compiled("reassoc", "contract")
 def sweep_dense(rows, X, constant, u, Z, move, y, weight, image, pushed, pulled):  # type: ignore[no-untyped-def]
     """One pass over some rows, as in `fwnet.low_rank.sweeps`; return their share of f.
 
@@ -117,7 +112,7 @@ def sweep_dense(rows, X, constant, u, Z, move, y, weight, image, pushed, pulled)
     return value
 
 
-@_compiled("reassoc", "contract")
+@compiled("reassoc", "contract")
 def sweep_sparse(rows, X, constant, u, Z, move, y, weight, image, pushed, pulled):  # type: ignore[no-untyped-def]
     """The same for a CSR matrix: its data, indices and indptr."""
     data, indices, indptr = X

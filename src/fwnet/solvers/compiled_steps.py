@@ -13,11 +13,11 @@ number is not finite, or where a step has size 0: the loop that called judges wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from fwnet.compiling import compiled
 
 TOWARD, AWAY, PAIRWISE, BLENDED = 0, 1, 2, 3
 GIVEN, SEARCH, SHORT = 0, 1, 2
@@ -66,16 +66,10 @@ class Log(NamedTuple):
     best_x: Any  # (batch, n) where
 
 
-def _compiled(function: Any) -> Callable[..., Any]:
-    # Sums in any order, as vector instructions need; NaN and infinity keep their meaning.
-    wrap: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-    return cast(Callable[..., Any], wrap(function))
-
-
-def _blind(function: Any) -> Callable[..., Any]:
-    # A minimum compiles to vector instructions only if NaN need not be kept.
-    wrap: Any = njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
-    return cast(Callable[..., Any], wrap(function))
+# Sums in any order, as vector instructions need; NaN and infinity keep their meaning.
+_compiled = compiled("reassoc", "contract")
+# A minimum compiles to vector instructions only if NaN need not be kept.
+_blind = compiled("nnan", "nsz", "reassoc", error_model="python")
 
 
 @_compiled

@@ -73,6 +73,8 @@ class Baseline(ABC):
         counter = _Counter(problem)
         recorder = _Recorder(counter, max_steps, target)
         self.follow(counter.problem, domain, max_steps, recorder)
+        if not recorder.values:
+            raise ValueError(f"{self.name}.follow must call report at least once, with f(x_0).")
         return recorder.trajectory()
 
 

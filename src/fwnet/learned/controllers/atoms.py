@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fwnet import checks
 from fwnet.directions import Corrections, Exchanges, Proposal
 from fwnet.directions.corrective import CorrectionState, vertex_of
-from fwnet.directions.proposals import Candidates, LastStep, next_step
+from fwnet.directions.proposals import Candidates, LastStep, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
@@ -179,6 +179,8 @@ def _known_curvature(ways: Tensor, bent: Tensor, sigma: Tensor, cut: Tensor) -> 
     """
     rest = bent - sigma.unsqueeze(-1) * ways
     small = rest @ ways.mT
+    sound = torch.isfinite(small).all(-1).all(-1)[..., None, None]  # else σ is 0 or infinite
+    rest, small = torch.where(sound, rest, 0.0), torch.where(sound, small, 0.0)
     values, vectors = torch.linalg.eigh((small + small.mT) / 2)
     vectors = vectors.detach()  # their derivative is infinite where two values are equal
     largest = values.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
@@ -201,7 +203,7 @@ def _model_minimum(domain: Domain, x: Tensor, ahead: Tensor, Z: Tensor, sigma: T
     def look(w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """v(w), the gradient `(*batch, K, 1)` and Φ `(*batch, 1, 1)`."""
         goal = x + ahead - (Z @ w).squeeze(-1) / sigma
-        v = domain.project(torch.where(torch.isfinite(goal).all(-1, keepdim=True), goal, x))
+        v = domain.project(finite_or(x, goal, x.ndim - 1))
         assert v is not None
         moved = Z.mT @ (v - x).unsqueeze(-1)
         away = sigma * (v - x - ahead).square().sum(-1, keepdim=True) / 2

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.directions import Corrections, ProjectedStep, Proposal
-from fwnet.directions.proposals import Candidates, LastStep, exchanges, next_step
+from fwnet.directions.proposals import (
+    Candidates,
+    LastStep,
+    exchanges,
+    finite_or,
+    next_step,
+)
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
@@ -55,7 +61,10 @@ class LearnedPoint(Proposal):
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[None, Weights | None]:
         """The last step, and the weights as arrays for a problem that is alone."""
-        return None, Weights(*(w.numpy() for w in self._weights())) if alone(it.x) else None
+        if not alone(it.x):
+            return None, None
+        wide = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in self._weights())
+        return None, Weights(*(w.numpy() for w in wide))
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
@@ -85,12 +94,13 @@ class LearnedPoint(Proposal):
         if arrays is None:
             sight = Sight(*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
             weights = Weights(*(w.to(it.x.dtype) for w in self._weights()))
-            update = _update(sight, weights, torch)
+            update = _finite(_update(sight, weights, torch))
             return update, domain.project(it.x + update)
         small = Sight(*(v.numpy() for v in (*vectors, *numbers)))
         code = compiled_code()
         if code is None:
-            update = torch.from_numpy(_update(small, arrays, np)).to(it.x)
+            with np.errstate(all="ignore"):
+                update = _finite(torch.from_numpy(_update(small, arrays, np)).to(it.x))
             return update, domain.project(it.x + update)
         found = np.empty_like(small.x), np.empty_like(small.x)
         code.learned_point(*small, _REACH, *arrays, domain.radius, *found)
@@ -128,6 +138,11 @@ def _update(sight: Sight, weights: Weights, xp: ModuleType) -> Any:
     out = out / (1 + abs(out))
     grow, momentum = _REACH * out[..., 0, :], out[..., 1, :]
     return (1 + grow) / (1 - grow) * sight.length * surplus + momentum * (sight.x - sight.last_x)
+
+
+def _finite(update: Tensor) -> Tensor:
+    """0 for a problem whose features or outputs overflow: f hardly curves, or weights are huge."""
+    return finite_or(torch.zeros_like(update), update, update.ndim - 1)
 
 
 @final

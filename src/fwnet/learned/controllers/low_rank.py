@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.directions import Corrections, Proposal
-from fwnet.directions.proposals import Candidates
+from fwnet.directions.proposals import Candidates, finite_or
 from fwnet.directions.singular_vertices import Spectrum, spectrum
 from fwnet.domains import Domain, TraceNormBall
 from fwnet.iterates import Iterate
@@ -75,6 +75,7 @@ class MomentumStep(Proposal):
         momentum = -step
         if state is not None:
             momentum = expand((keep + _MOMENTUM).sigmoid(), 2) * state.momentum - step
+        momentum = finite_or(torch.zeros_like(momentum), momentum, b)
         ahead = domain.project(it.x + momentum)
         gap = lin.decrease.detach() if state is None else state.gap
         t = 0 if state is None else state.t + 1
