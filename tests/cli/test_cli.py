@@ -220,7 +220,7 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
         "    return 'no'\n\ndef boom():\n    raise RuntimeError('boom')\n\ndef wide():\n"
         "    return torch.nn.Linear(9, 2)\n"
     )
-    monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds this folder
     call("features", "digits", "--model", "nets:halves", "--limit", 5, "--out", "torch.npz")
     node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[4, 4], strides=[4, 4])
     shapes = [("x", ["n", 1, 8, 8]), ("y", ["n", 1, 2, 2])]
@@ -232,6 +232,12 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
         "features", "digits", "--model", "pool.onnx", "--limit", 5, "--out", "o.npz", "--json"
     )
     assert json.loads(out)["train_x"] == [5, 4]
+    for end in (*model.graph.input, *model.graph.output):
+        end.type.tensor_type.shape.dim[0].dim_value = 2  # as exporters write it by default
+    onnx.save(model, "pairs.onnx")
+    call("features", "digits", "--model", "pairs.onnx", "--limit", 5, "--out", "pairs.npz")
+    with np.load("o.npz") as one, np.load("pairs.npz") as two:
+        np.testing.assert_array_equal(one["train_x"], two["train_x"])
     many = "many.npz"
     call("features", "digits", "--model", "pool.onnx", "--limit", 300, "--out", many)
     with np.load("torch.npz") as ours, np.load("o.npz") as theirs:
@@ -289,6 +295,17 @@ def test_info_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts["versions"]["fwnet"] == fwnet_version()
     assert facts["data"]["digits"] == "scikit-learn"
     assert "torch runs on" in call("info")[0]
+
+
+def test_info_names_the_file_that_a_set_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(b"")
+    monkeypatch.setenv("FWNET_DATA", str(tmp_path))
+    facts = json.loads(call("info", "--json")[0])
+    assert facts["data"]["mnist"] is None
+    assert "train-images-idx3-ubyte.gz is missing, though" in facts["incomplete"]["mnist"]
+    assert "train-images" in call("info")[0]
 
 
 def fwnet_version() -> str:
