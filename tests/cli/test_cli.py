@@ -186,8 +186,9 @@ def test_reproduce_resumes_and_report_rebuilds() -> None:
     assert "does not hold" in out
     assert "seed 1" in error
     assert Path("report/index.html").is_file()
-    out, error = call("reproduce", "toy", "--seeds", 3, "--workers", 1, "--json")
+    out, error = call("reproduce", "toy", "toy", "--seeds", 3, "--workers", 1, "--json")
     assert error.count("kept from before") == 2
+    assert error.count("seed 2") == 1
     claims = json.loads(out)["claims"]
     assert [claim["verdict"] for claim in claims] == [each.value for each in Verdict]
     out, _ = call("report", "runs", "--out", "again")
