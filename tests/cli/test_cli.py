@@ -321,6 +321,13 @@ def test_the_package_is_the_command_too() -> None:
     assert json.loads(done.stdout)["versions"]["fwnet"] == fwnet_version()
 
 
+def test_a_stream_of_another_encoding_is_no_failure() -> None:
+    command = [sys.executable, "-m", "fwnet", "solve", "--help"]
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ascii_only)
+    assert "bounds f(x) \\u2212 min f" in done.stdout
+
+
 def test_bench_needs_a_checkout() -> None:
     assert "Run the command in a checkout of fwnet" in call("bench", code=1)[1]
 
