@@ -186,8 +186,9 @@ def test_reproduce_resumes_and_report_rebuilds() -> None:
     assert "does not hold" in out
     assert "seed 1" in error
     assert Path("report/index.html").is_file()
-    out, error = call("reproduce", "toy", "--seeds", 3, "--workers", 1, "--json")
+    out, error = call("reproduce", "toy", "toy", "--seeds", 3, "--workers", 1, "--json")
     assert error.count("kept from before") == 2
+    assert error.count("seed 2") == 1
     claims = json.loads(out)["claims"]
     assert [claim["verdict"] for claim in claims] == [each.value for each in Verdict]
     out, _ = call("report", "runs", "--out", "again")
@@ -220,7 +221,7 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
         "    return 'no'\n\ndef boom():\n    raise RuntimeError('boom')\n\ndef wide():\n"
         "    return torch.nn.Linear(9, 2)\n"
     )
-    monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds this folder
     call("features", "digits", "--model", "nets:halves", "--limit", 5, "--out", "torch.npz")
     node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[4, 4], strides=[4, 4])
     shapes = [("x", ["n", 1, 8, 8]), ("y", ["n", 1, 2, 2])]
@@ -232,6 +233,12 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
         "features", "digits", "--model", "pool.onnx", "--limit", 5, "--out", "o.npz", "--json"
     )
     assert json.loads(out)["train_x"] == [5, 4]
+    for end in (*model.graph.input, *model.graph.output):
+        end.type.tensor_type.shape.dim[0].dim_value = 2  # as exporters write it by default
+    onnx.save(model, "pairs.onnx")
+    call("features", "digits", "--model", "pairs.onnx", "--limit", 5, "--out", "pairs.npz")
+    with np.load("o.npz") as one, np.load("pairs.npz") as two:
+        np.testing.assert_array_equal(one["train_x"], two["train_x"])
     many = "many.npz"
     call("features", "digits", "--model", "pool.onnx", "--limit", 300, "--out", many)
     with np.load("torch.npz") as ours, np.load("o.npz") as theirs:
@@ -291,6 +298,17 @@ def test_info_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "torch runs on" in call("info")[0]
 
 
+def test_info_names_the_file_that_a_set_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(b"")
+    monkeypatch.setenv("FWNET_DATA", str(tmp_path))
+    facts = json.loads(call("info", "--json")[0])
+    assert facts["data"]["mnist"] is None
+    assert "train-images-idx3-ubyte.gz is missing, though" in facts["incomplete"]["mnist"]
+    assert "train-images" in call("info")[0]
+
+
 def fwnet_version() -> str:
     import fwnet
 
@@ -301,6 +319,13 @@ def test_the_package_is_the_command_too() -> None:
     command = [sys.executable, "-m", "fwnet", "info", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["versions"]["fwnet"] == fwnet_version()
+
+
+def test_a_stream_of_another_encoding_is_no_failure() -> None:
+    command = [sys.executable, "-m", "fwnet", "solve", "--help"]
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ascii_only)
+    assert "bounds f(x) \\u2212 min f" in done.stdout
 
 
 def test_bench_needs_a_checkout() -> None:

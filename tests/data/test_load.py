@@ -22,6 +22,7 @@ import sklearn.datasets
 from fwnet.data import NAMES, DataError, available, extract_features, load, openml
 from fwnet.data import download as official
 from fwnet.data.checksums import CHECKSUMS, CONTENTS
+from fwnet.data.formats import pickled_batch
 from fwnet.data.openml import content_checksum
 
 RNG = np.random.default_rng(0)
@@ -176,6 +177,67 @@ def test_a_file_cut_short_is_damaged(folder: Path, unchecked: None) -> None:
         load("mnist")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        (
+            "train-images-idx3-ubyte",
+            b"\0\0\x08\3\0",
+            r"IDX file of bytes of rank 3: .* has 5 bytes",
+        ),
+        ("train-images-idx3-ubyte", b"\0\0\x08\1" + bytes(4), r"of rank 3: .*\\x08\\x01"),
+        ("train-labels-idx1-ubyte", b"\0\0\x08\3" + bytes(12), r"of rank 1: .*\\x08\\x03"),
+    ],
+)
+def test_an_idx_file_has_the_axes_of_its_name(
+    folder: Path, unchecked: None, name: str, content: bytes, text: str
+) -> None:
+    write_mnist(folder / "mnist", suffix="")
+    (folder / "mnist" / name).write_bytes(content)
+    with pytest.raises(DataError, match=text):
+        load("mnist")
+
+
+def test_points_have_one_shape(folder: Path, unchecked: None) -> None:
+    write_mnist(folder / "mnist", suffix="")
+    write_idx(folder / "mnist" / "train-images-idx3-ubyte", PIXELS[:50, 0, :20, :28])
+    with pytest.raises(
+        ValueError, match=r"mnist \(FWNET_DATA/mnist\): points must have one shape; "
+    ):
+        load("mnist")
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"data": PIXELS[:2].reshape(2, -1)[:, :3000], "labels": [0, 1]},
+        {"data": PIXELS[:2].reshape(2, -1), "labels": [-1, 300]},
+        {"data": PIXELS[:2].reshape(2, -1), "labels": ["cat", "dog"]},
+        [PIXELS[:2]],
+    ],
+)
+def test_a_pickle_that_is_no_batch_is_told(folder: Path, unchecked: None, batch: object) -> None:
+    for name in NAMES_OF_BATCHES:
+        (folder / name).write_bytes(pickle.dumps(batch))
+    with pytest.raises(DataError, match="data_batch_1 is not a CIFAR batch for Python: "):
+        load("cifar10")
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"latin1", b"latiX1"), (b"labels", b"lable\xff")])
+def test_a_damaged_pickle_is_told_whatever_it_raises(old: bytes, new: bytes) -> None:
+    content = pickle.dumps({"data": PIXELS[0].reshape(1, -1), "labels": [1]}, protocol=2)
+    assert old in content
+    with pytest.raises(DataError, match="data_batch_1 is not a CIFAR batch for Python: "):
+        pickled_batch(content.replace(old, new), Path("data_batch_1"))
+
+
+def test_an_incomplete_set_is_not_available(folder: Path) -> None:
+    write_mnist(folder / "mnist")
+    (folder / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert available()["mnist"] is None
+    assert available()["digits"] == "scikit-learn"
+
+
 def test_libsvm_files_by_name(folder: Path) -> None:
     (folder / "svm").mkdir()
     (folder / "svm" / "small.bz2").write_bytes(bz2.compress(b"+1 1:0.5 3:2\n-1 2:1\n"))
@@ -188,6 +250,9 @@ def test_libsvm_files_by_name(folder: Path) -> None:
     (folder / "svm" / "bad").write_bytes(b"this is not LIBSVM\n")
     with pytest.raises(DataError, match="is not a file in LIBSVM format"):
         load("bad")
+    (folder / "svm" / "wide").write_bytes(b"+1 99999999999:1\n")
+    with pytest.raises(DataError, match="wide is not a file in LIBSVM format: value too large"):
+        load("wide")
     (folder / "svm" / "none").write_bytes(b"")
     with pytest.raises(DataError, match="none has no rows"):
         load("none")
@@ -238,6 +303,34 @@ def test_features_of_ones_own_need_no_checksum(folder: Path) -> None:
     (folder / "inception_v3_pool3.npz").write_bytes(b"not the published one")
     with pytest.raises(DataError, match=r"inception_v3_pool3\.npz is damaged: .*sha256:5ed0abea"):
         load("cifar10-inception", download=False)  # another key of what is kept
+
+
+def packed(**arrays: object) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+FEATURES = {"train_x": np.eye(3), "train_y": [0, 9, 1], "test_x": np.eye(3)[:1], "test_y": [2]}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", r"features\.npz is damaged: No data left"),
+        (packed(**FEATURES)[:200], r"features\.npz is damaged: "),
+        (packed(train_x=np.eye(3)), r"features\.npz is damaged: .*train_y"),
+        (packed(**FEATURES | {"train_x": np.eye(3) * np.nan}), "features that are not finite"),
+        (packed(**FEATURES | {"test_y": [0.5]}), "classes of type float64; they must be integers"),
+        (packed(**FEATURES | {"train_y": [[0], [9], [1]]}), r"got shapes \(3, 3\) and \(3, 1\)"),
+        (packed(**FEATURES | {"test_x": np.ones((1, 2))}), r"training have \(3,\), those for test"),
+    ],
+)
+def test_features_of_ones_own_are_checked(folder: Path, content: bytes, text: str) -> None:
+    (folder / "cifar10-inception").mkdir()
+    (folder / "cifar10-inception" / "features.npz").write_bytes(content)
+    with pytest.raises((DataError, ValueError), match=text):
+        load("cifar10-inception")
 
 
 def test_unknown_names_get_a_hint() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fwnet.data import DataError
+from fwnet.paper import workers
 from fwnet.paper.experiment import Profile, Progress
 from fwnet.paper.jobs import Job
 from fwnet.paper.run import plan, run
@@ -129,6 +131,22 @@ def test_workers_give_the_same_numbers_and_outlive_a_killed_one(tmp_path: Path) 
     assert {"done 0", "done 1", "failed 0"} <= set(log.lines)
     (expected,), (found,) = alone.results(), together.results()
     assert [s.metrics for s in found.seeds] == [s.metrics for s in expected.seeds]
+
+
+def dies(connection: Connection) -> None:
+    """A worker that ends before it reads its job."""
+    os._exit(3)
+
+
+def test_a_process_that_dies_at_once_is_a_failure_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_serve", dies)
+    jobs = plan([Toy(), Odd()], Profile.QUICK, 1)
+    failures = run(jobs, Profile.QUICK, Store(tmp_path), workers=2)
+    assert [each.reason for each in failures] == [
+        "its process ended with code 3; was memory short?"
+    ] * 2
 
 
 def test_seeds_must_be_positive() -> None:

@@ -62,6 +62,26 @@ def test_a_damaged_file_is_told_and_counts_as_not_done(tmp_path: Path, damage: s
     assert store.results() == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"profile": "huge"}, {"seconds": None}, {"environment": []}, {"config": 3}, {"seed": "0"}],
+)
+def test_a_file_without_its_facts_is_damaged(tmp_path: Path, change: dict[str, object]) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, warn=said.append)
+    path = store.write("toy", Profile.QUICK, CONFIG, result())
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert store.results() == []
+    assert said == [f"{path} is half-written or damaged: its seed counts as not done."]
+
+
+def test_seeds_are_found_without_the_configuration_beside_them(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (store.write("toy", Profile.QUICK, CONFIG, result()).parent / "config.json").unlink()
+    (found,) = store.results()
+    assert found.config == {"steps": 3}
+
+
 def test_results_are_by_seed_and_of_the_newer_configuration(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in (10, 2):

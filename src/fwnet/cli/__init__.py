@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from fwnet.cli.missing import needs_typer
@@ -14,6 +15,8 @@ def main() -> None:
     needs_typer()
     from fwnet.cli.app import app
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # ∇ in a file of an 8-bit code page
     try:
         app(prog_name="fwnet")
     except KeyboardInterrupt:  # outside a command: while modules load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -45,6 +46,7 @@ def features(
     dataset = load(data)
     if not isinstance(dataset.x, np.ndarray) or dataset.x.ndim != 4:
         raise Failed(f"{data} does not hold images.")
+    sys.path.insert(0, os.getcwd())  # module:factory may lie here; the installed script looks not
     extractor = onnx_extractor(Path(model)) if model.endswith(".onnx") else torch_extractor(model)
     arrays: dict[str, np.ndarray] = {}
     for part in ("train", "test"):

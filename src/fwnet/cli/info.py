@@ -21,13 +21,21 @@ def info(
         fwnet info --json
     """
     from fwnet.data import available
+    from fwnet.data.load import missing_file
     from fwnet.data.sources import folders
     from fwnet.paper.environment import device, versions
 
     found = available()
     searched = [str(folder) for folder in folders()]
-    data = {"versions": versions(), "device": device(), "data": found, "searched": searched}
-    rows = [[name, where or "not here"] for name, where in found.items()]
+    incomplete = {name: why for name in found if (why := missing_file(name))}
+    data = {
+        "versions": versions(),
+        "device": device(),
+        "data": found,
+        "incomplete": incomplete,
+        "searched": searched,
+    }
+    rows = [[name, where or incomplete.get(name, "not here")] for name, where in found.items()]
     show(
         data,
         as_json,

@@ -18,7 +18,7 @@ from fwnet.paper.store import plain
 def show(data: Any, as_json: bool, *tables: Table) -> None:
     """The data as JSON, or the tables; both to the standard output stream."""
     if as_json:
-        print(json.dumps(plain(data, digits=17), ensure_ascii=False))
+        print(json.dumps(plain(data, digits=17)))
         return
     console = Console()
     for table in tables:

@@ -107,4 +107,5 @@ def write_page(
 
 def _chosen(names: list[str], experiments: tuple[Experiment[Any], ...]) -> list[Experiment[Any]]:
     by_name = {experiment.name: experiment for experiment in experiments}
-    return [by_name[known("experiment", name, by_name)] for name in names] or list(experiments)
+    chosen = dict.fromkeys(by_name[known("experiment", name, by_name)] for name in names)
+    return list(chosen) or list(experiments)

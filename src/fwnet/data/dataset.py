@@ -45,16 +45,28 @@ class Dataset:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        what = f"{self.name} ({self.source})"
         for part, x, y in (("train", self.x, self.y), ("test", self.x_test, self.y_test)):
+            if x.ndim < 2 or y.ndim != 1:
+                raise ValueError(
+                    f"{what}: the {part} part must hold points (n, ...) and classes (n,); got "
+                    f"shapes {x.shape} and {y.shape}."
+                )
             if x.shape[0] != len(y):
                 raise ValueError(
-                    f"{self.name}: the {part} part has {x.shape[0]} points and {len(y)} classes."
+                    f"{what}: the {part} part has {x.shape[0]} points and {len(y)} classes."
                 )
             if len(y) and not (y.min() >= 0 and y.max() < len(self.classes)):
                 raise ValueError(
-                    f"{self.name}: classes of the {part} part must be in 0..{len(self.classes) - 1}"
+                    f"{what}: classes of the {part} part must be in 0..{len(self.classes) - 1}"
                     f"; got {y.min()}..{y.max()}."
                 )
+
+        if self.x.shape[1:] != self.x_test.shape[1:]:
+            raise ValueError(
+                f"{what}: points must have one shape; those for training have "
+                f"{self.x.shape[1:]}, those for testing {self.x_test.shape[1:]}."
+            )
 
     def train(self, rows: Any = slice(None)) -> tuple[Any, np.ndarray]:
         """Points for training as float32, pixels scaled to [0, 1], and their classes."""

@@ -86,15 +86,23 @@ def onnx_extractor(path: Path) -> Extractor:
     if others:
         raise ValueError(f"{path} has {1 + len(others)} inputs; a network of images has one.")
 
-    def extract(batch: np.ndarray) -> np.ndarray:
+    wanted = session.get_inputs()[0].shape
+    fixed = wanted[0] if wanted and isinstance(wanted[0], int) else None  # exported for one batch
+
+    def answer(batch: np.ndarray) -> np.ndarray:
         try:
             return np.asarray(session.run(None, {name: batch})[0])
         except Exception as error:
-            wanted = session.get_inputs()[0].shape
             raise ValueError(
                 f"{path} wants an input of shape {wanted} and got {batch.shape}; see --size. "
                 f"{error}"
             ) from None
+
+    def extract(batch: np.ndarray) -> np.ndarray:
+        if fixed is None:
+            return answer(batch)
+        rows = [answer(_filled(part, fixed))[: len(part)] for _, part in _batches(batch, fixed)]
+        return np.concatenate(rows)
 
     return extract
 
@@ -115,7 +123,7 @@ def torch_extractor(source: str) -> Extractor:
             ) from error
         if not isinstance(features, Tensor):
             raise ValueError(f"{source} must return a tensor; got {type(features).__name__}.")
-        return features.cpu().numpy()
+        return features.float().cpu().numpy()  # NumPy knows no bfloat16
 
     return extract
 
@@ -154,6 +162,11 @@ def _made(source: str) -> nn.Module:
 def _batches(images: np.ndarray, size: int) -> Iterator[tuple[int, np.ndarray]]:
     for start in range(0, len(images), size):
         yield start, images[start : start + size]
+
+
+def _filled(batch: np.ndarray, size: int) -> np.ndarray:
+    """The batch and its last image again, until there are `size`."""
+    return np.concatenate([batch, *[batch[-1:]] * (size - len(batch))])
 
 
 def _resized(batch: np.ndarray, size: int | None) -> np.ndarray:

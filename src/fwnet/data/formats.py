@@ -37,13 +37,15 @@ def unpacked(path: Path) -> bytes:
         raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
 
 
-def idx(content: bytes, path: Path) -> np.ndarray:
+def idx(content: bytes, path: Path, rank: int) -> np.ndarray:
     """An IDX file of bytes: 0, 0, 8 (uint8), rank, the sizes big-endian, then the entries."""
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise DataError(f"{path} is not an IDX file of bytes: it starts with {content[:4]!r}.")
-    rank = content[3]
-    shape = struct.unpack_from(f">{rank}I", content, 4)
     start = 4 + 4 * rank
+    if len(content) < start or content[:4] != bytes((0, 0, 8, rank)):
+        raise DataError(
+            f"{path} is not an IDX file of bytes of rank {rank}: it starts with {content[:4]!r} "
+            f"and has {len(content)} bytes. Delete it and get it again."
+        )
+    shape = struct.unpack_from(f">{rank}I", content, 4)
     if len(content) - start != int(np.prod(shape)):
         raise DataError(
             f"{path} is damaged: its header says {shape}, and {len(content) - start} bytes follow. "
@@ -77,10 +79,14 @@ def pickled_batch(content: bytes, path: Path, key: str = "labels") -> Batch:
     """CIFAR's Python form: a pickled dictionary with "data" (n, 3072) and a list of labels."""
     try:
         batch = _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
-        pixels, labels = batch["data"], batch[key]
-    except (pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is not a CIFAR batch for Python: {error}.") from None
-    return np.asarray(pixels, np.uint8).reshape(-1, 3, 32, 32), np.asarray(labels, np.uint8)
+        pixels = np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32)
+        labels = np.asarray(batch[key], np.uint8)
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        raise DataError(
+            f"{path} is not a CIFAR batch for Python: {type(error).__name__}: {error}. Delete it "
+            "and get it again."
+        ) from None
+    return pixels, labels
 
 
 _ALLOWED = {

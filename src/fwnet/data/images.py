@@ -78,7 +78,10 @@ def _find(dataset: str, name: str) -> Path | None:
 
 def _read_idx(paths: Sequence[Path]) -> Parts:
     """Images and labels for training, images and labels for testing."""
-    x, y, x_test, y_test = (idx(unpacked(path), path) for path in paths)
+    ranks = (3, 1, 3, 1)
+    x, y, x_test, y_test = (
+        idx(unpacked(path), path, rank) for path, rank in zip(paths, ranks, strict=True)
+    )
     return (x[:, None], y), (x_test[:, None], y_test)
 
 

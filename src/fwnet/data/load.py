@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import zipfile
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from fwnet.data.splits import splits
 NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
 _TEN = tuple(map(str, range(10)))
 _IMAGES = {"mnist": _TEN, "cifar10": CIFAR10_CLASSES, "cifar100": tuple(map(str, range(100)))}
+_BROKEN_NPZ = (  # TypeError: an array alone, no archive
+    ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 _SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
 
 
@@ -67,8 +71,18 @@ def _load(
 
 
 def available() -> dict[str, str | None]:
-    """Where each set of `NAMES` would come from, None where it is not on this machine."""
-    return {name: _where(name) for name in NAMES}
+    """Where each set of `NAMES` would come from, None where it is not whole on this machine."""
+    folders()  # a wrong FWNET_DATA is an error, not an empty machine
+    return {name: None if missing_file(name) else _where(name) for name in NAMES}
+
+
+def missing_file(name: str) -> str | None:
+    """A sentence that names the file that a set lacks, None where none or all are there."""
+    try:
+        _where(name)
+    except DataError as error:
+        return str(error)
+    return None
 
 
 def _where(name: str) -> str | None:
@@ -171,8 +185,14 @@ def _inception() -> Dataset:
             x, y, x_test, y_test = (
                 arrays[key] for key in ("train_x", "train_y", "test_x", "test_y")
             )
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+    except _BROKEN_NPZ as error:
         raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+    for points in (x, x_test):
+        if not (np.issubdtype(points.dtype, np.number) and np.isfinite(points).all()):
+            raise DataError(f"{path} holds features that are not finite numbers.")
+    for classes in (y, y_test):
+        if not np.issubdtype(classes.dtype, np.integer):
+            raise DataError(f"{path} holds classes of type {classes.dtype}; they must be integers.")
     labels, labels_test = y.astype(np.int64), y_test.astype(np.int64)
     return Dataset(
         "cifar10-inception", x, labels, x_test, labels_test, CIFAR10_CLASSES, shown(path)
@@ -202,8 +222,9 @@ def _svmlight(path: Any) -> tuple[Any, np.ndarray]:
 
     try:
         x, y = load_svmlight_file(io.BytesIO(unpacked(path)))
-    except ValueError as error:
-        raise DataError(f"{path} is not a file in LIBSVM format: {error}.") from None
+    except (ValueError, OverflowError) as error:
+        reason = str(error).rstrip(".")
+        raise DataError(f"{path} is not a file in LIBSVM format: {reason}.") from None
     if len(y) == 0:
         raise DataError(f"{path} has no rows.")
     if not (np.isfinite(x.data).all() and np.isfinite(y).all()):

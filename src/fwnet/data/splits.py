@@ -45,7 +45,8 @@ def splits(
 ) -> Splits:
     """Cut the rows of a training set into three: stratified, shuffled, disjoint.
 
-        every class c gives round(shareᵢ · n_c) of its rows to part i
+        every class c gives round(sᵢ · n_c) − round(sᵢ₋₁ · n_c) of its rows to part i,
+        sᵢ = share₁ + … + shareᵢ
 
     Arguments:
         y: the class of each row.

@@ -23,6 +23,14 @@ from fwnet.paper.experiment import Profile, Results, SeedResult
 
 _FORMAT = 1
 _ADVICE = "Finished seeds are safe; make room or choose another folder, then go on with --resume."
+_KINDS = {  # what a seed's file holds beside its metrics
+    "experiment": str,
+    "profile": str,
+    "config": dict,
+    "seed": int,
+    "seconds": int | float,
+    "environment": dict,
+}
 _DIGITS = 9  # significant: float32 is kept whole, and files stay small
 
 
@@ -82,7 +90,7 @@ class Store:
     def results(self) -> list[Results]:
         """All results, by profile and experiment; of two configurations, the newer."""
         newest: dict[tuple[str, str], tuple[float, Results]] = {}
-        for place in sorted(path.parent for path in self.folder.glob("*/*/config.json")):
+        for place in sorted({path.parent for path in self.folder.glob("*/*/seed-*.json")}):
             files = sorted(place.glob("seed-*.json"), key=_number)
             contents = [c for c in map(self._content, files) if c is not None]
             if not contents:
@@ -107,6 +115,8 @@ class Store:
             whole = (
                 content["format"] == _FORMAT
                 and _checksum(content["metrics"]) == content["checksum"]
+                and all(isinstance(content[key], kind) for key, kind in _KINDS.items())
+                and content["profile"] in {profile.value for profile in Profile}
             )
         except (OSError, ValueError, KeyError, TypeError):
             whole = False

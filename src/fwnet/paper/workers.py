@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -38,7 +38,7 @@ def work(
                 process, job = running[connection]
                 try:
                     message = connection.recv()
-                except EOFError:
+                except (EOFError, ConnectionError):  # the latter if it did not read its job
                     del running[connection]
                     process.join()
                     _next_job(jobs, None, running, started)
@@ -90,8 +90,9 @@ def _next_job(
     job = next(jobs, None)
     if job is not None:
         process, connection = worker or _start()
-        connection.send(job)
         running[connection] = (process, job)
+        with suppress(ConnectionError):  # it died; who reads from it is told
+            connection.send(job)
         started(job)
     elif worker is not None:
         process, connection = worker
