@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import URLError
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from fwnet.data import NAMES, DataError, available, extract_features, load, openml
+from fwnet.data import NAMES, DataError, available, extract_features, load, note_sources, openml
 from fwnet.data import download as official
 from fwnet.data.checksums import CHECKSUMS, CONTENTS
 from fwnet.data.formats import pickled_batch
@@ -409,3 +410,25 @@ def test_embedded_sets_are_always_there(monkeypatch: pytest.MonkeyPatch) -> None
 def test_nobody_can_write_to_a_set() -> None:
     with pytest.raises(ValueError, match="read-only"):
         load("digits").x[0] = 0
+
+
+def test_sources_are_noted_while_asked_for() -> None:
+    """By name, with a fingerprint of the content; nothing outside the context."""
+    with note_sources() as noted:
+        digits, circles = load("digits"), load("circles", seed=3)
+        load("digits")
+    load("circles", seed=4)
+    assert list(noted) == ["digits", "circles"]
+    assert noted["digits"] == f"{digits.source} ({digits.fingerprint()})"
+    assert "seed 3" in noted["circles"]
+    changed = replace(circles, y=1 - circles.y)
+    moved = replace(circles, source="elsewhere")
+    assert moved.fingerprint() == circles.fingerprint() != changed.fingerprint()
+
+
+def test_a_sparse_set_has_a_fingerprint(folder: Path) -> None:
+    (folder / "svm").mkdir()
+    for name, rows in (("one", "+1 1:2\n-1 2:3\n"), ("two", "+1 1:2\n-1 2:4\n")):
+        for part in (name, f"{name}.t"):
+            (folder / "svm" / part).write_text(rows)
+    assert load("one").fingerprint() != load("two").fingerprint()

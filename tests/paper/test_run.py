@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fwnet.data import DataError
+from fwnet.data import DataError, load
 from fwnet.paper import workers
 from fwnet.paper.experiment import Profile, Progress
 from fwnet.paper.jobs import Job
@@ -25,6 +25,14 @@ class Other(Toy):
 
     def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
         raise DataError("mnist is not here.")
+
+
+class Reading(Toy):
+    name = "reading"
+
+    def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        load("circles", seed=seed)
+        return super().run(config, seed, progress)
 
 
 class Interrupted(Toy):
@@ -74,6 +82,17 @@ def test_one_seed_gives_the_same_numbers(tmp_path: Path) -> None:
         run(plan([Toy()], Profile.QUICK, 1), Profile.QUICK, store)
         found.append(store.results()[0].seeds[0].metrics)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_result_says_where_its_data_came_from(tmp_path: Path, workers: int) -> None:
+    jobs = plan([Reading(), Toy()], Profile.QUICK)
+    assert run(jobs, Profile.QUICK, Store(tmp_path), workers=workers) == []
+    reading, toy = sorted(Store(tmp_path).results(), key=lambda results: results.experiment)
+    assert [each.environment["data"] for each in toy.seeds] == ["", ""]
+    for seed, each in enumerate(reading.seeds):
+        print_of = load("circles", seed=seed).fingerprint()
+        assert each.environment["data"] == f"circles: made, seed {seed} ({print_of})"
 
 
 def test_a_half_written_seed_is_run_again(tmp_path: Path) -> None:

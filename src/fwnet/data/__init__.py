@@ -2,7 +2,7 @@
 
 from fwnet.data.dataset import Dataset
 from fwnet.data.features import extract_features
-from fwnet.data.load import NAMES, available, load
+from fwnet.data.load import NAMES, available, load, note_sources
 from fwnet.data.sources import DataError
 from fwnet.data.splits import Splits, splits
 
@@ -14,5 +14,6 @@ __all__ = [
     "available",
     "extract_features",
     "load",
+    "note_sources",
     "splits",
 ]

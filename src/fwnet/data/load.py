@@ -6,6 +6,9 @@ import difflib
 import io
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,7 +54,33 @@ def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
     """
     if not isinstance(name, str):
         raise TypeError(f"load(name) must be a text such as 'digits'; got {name!r}.")
-    return _load(name, seed if name == "circles" else 0, download, tuple(folders()), _changed(name))
+    seed = seed if name == "circles" else 0
+    dataset = _load(name, seed, download, tuple(folders()), _changed(name))
+    noted = _NOTED.get()
+    if noted is not None and dataset.source not in noted.get(name, ""):
+        noted[name] = f"{dataset.source} ({dataset.fingerprint()})"
+    return dataset
+
+
+_NOTED: ContextVar[dict[str, str] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def note_sources() -> Iterator[dict[str, str]]:
+    """While this lasts: which sets are loaded, where they came from, and their fingerprints.
+
+    Example:
+        >>> with note_sources() as noted:
+        ...     _ = load("digits")
+        >>> list(noted)
+        ['digits']
+    """
+    noted: dict[str, str] = {}
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 @cache

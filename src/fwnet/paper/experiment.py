@@ -76,7 +76,7 @@ class SeedResult:
         metrics: what `run` returned, read back from JSON: lists, numbers, texts, dictionaries;
             a number that was not finite is None.
         seconds: the run took.
-        environment: versions, machine, time.
+        environment: versions, machine, time, where the data came from.
     """
 
     seed: int

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, final
 
-from fwnet.data import DataError
+from fwnet.data import DataError, note_sources
 from fwnet.paper.experiment import Experiment, Progress
 
 
@@ -34,20 +34,24 @@ class Outcome:
         metrics: of the seed; None where it failed.
         seconds: it took.
         reason: a sentence, empty where it did not fail.
+        data: where the sets came from that it loaded.
     """
 
     metrics: dict[str, Any] | None
     seconds: float
     reason: str = ""
+    data: str = ""
 
 
 def compute(job: Job, progress: Progress) -> Outcome:
     """Run a job; an error is an outcome too, Ctrl-C is not."""
     start = time.perf_counter()
     try:
-        metrics = job.experiment.run(job.config, job.seed, progress)
+        with note_sources() as noted:
+            metrics = job.experiment.run(job.config, job.seed, progress)
     except DataError as error:
         return Outcome(None, time.perf_counter() - start, str(error))
     except Exception as error:
         return Outcome(None, time.perf_counter() - start, f"{type(error).__name__}: {error}")
-    return Outcome(metrics, time.perf_counter() - start)
+    data = "; ".join(f"{name}: {source}" for name, source in sorted(noted.items()))
+    return Outcome(metrics, time.perf_counter() - start, data=data)

@@ -77,6 +77,16 @@ def times(slow: Any, fast: Any) -> float:
     return float(np.median(ratios))
 
 
+def fewer_text(factor: float) -> str:
+    """A factor of `times` in brackets; nothing where one of the two never came.
+
+    Example:
+        >>> fewer_text(2.5), fewer_text(0.0)
+        (' (2.5× fewer)', '')
+    """
+    return f" ({factor:.3g}× fewer)" if 0 < factor < np.inf else ""
+
+
 def median_text(values: Any) -> str:
     """The median count, "never" where it is infinite or missing.
 

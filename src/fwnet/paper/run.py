@@ -110,7 +110,8 @@ def run(
             failures.append(Failure(job.name, job.seed, outcome.reason))
             watch.fail(job)
             continue
-        result = SeedResult(job.seed, outcome.metrics, outcome.seconds, environment())
+        facts = environment() | {"data": outcome.data}
+        result = SeedResult(job.seed, outcome.metrics, outcome.seconds, facts)
         store.write(job.name, profile, job.config, result)
         known[job.name] = outcome.seconds
         watch.finish(job, outcome.seconds, kept=False)

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -124,4 +125,4 @@ def _light(outcome: Outcome) -> Outcome:
         metrics: Any = plain(outcome.metrics)
     except TypeError as error:
         return Outcome(None, outcome.seconds, f"TypeError: {error}")
-    return Outcome(metrics, outcome.seconds, outcome.reason)
+    return replace(outcome, metrics=metrics)

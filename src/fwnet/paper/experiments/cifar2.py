@@ -146,7 +146,6 @@ class Cifar2(Experiment[Cifar2Config]):
             },
             "pairs": len(pairs),
             "n": 2 * tested.per_class,
-            "source": data.source,
         }
 
     def figures(self, results: Results) -> Sequence[Figure]:

@@ -20,6 +20,7 @@ from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results
 from fwnet.paper.figures import Curves, Figure, Maps, Panel, Table, band
 from fwnet.paper.kernel_nets import rings_net
 from fwnet.paper.measures import (
+    fewer_text,
     grid_text,
     haste,
     median_of_known,
@@ -178,8 +179,8 @@ def claims(results: Results) -> list[Claim]:
                 "Q3",
                 words,
                 f"{PAPER[name]} against {PAPER[FWNET]} iterations, {goal:g}× fewer",
-                f"{median_text(at[name])} against {median_text(at[FWNET])} ({untuned:.3g}× fewer); "
-                f"against {median_text(at[TUNED])} of the tuned FWNet ({tuned:.3g}×)",
+                f"{median_text(at[name])} against {median_text(at[FWNET])}{fewer_text(untuned)}; "
+                f"against {median_text(at[TUNED])} of the tuned FWNet{fewer_text(tuned)}",
                 range_text(at[name]),
                 grid,
                 verdict(untuned >= goal, tuned >= goal),

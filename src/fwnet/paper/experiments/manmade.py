@@ -18,7 +18,16 @@ from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, d
 from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results
 from fwnet.paper.figures import Curves, Figure, Table, band
 from fwnet.paper.kernel_nets import image_kernel
-from fwnet.paper.measures import grid_text, haste, median_text, range_text, reached, times, verdict
+from fwnet.paper.measures import (
+    fewer_text,
+    grid_text,
+    haste,
+    median_text,
+    range_text,
+    reached,
+    times,
+    verdict,
+)
 from fwnet.paper.meta import meta_train, seeded
 from fwnet.paper.simplex_runs import Reparameterised
 from fwnet.paper.updates import Adam
@@ -102,7 +111,7 @@ class Manmade(Experiment[ManmadeConfig]):
             out["step_size"][name] = [step.step_size for step in steps]
             found = decide(run.net, steps[-1], x_test).sign()
             out["test"][name] = float((found == y_test).float().mean())
-        return {**out, "chosen": chosen, "meta": trained.scores, "source": data.source}
+        return {**out, "chosen": chosen, "meta": trained.scores}
 
     def figures(self, results: Results) -> Sequence[Figure]:
         names = list(results.first("loss"))
@@ -182,14 +191,17 @@ def claims(results: Results) -> list[Claim]:
     untuned = {name: times(counts[name], counts[GAMMA]) for name in HAND}
     tuned = {name: times(counts[name], counts[GAMMA]) for name in (TUNED, ADAM_TUNED)}
     texts = ", ".join(f"{name} {median_text(counts[name])}" for name in (*HAND, TUNED, ADAM_TUNED))
+    least = {"untuned": min(untuned.values()), "tuned": min(tuned.values())}
+    fewest = "".join(
+        f"; than the best {kind} one{text}" for kind, f in least.items() if (text := fewer_text(f))
+    )
     half = Claim(
         "Q3",
         "L2LC_γ outperforms hand-coded optimizers even with adaptive step size, requiring less "
         "than half of the iterations to converge.",
         "less than half",
         f"iterations to the adaptive FWNet's last loss: L2LC_γ {median_text(counts[GAMMA])}; "
-        f"{texts}; {min(untuned.values()):.3g}× fewer than the best untuned one, "
-        f"{min(tuned.values()):.3g}× than the best tuned one",
+        f"{texts}{fewest}",
         range_text(counts[GAMMA]),
         f"{grid_text('lr', config['lr_grid'])}, FWNet × {grid_text('γ', config['step_sizes'])}; "
         f"L2LC_γ {grid_text('meta lr', config['meta']['lrs'])}",

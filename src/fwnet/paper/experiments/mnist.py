@@ -18,6 +18,7 @@ from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results
 from fwnet.paper.figures import Curves, Figure, Table, band
 from fwnet.paper.kernel_nets import image_features
 from fwnet.paper.measures import (
+    fewer_text,
     grid_text,
     median_text,
     range_text,
@@ -204,9 +205,9 @@ def claims(results: Results) -> list[Claim]:
                 f"{name} reaches Adam's top-1 accuracy in less than a third of the iterations.",
                 "less than a third",
                 f"{median_text(counts[name])} against {median_text(counts[ADAM])} iterations of "
-                f"Adam 0.001 ({untuned:.3g}× fewer), {median_text(counts[SAME])} of Adam from "
-                f"FWNet's start ({same:.3g}×), {median_text(counts[TUNED])} of tuned Adam "
-                f"({tuned:.3g}×); {OURS_TUNED} {median_text(counts[OURS_TUNED])}",
+                f"Adam 0.001{fewer_text(untuned)}, {median_text(counts[SAME])} of Adam from "
+                f"FWNet's start{fewer_text(same)}, {median_text(counts[TUNED])} of tuned "
+                f"Adam{fewer_text(tuned)}; {OURS_TUNED} {median_text(counts[OURS_TUNED])}",
                 range_text(counts[name]),
                 grid,
                 verdict(untuned > 3, tuned > 3),

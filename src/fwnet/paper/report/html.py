@@ -131,7 +131,7 @@ def _provenance(section: Section) -> str:
     versions = ", ".join(
         f"{name} {value}"
         for name, value in results.seeds[-1].environment.items()
-        if name not in ("machine", "device", "finished")
+        if name not in ("machine", "device", "finished", "data")
     )
     facts = {
         "Profile": results.profile.value,
@@ -141,9 +141,10 @@ def _provenance(section: Section) -> str:
         "Finished": results.seeds[-1].environment.get("finished", "unknown"),
         "Versions": versions,
         "Machine": results.seeds[-1].environment.get("machine", "unknown"),
+        "Data": results.seeds[-1].environment.get("data") or "none",
     }
     return (
-        f"<details><summary>Configuration, seeds, versions, time</summary>{_facts(facts)}"
+        f"<details><summary>Configuration, seeds, data, versions, time</summary>{_facts(facts)}"
         f"<pre>{safe(config)}</pre></details>"
         f'<p class="links"><a href="{raw}" download>raw results of every seed (JSON)</a></p>'
     )
