@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from typing import Any, TypeVar
@@ -131,9 +132,10 @@ class LowRankModel(BaseEstimator):
         )
         self._store(found)
         if found.status in ("max_steps", "stalled"):
+            share = found.gap / found.value if found.value > 0 else math.inf
             warnings.warn(
                 f"{type(self).__name__} stopped ({found.status}) at a duality gap of "
-                f"{found.gap:.2g} at a loss of {found.value:.2g}, above tol={self.tol:g}. Raise "
+                f"{found.gap:.2g}, {share:.2g} of the loss, above tol={self.tol:g}. Raise "
                 "max_iter, tol or max_rank, scale the features, or use float64.",
                 ConvergenceWarning,
                 stacklevel=3,
