@@ -168,6 +168,8 @@ def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
         learned.evaluate(fwnet.LineSearch(), SMALL, ["FISTA"])
     with pytest.raises(ValueError, match="controllers must not be empty; 'learned' is"):
         learned.evaluate([], SMALL, [])
+    with pytest.raises(ValueError, match="seeds of one training; these are LearnedStep, LineSea"):
+        learned.evaluate([fwnet.LineSearch(), learned.LearnedStep()], SMALL, [])
     with pytest.raises(ValueError, match=r"over L1Ball\(radius=1.0\) cannot be compared"):
         learned.evaluate(fwnet.FrankWolfe(fwnet.L1Ball()), SMALL, [])
     with pytest.raises(TypeError, match="LearnedPowerIteration was made for TraceNormBall"):

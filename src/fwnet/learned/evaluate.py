@@ -228,6 +228,12 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
                     f"got {type(slot).__name__}."
                 )
             as_solver(slot, domain)  # what does not fit is told before anything is tuned
+        kinds = sorted({type(slot).__name__ for slot in slots})
+        if len(kinds) > 1:
+            raise ValueError(
+                f"controllers of one list are seeds of one training; these are {', '.join(kinds)}. "
+                "Name them: {'one': ..., 'other': ...}."
+            )
     return named
 
 
