@@ -81,10 +81,12 @@ def fewer_text(factor: float) -> str:
     """A factor of `times` in brackets; nothing where one of the two never came.
 
     Example:
-        >>> fewer_text(2.5), fewer_text(0.0)
-        (' (2.5× fewer)', '')
+        >>> fewer_text(2.5), fewer_text(0.5), fewer_text(0.0)
+        (' (2.5× fewer)', ' (2× more)', '')
     """
-    return f" ({factor:.3g}× fewer)" if 0 < factor < np.inf else ""
+    if not 0 < factor < np.inf:
+        return ""
+    return f" ({factor:.3g}× fewer)" if factor >= 1 else f" ({1 / factor:.3g}× more)"
 
 
 def median_text(values: Any) -> str:
