@@ -62,7 +62,6 @@ class Dataset:
                     f"{what}: classes of the {part} part must be in 0..{len(self.classes) - 1}"
                     f"; got {y.min()}..{y.max()}."
                 )
-
         if self.x.shape[1:] != self.x_test.shape[1:]:
             raise ValueError(
                 f"{what}: points must have one shape; those for training have "

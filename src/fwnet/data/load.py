@@ -56,9 +56,9 @@ def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
         raise TypeError(f"load(name) must be a text such as 'digits'; got {name!r}.")
     seed = seed if name == "circles" else 0
     dataset = _load(name, seed, download, tuple(folders()), _changed(name))
-    noted = _NOTED.get()
-    if noted is not None and dataset.source not in noted.get(name, ""):
-        noted[name] = f"{dataset.source} ({dataset.fingerprint()})"
+    noted, source = _NOTED.get(), f"{name}: {dataset.source}"
+    if noted is not None and source not in noted:
+        noted[source] = dataset.fingerprint()
     return dataset
 
 
@@ -67,13 +67,13 @@ _NOTED: ContextVar[dict[str, str] | None] = ContextVar("noted", default=None)
 
 @contextmanager
 def note_sources() -> Iterator[dict[str, str]]:
-    """While this lasts: which sets are loaded, where they came from, and their fingerprints.
+    """While this lasts: which sets are loaded and where they came from, with their fingerprints.
 
     Example:
         >>> with note_sources() as noted:
-        ...     _ = load("digits")
+        ...     _ = load("circles", seed=3)
         >>> list(noted)
-        ['digits']
+        ['circles: made, seed 3']
     """
     noted: dict[str, str] = {}
     token = _NOTED.set(noted)

@@ -53,5 +53,5 @@ def compute(job: Job, progress: Progress) -> Outcome:
         return Outcome(None, time.perf_counter() - start, str(error))
     except Exception as error:
         return Outcome(None, time.perf_counter() - start, f"{type(error).__name__}: {error}")
-    data = "; ".join(f"{name}: {source}" for name, source in sorted(noted.items()))
+    data = "; ".join(f"{source} ({content})" for source, content in sorted(noted.items()))
     return Outcome(metrics, time.perf_counter() - start, data=data)

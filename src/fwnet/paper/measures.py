@@ -77,14 +77,15 @@ def times(slow: Any, fast: Any) -> float:
     return float(np.median(ratios))
 
 
-def fewer_text(factor: float) -> str:
-    """A factor of `times` in brackets; nothing where one of the two never came.
+def fewer_text(slow: Any, fast: Any) -> str:
+    """`times(slow, fast)` in brackets; nothing where one of the two never comes in most runs.
 
     Example:
-        >>> fewer_text(2.5), fewer_text(0.5), fewer_text(0.0)
+        >>> fewer_text([500], [200]), fewer_text([200], [400]), fewer_text([500], [None])
         (' (2.5× fewer)', ' (2× more)', '')
     """
-    if not 0 < factor < np.inf:
+    factor = times(slow, fast)
+    if factor == 0 or "never" in (median_text(slow), median_text(fast)):
         return ""
     return f" ({factor:.3g}× fewer)" if factor >= 1 else f" ({1 / factor:.3g}× more)"
 

@@ -174,13 +174,14 @@ def claims(results: Results) -> list[Claim]:
     ):
         goal = PAPER[FWNET] / PAPER[name]
         untuned, tuned = times(at[FWNET], at[name]), times(at[TUNED], at[name])
+        fewer = {each: fewer_text(at[each], at[name]) for each in (FWNET, TUNED)}
         counts.append(
             Claim(
                 "Q3",
                 words,
                 f"{PAPER[name]} against {PAPER[FWNET]} iterations, {goal:g}× fewer",
-                f"{median_text(at[name])} against {median_text(at[FWNET])}{fewer_text(untuned)}; "
-                f"against {median_text(at[TUNED])} of the tuned FWNet{fewer_text(tuned)}",
+                f"{median_text(at[name])} against {median_text(at[FWNET])}{fewer[FWNET]}; "
+                f"against {median_text(at[TUNED])} of the tuned FWNet{fewer[TUNED]}",
                 range_text(at[name]),
                 grid,
                 verdict(untuned >= goal, tuned >= goal),

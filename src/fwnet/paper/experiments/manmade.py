@@ -191,9 +191,14 @@ def claims(results: Results) -> list[Claim]:
     untuned = {name: times(counts[name], counts[GAMMA]) for name in HAND}
     tuned = {name: times(counts[name], counts[GAMMA]) for name in (TUNED, ADAM_TUNED)}
     texts = ", ".join(f"{name} {median_text(counts[name])}" for name in (*HAND, TUNED, ADAM_TUNED))
-    least = {"untuned": min(untuned.values()), "tuned": min(tuned.values())}
+    best = {
+        "untuned": min(untuned, key=untuned.__getitem__),
+        "tuned": min(tuned, key=tuned.__getitem__),
+    }
     fewest = "".join(
-        f"; than the best {kind} one{text}" for kind, f in least.items() if (text := fewer_text(f))
+        f"; than the best {kind} one{text}"
+        for kind, name in best.items()
+        if (text := fewer_text(counts[name], counts[GAMMA]))
     )
     half = Claim(
         "Q3",

@@ -198,16 +198,16 @@ def claims(results: Results) -> list[Claim]:
     found = []
     for question, name in (("Q1, Q4", FWNET), ("Q3", NABLA)):
         untuned, tuned = times(counts[ADAM], counts[name]), times(counts[TUNED], counts[name])
-        same = times(counts[SAME], counts[name])
+        fewer = {each: fewer_text(counts[each], counts[name]) for each in (ADAM, SAME, TUNED)}
         found.append(
             Claim(
                 question,
                 f"{name} reaches Adam's top-1 accuracy in less than a third of the iterations.",
                 "less than a third",
                 f"{median_text(counts[name])} against {median_text(counts[ADAM])} iterations of "
-                f"Adam 0.001{fewer_text(untuned)}, {median_text(counts[SAME])} of Adam from "
-                f"FWNet's start{fewer_text(same)}, {median_text(counts[TUNED])} of tuned "
-                f"Adam{fewer_text(tuned)}; {OURS_TUNED} {median_text(counts[OURS_TUNED])}",
+                f"Adam 0.001{fewer[ADAM]}, {median_text(counts[SAME])} of Adam from "
+                f"FWNet's start{fewer[SAME]}, {median_text(counts[TUNED])} of tuned "
+                f"Adam{fewer[TUNED]}; {OURS_TUNED} {median_text(counts[OURS_TUNED])}",
                 range_text(counts[name]),
                 grid,
                 verdict(untuned > 3, tuned > 3),
