@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,75 @@ from tests.scripts import ROOT, run
 PAGES = sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"[A-Za-z_][\w.]*")
+# Finds each name by attribute access after an import of its namespace only: what another
+# namespace imported is forgotten first.
+RESOLVE = """
+import importlib, json, sys
+missing = []
+for namespace, names in json.load(sys.stdin).items():
+    for module in [m for m in sys.modules if m.split(".")[0] == "fwnet"]:
+        del sys.modules[module]
+    found = importlib.import_module(namespace)
+    for name in names:
+        thing = found
+        for part in name.split("."):
+            thing = getattr(thing, part, None)
+        if thing is None:
+            missing.append(f"{namespace}: {name}")
+print(json.dumps(missing))
+"""
+
+
+def documented_names() -> dict[str, list[str]]:
+    """The names in the first column of docs/api.md, by the module that a reader imports.
+
+    A bare name belongs to `fwnet`, or to the module that a name with dots before it in its row
+    belongs to; "## Data" names its own module.
+    """
+    names: dict[str, list[str]] = {}
+    section = ""
+    for line in (ROOT / "docs/api.md").read_text().splitlines():
+        if line.startswith("## "):
+            section = line
+        if not line.startswith("| `"):
+            continue
+        prefix = ""
+        for code in re.findall(r"`([^`]+)`", line.split(" | ")[0]):
+            match = NAME.match(code)
+            assert match, code
+            if match.group() == "with":  # a statement, on an object of the row above
+                continue
+            *parents, _ = name = match.group().split(".")
+            prefix = ".".join(parents) or prefix
+            path = ".".join(filter(None, [prefix, name[-1]]))
+            if path.startswith("fwnet."):
+                module, _, path = path.rpartition(".")
+            elif section == "## Data":
+                module = "fwnet.data"
+            elif "." in path:
+                namespace, path = path.split(".", 1)
+                module = f"fwnet.{namespace}"
+            else:
+                module = "fwnet"
+            names.setdefault(module, []).append(path)
+    return names
+
+
+def test_every_name_of_the_api_page_exists() -> None:
+    names = documented_names()
+    assert {"fwnet", "fwnet.learned", "fwnet.data", "fwnet.paper.run"} <= set(names)
+    assert "baselines.Trajectory" in names["fwnet.learned"]
+    assert sum(map(len, names.values())) > 150
+    done = subprocess.run(
+        [sys.executable, "-c", RESOLVE],
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,6 +1,6 @@
 """Learned conditional gradients: slots with weights, their training, their files."""
 
-from fwnet.learned import baselines, families, recurring
+from fwnet.learned import baselines, families, recurring, spectra
 from fwnet.learned.checkpoints import available, load, save
 from fwnet.learned.controllers import (
     Controller,
@@ -68,4 +68,5 @@ __all__ = [
     "meta_train",
     "recurring",
     "save",
+    "spectra",
 ]
