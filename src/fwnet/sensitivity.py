@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -14,30 +15,55 @@ def reattached(x: Tensor, gradient: Tensor, response: Tensor) -> Tensor:
     Arguments:
         x: the minimiser, without a graph, `(*batch, n)`.
         gradient: ∇f(x, θ) at that x, with a graph to θ.
-        response: the pseudo-inverse of ∇²f on the directions of the face, `(*batch, n, n)`.
+        response: of the `Face` of x, `(*batch, n, n)`.
     """
     change = (response @ (gradient - gradient.detach()).unsqueeze(-1)).squeeze(-1)
     shift: Tensor = _FirstOrder.apply(change)  # type: ignore[no-untyped-call]
     return x - shift
 
 
-def face_directions(normals: Tensor) -> Tensor:
-    """The projection onto the directions that are orthogonal to every row, `(*batch, n, n)`."""
-    gram = normals.mT @ normals
-    n = gram.shape[-1]
-    eye = torch.eye(n, dtype=gram.dtype, device=gram.device).expand_as(gram)
-    face = eye - pseudo_inverse(gram, 1e-10) @ gram
-    return (face + face.mT) / 2
+@final
+@dataclass(frozen=True, eq=False)
+class Face:
+    """An orthonormal basis, and which of its vectors are directions of the face.
+
+    Arguments:
+        basis: `(*batch, n, n)`, a vector a row.
+        free: `(*batch, n)` booleans; none is true at a vertex.
+    """
+
+    basis: Tensor
+    free: Tensor
+
+    @classmethod
+    def of(cls, normals: Tensor) -> Face:
+        """The directions that are orthogonal to every row of `(*batch, K, n)`; rows may be 0."""
+        size = torch.linalg.vector_norm(normals, dim=-1, keepdim=True)
+        rows = normals / torch.where(size == 0, 1.0, size)
+        values, vectors = torch.linalg.eigh(rows.mT @ rows)
+        return cls(vectors.mT, values <= _cutoff(normals.dtype, 1e-10))  # of rows of length 1
+
+    def response(self, gram: Tensor) -> Tensor:
+        """The pseudo-inverse of ∇²f on the directions of the face, `(*batch, n, n)`.
+
+        Curvature counts as 0 where it is small beside the largest on the face, or no more than the
+        rounding of all of ∇²f: the largest on the face may be rounding itself.
+
+        Arguments:
+            gram: ⟨d_j, ∇²f d_k⟩ of all vectors of the basis, `(*batch, n, n)`.
+        """
+        inside = self.free.unsqueeze(-1) & self.free.unsqueeze(-2)
+        values, vectors = torch.linalg.eigh(torch.where(inside, (gram + gram.mT) / 2, 0.0))
+        whole = gram.diagonal(dim1=-2, dim2=-1).abs().sum(-1, keepdim=True)
+        rounding = 8 * torch.finfo(gram.dtype).eps * whole
+        keep = values > torch.maximum(_cutoff(gram.dtype, 1e-12) * values[..., -1:], rounding)
+        inverse = torch.where(keep, 1 / torch.where(keep, values, 1.0), 0.0)
+        rows = vectors.mT @ self.basis
+        return rows.mT @ (inverse.unsqueeze(-1) * rows)
 
 
-def pseudo_inverse(matrix: Tensor, cutoff: float) -> Tensor:
-    """Of a symmetric semidefinite matrix; eigenvalues below cutoff · largest count as 0."""
-    values, vectors = torch.linalg.eigh(matrix)
-    if matrix.dtype == torch.float32:
-        cutoff = max(cutoff, 1e-6)
-    keep = values > cutoff * values[..., -1:].clamp_min(0)
-    inverse = torch.where(keep, 1 / torch.where(keep, values, 1.0), 0.0)
-    return (vectors * inverse.unsqueeze(-2)) @ vectors.mT
+def _cutoff(dtype: torch.dtype, cutoff: float) -> float:
+    return max(cutoff, 1e-6) if dtype == torch.float32 else cutoff
 
 
 class _FirstOrder(torch.autograd.Function):

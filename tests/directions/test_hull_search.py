@@ -99,6 +99,19 @@ def test_weights_move_with_the_points() -> None:
     assert slope.item() == pytest.approx(difference.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 6])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_network_that_ends_at_a_vertex_does_not_move(steps: int, dtype: torch.dtype) -> None:
+    K = torch.diag(torch.tensor([1.0, 2, 3], dtype=dtype)).requires_grad_()
+    c = torch.tensor([-9.0, 0, 0], dtype=dtype, requires_grad=True)
+    network = fwnet.FWNet(fwnet.Corrective(fwnet.Simplex(), max_steps=steps))
+    x = network(fwnet.Quadratic(K, c)).x
+    assert x.tolist() == [1.0, 0.0, 0.0]
+    for entry in x:
+        for gradient in torch.autograd.grad(entry, (K, c), retain_graph=True):
+            assert float(gradient.abs().max()) == 0
+
+
 def test_rounds_save_steps_where_f_is_no_quadratic() -> None:
     problem = softmax_problem(11)
     after = {}

@@ -68,6 +68,64 @@ def test_gradients_in_the_data(domain, normals):
     torch.testing.assert_close(A1.grad, A2.grad, atol=1e-5, rtol=0)
 
 
+VERTICES = [
+    (fwnet.Simplex(), [1.0, 0, 0, 0, 0, 0]),
+    (fwnet.Simplex(2.0), [0, 0, 2.0, 0, 0, 0]),
+    (fwnet.HyperSimplex(2), [0, 1.0, 0, 1.0, 0, 0]),
+    (fwnet.L1Ball(0.7), [0, 0, 0, -0.7, 0, 0]),
+    (fwnet.LInfBall(0.2), [0.2, -0.2, 0.2, 0.2, -0.2, 0.2]),
+    (fwnet.Box(-0.1, 0.3), [-0.1, 0.3, -0.1, -0.1, 0.3, 0.3]),
+    (fwnet.Polytope(ONES[None], ONES[:1], bounds=(0.0, 0.5)), [0, 0.5, 0, 0, 0.5, 0]),
+]
+
+
+@pytest.mark.parametrize(("domain", "vertex"), VERTICES, ids=[str(d) for d, _ in VERTICES])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_vertex_does_not_move(domain, vertex, size):
+    """f falls steeply toward the vertex: it stays the minimum when the data changes a little."""
+    vertex = torch.tensor(vertex, dtype=torch.float64)
+    A, _ = data(6)
+    K = size * A.mT @ A
+    c = (-K @ vertex - 100 * size * (vertex - vertex.mean())).requires_grad_()
+    K.requires_grad_()
+    x = ImplicitLayer(solver(domain))(fwnet.Quadratic(K, c)).x
+    torch.testing.assert_close(x.detach(), vertex, atol=1e-12, rtol=0)
+    (x * torch.linspace(-1, 2, N).double()).sum().backward()
+    assert c.grad.abs().max() == 0
+    assert K.grad.abs().max() == 0
+
+
+def test_a_face_that_has_little_of_the_curvature():
+    """The largest curvature, 1e9, is along a direction that the simplex does not have."""
+    A, _ = data(7)
+    K = A.mT @ A + 1e9
+    c = torch.linspace(0, 0.3, N).double().requires_grad_()
+    x = ImplicitLayer(solver(fwnet.Simplex()))(fwnet.Quadratic(K, c)).x
+    free = x.detach() > NEAR
+    assert 2 <= int(free.sum()) < N
+    centred = E[free] - E[free].mean(0)
+    inside = centred @ (A.mT @ A) @ centred.mT
+    (x * torch.linspace(-1, 2, N).double()).sum().backward()
+    weights = centred @ torch.linspace(-1, 2, N).double()
+    wanted = -centred.mT @ torch.linalg.pinv(inside, rtol=1e-9, hermitian=True) @ weights
+    torch.testing.assert_close(c.grad, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_of_constraints_may_have_any_length():
+    """A binding row of 1e-7 binds as the same row of length 1 does."""
+    A, b = data(8)
+    found = []
+    for size in (1.0, 1e-7):
+        rows = torch.stack([ONES, -ONES, size * (E[0] - E[1]), size * (E[1] - E[0])])
+        limits = torch.tensor([1.0, -1.0, 0.0, 0.0]).double()
+        leaf = b.clone().requires_grad_()
+        domain = fwnet.Polytope(rows, limits, bounds=(0.0, 1.0))
+        x = ImplicitLayer(solver(domain))(fwnet.LeastSquares(A, leaf)).x
+        (x * torch.linspace(-1, 2, N).double()).sum().backward()
+        found.append(leaf.grad)
+    torch.testing.assert_close(*found, atol=1e-6, rtol=0)
+
+
 def test_a_batch_equals_a_loop():
     A, b = data(1, (4,))
     b.requires_grad_()

@@ -10,7 +10,7 @@ from fwnet.domains import Simplex
 from fwnet.iterates import Iterate
 from fwnet.problems import Problem
 from fwnet.quadratic_programs import solve_simplex_qp
-from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
+from fwnet.sensitivity import Face, reattached
 
 _ALONG = 5  # Newton steps of the line search toward the vertex: its error is squared by each
 _HALVINGS = 20
@@ -121,7 +121,7 @@ def _attached(weights: Tensor, bends: Tensor, slopes: Tensor) -> Tensor:
     if not (torch.is_grad_enabled() and (bends.requires_grad or slopes.requires_grad)):
         return weights
     with torch.no_grad():
-        face = face_directions(Simplex().normals(weights, 1e-9))
-        response = face @ pseudo_inverse(face @ bends @ face, 1e-12) @ face
+        face = Face.of(Simplex().normals(weights, 1e-9))
+        response = face.response(face.basis @ bends @ face.basis.mT)
     gradient = (bends @ weights.unsqueeze(-1)).squeeze(-1) + slopes
     return reattached(weights, gradient, response)

@@ -153,10 +153,13 @@ def next_step(problem: Problem, it: Iterate, lin: Linearization, last: LastStep 
         bend = problem.curvature(it, move)
         assert bend is not None
         size = inner(move.direction, move.direction, b)
-        return LastStep(it.x, gradient, size / bend.clamp_min(torch.finfo(size.dtype).tiny))
+        kind = torch.finfo(size.dtype)
+        length = (size / bend.clamp_min(kind.tiny)).clamp_max(kind.max)
+        return LastStep(it.x, gradient, length)
     step, change = it.x - last.x, gradient - last.gradient
     bend = inner(step, change, b)
-    length = inner(step, step, b) / bend
+    size = inner(step, step, b)
+    length = (size / bend).detach()
     usable = (length > 0) & torch.isfinite(length)  # a step of 0, or none that curves: neither
-    length = torch.where(usable, length, last.length)
+    length = torch.where(usable, size / torch.where(usable, bend, 1.0), last.length)
     return LastStep(it.x, gradient, length)

@@ -12,7 +12,7 @@ from fwnet.domains import Domain
 from fwnet.layers.unrolled import FWNet
 from fwnet.problems import Problem, as_problem
 from fwnet.problems.base import dense_gradient
-from fwnet.sensitivity import face_directions, pseudo_inverse, reattached
+from fwnet.sensitivity import Face, reattached
 from fwnet.solvers import FrankWolfe, Objective
 from fwnet.trace import Result
 
@@ -78,6 +78,5 @@ class ImplicitLayer(nn.Module):
         """P (P ∇²f P)⁺ P, `(*batch, n, n)`."""
         scale = x.abs().amax(-1).clamp_min(torch.finfo(x.dtype).tiny)
         normals = self.solver.domain.normals(x, self.tol * float(scale.max()))
-        face = face_directions(normals)
-        gram = problem.gram(problem.at(x), face, problem.images(face))
-        return face @ pseudo_inverse((gram + gram.mT) / 2, 1e-12) @ face
+        face = Face.of(normals)
+        return face.response(problem.gram(problem.at(x), face.basis, problem.images(face.basis)))

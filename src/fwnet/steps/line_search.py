@@ -10,6 +10,7 @@ from torch import Tensor
 from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.problems import Problem
+from fwnet.scaling import ratio
 from fwnet.steps.base import StepRule, bounded, is_plain
 
 
@@ -42,10 +43,10 @@ class LineSearch(StepRule):
             curvature = problem.curvature(it, move)
             assert curvature is not None
             # No curvature: f is linear along d, the minimum is at the far end.
-            tiny = torch.finfo(curvature.dtype).tiny
             if is_plain(curvature):
+                tiny = torch.finfo(curvature.dtype).tiny
                 return -move.slope.item() / max(curvature.item(), tiny), state
-            return -move.slope / curvature.clamp_min(tiny), state
+            return ratio(-move.slope, curvature), state
         return self._search(problem, it, move), state
 
     def _search(self, problem: Problem, it: Iterate, move: Move) -> Tensor:

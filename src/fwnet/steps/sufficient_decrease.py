@@ -12,6 +12,7 @@ from fwnet import checks
 from fwnet.iterates import Iterate, Move
 from fwnet.problems import Problem
 from fwnet.problems.base import inner
+from fwnet.scaling import ratio
 from fwnet.steps.base import StepRule, bounded
 
 
@@ -92,10 +93,12 @@ class Backtracking(StepRule):
         """Curvature of f along d, from a small step."""
         probe = bounded(torch.full_like(move.slope, 1e-3), move)
         rise = problem.value(move.trial(probe)) - move.value - probe * move.slope
-        estimate = 2.02 * rise / (probe * probe * length)  # 1 % more: the test must pass on it
-        usable = torch.isfinite(estimate) & (estimate > 0)
+        square = probe * probe * length
+        usable = torch.isfinite(rise / square) & (rise > 0)
+        # 1 % more: the test must pass on it.
+        estimate = 2.02 * rise / torch.where(usable, square, 1.0)
         fallback = move.slope.abs() / length.clamp_min(torch.finfo(length.dtype).tiny)
-        return torch.where(usable, estimate, fallback.clamp_min(1e-12))
+        return torch.where(usable, estimate, fallback.detach().clamp_min(1e-12))
 
 
 @final
@@ -177,8 +180,7 @@ def _length(problem: Problem, move: Move) -> Tensor:
 
 
 def _short(move: Move, smoothness: Tensor | float, length: Tensor) -> Tensor:
-    bound = (smoothness * length).clamp_min(torch.finfo(length.dtype).tiny)
-    return -move.slope / bound
+    return ratio(-move.slope, smoothness * length)
 
 
 def _noise(move: Move) -> Tensor:
