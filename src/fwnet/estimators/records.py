@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import TypeVar, final
 
 import numpy as np
 
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.pairwise import survey
+
+_Problem = TypeVar("_Problem", bound="Problem")  # typing.Self came with Python 3.11
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,7 @@ class Problem(ABC):
     def excess(self, scores: Array) -> Array:
         """Return e (n,) for the scores f(xᵢ) (n,)."""
 
-    def part(self, index: Array) -> Self:
+    def part(self: _Problem, index: Array) -> _Problem:
         """Return the problem of some of the points."""
         return replace(self, y=self.y[index], box=self.box[index])
 

@@ -1,0 +1,48 @@
+"""The oldest promised Python: the settings agree on it, and no import needs a newer one."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NEWER = {  # of the standard library, since Python 3.11 or later
+    "asyncio": {"TaskGroup", "timeout", "Runner"},
+    "contextlib": {"chdir"},
+    "datetime": {"UTC"},
+    "enum": {"StrEnum", "verify", "member", "nonmember", "global_enum"},
+    "hashlib": {"file_digest"},
+    "itertools": {"batched"},
+    "math": {"cbrt", "exp2", "sumprod", "fma"},
+    "operator": {"call"},
+    "typing": {
+        *("Self", "Never", "LiteralString", "Required", "NotRequired", "Unpack", "TypeVarTuple"),
+        *("assert_never", "assert_type", "reveal_type", "dataclass_transform", "override"),
+    },
+    "tomllib": {""},
+}
+
+
+def test_the_settings_name_one_version() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    for line in ('requires-python = ">=3.10"', 'target-version = "py310"'):
+        assert line in text
+    assert 'python_version = "3.10"' in text
+
+
+@pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "src/fwnet").iterdir()))
+def test_nothing_newer_is_imported(folder: str) -> None:
+    place = ROOT / "src/fwnet" / folder
+    for path in [place] if place.suffix == ".py" else place.rglob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 10))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in NEWER:
+                names = {alias.name for alias in node.names}
+                assert node.module != "tomllib"
+                assert not names & NEWER[node.module], f"{path}: {names & NEWER[node.module]}"
+            elif isinstance(node, ast.Import):
+                assert all(alias.name != "tomllib" for alias in node.names), path
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert node.attr not in NEWER.get(node.value.id, ()), f"{path}: {node.attr}"
