@@ -11,17 +11,51 @@ Reference: Lin, Lin and Weng (2007), "A note on Platt's probabilistic outputs".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.kernels import Array
 
 _FOLDS = 5
+
+
+class Calibrated:
+    """`predict_proba` for classifiers with the parameter `probability`."""
+
+    probability: bool
+    sigmoids_: Array
+
+    @property
+    def predict_proba(self) -> Callable[[Any], Array]:
+        """predict_proba(X): Platt's probabilities (n, classes); needs probability=True at `fit`.
+
+        The sigmoids are fitted to decision values of five-fold cross-validation. The most
+        probable class may differ from `predict` near the boundary, as the sigmoid has an offset.
+        """
+        # A property, since scikit-learn's `available_if` hides the reason of its AttributeError.
+        fitted = hasattr(self, "classes_")
+        if not (hasattr(self, "sigmoids_") if fitted else self.probability):
+            raise NotFittedError(  # an AttributeError, so that hasattr says no
+                f"predict_proba needs {type(self).__name__}(probability=True) at fit. Set it with "
+                "set_params(probability=True) and fit again."
+            )
+        return self._probabilities
+
+    def _probabilities(self, X: Any) -> Array:
+        check_is_fitted(self)
+        decisions = self.decision_function(X)  # type: ignore[attr-defined]
+        return probabilities(decisions, self.sigmoids_)
+
+    def _forget_sigmoids(self) -> None:
+        """Drop the sigmoids of the last fit."""
+        self.__dict__.pop("sigmoids_", None)
 
 
 def cross_validated_sigmoids(
@@ -67,13 +101,6 @@ def fit_sigmoid(decisions: Array, positive: Array, weight: Array) -> tuple[float
     start = np.array([0.0, np.log((down + 1.0) / (up + 1.0))])
     a, b = minimize(loss, start, jac=True, method="BFGS").x
     return float(a) / scale, float(b)
-
-
-def calibrated(estimator: Any, X: Any) -> Array:
-    """Return P (n, classes) of a classifier that was fitted with its sigmoids."""
-    needs = "predict_proba needs %(name)s(probability=True) at fit."
-    check_is_fitted(estimator, "sigmoids_", msg=needs)
-    return probabilities(estimator.decision_function(X), estimator.sigmoids_)
 
 
 def probabilities(decisions: Array, sigmoids: Array) -> Array:

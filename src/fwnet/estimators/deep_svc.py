@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from fwnet import checks
 from fwnet.domains import Simplex
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
+from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
 from fwnet.estimators.deep_checkpoint import checkpoint_path, fingerprint
 from fwnet.estimators.deep_head import Head
 from fwnet.estimators.deep_modes import OBJECTIVES, ExactMode, Mode, NetMode
@@ -45,7 +44,7 @@ _MODES = ("exact", "forward", "unrolled")
 _SHARP = 1e-6  # the relative gap that the last solve must reach; double precision allows 1e-12
 
 
-class DeepSVC(ClassifierMixin, BaseEstimator):
+class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
     """Squared-hinge support vector classification on the features of a network.
 
         min over the network h of  min over w of  ½|w|² + ½ Σ Cᵢ max(0, 1 − yᵢ⟨w, (h(xᵢ), 1)⟩)²
@@ -179,6 +178,7 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
             self.stopped_ = training.run(path, facts, show)
         self._store(training, labels, kept, there)
         self._warn()
+        self._forget_sigmoids()
         if self.probability:
             quiet = {"checkpoint": None, "progress": False, "verbose": 0}
             other = clone(self).set_params(probability=False, **quiet)
@@ -205,11 +205,6 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
         decisions = self.decision_function(X)
         found = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(1)
         return np.asarray(self.classes_[found])
-
-    @available_if(lambda estimator: _has_probability(estimator))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return Platt's probabilities (n, classes); needs probability=True at `fit`."""
-        return calibrated(self, X)
 
     def _schedule(self) -> Schedule:
         """The budgets, after a look at every parameter."""
@@ -369,12 +364,6 @@ class DeepSVC(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-
-def _has_probability(estimator: DeepSVC) -> bool:
-    if not estimator.probability:
-        raise AttributeError("predict_proba needs DeepSVC(probability=True) at fit.")
-    return True
 
 
 def _array(X: Any) -> Any:

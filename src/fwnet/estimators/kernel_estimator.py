@@ -35,15 +35,13 @@ class KernelEstimator(BaseEstimator):
     max_time: float | None
     cache_size: float
     verbose: int
+    _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.input_tags.sparse = bool(self._sparse())
+        tags.input_tags.sparse = bool(_sparse(self.kernel))
         return tags
-
-    def _sparse(self) -> Any:
-        return "csr" if self.kernel != "precomputed" and not callable(self.kernel) else False
 
     def _budget(self) -> Budget:
         checks.verbosity("verbose", self.verbose)
@@ -57,7 +55,7 @@ class KernelEstimator(BaseEstimator):
 
     def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
         """Check the points of a fit, and their labels or targets if there are any."""
-        rules |= {"accept_sparse": self._sparse(), "dtype": np.float64, "order": "C"}
+        rules |= {"accept_sparse": _sparse(self.kernel), "dtype": np.float64, "order": "C"}
         found = validate_data(self, X, y, ensure_all_finite=False, **rules)
         X, y = found if isinstance(found, tuple) else (found, None)
         given = self.kernel == "precomputed"
@@ -77,12 +75,14 @@ class KernelEstimator(BaseEstimator):
     def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
         return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
 
-    def _keep(self, X: Any, coefs: Array, kept: Array) -> Array:
+    def _keep(self, X: Any, spec: KernelSpec, coefs: Array, kept: Array) -> Array:
         """Store the points with a coefficient in one of the problems; return their places in X."""
+        self._spec = spec
+        self.__dict__.pop("coef_", None)  # of an earlier fit with a linear kernel
         support = np.flatnonzero(coefs.any(axis=0))
         self.support_ = kept[support]
         self.dual_coef_ = coefs[:, support]
-        given = self.kernel == "precomputed"
+        given = self._spec.name == "precomputed"
         self.support_vectors_ = np.empty((0, 0)) if given else X[support]
         return support
 
@@ -110,18 +110,24 @@ class KernelEstimator(BaseEstimator):
             self.traces_.append(trace)
         self.trace_ = self.traces_[worst]
 
-    def _expansion(self, X: Any, spec: KernelSpec) -> Array:
+    def _expansion(self, X: Any) -> Array:
         """Return Σ cᵢ k(xᵢ, x) for each row x of X and each problem (n, problems)."""
-        if self.kernel == "precomputed":
+        if self._spec.name == "precomputed":
             return np.asarray(X[:, self.support_] @ self.dual_coef_.T)
         out = np.empty((X.shape[0], len(self.dual_coef_)))
         height = max(1, _SLICE // max(1, len(self.support_)))
         for lo in range(0, X.shape[0], height):
-            kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, spec)
+            kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, self._spec)
             out[lo : lo + height] = kernel @ self.dual_coef_.T
         return out
 
     def _seen(self, X: Any) -> Any:
         """Check points that are to be predicted."""
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse=self._sparse(), dtype=np.float64, reset=False)
+        rules = {"accept_sparse": _sparse(self._spec.name), "dtype": np.float64}
+        return validate_data(self, X, reset=False, **rules)
+
+
+def _sparse(kernel: Any) -> str | bool:
+    """What scikit-learn may accept as sparse points for this kernel."""
+    return "csr" if kernel != "precomputed" and not callable(kernel) else False

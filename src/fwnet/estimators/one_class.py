@@ -89,16 +89,15 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         task = Task(X, spec, box, [everything], [None], bias=0.0)
         machines = solve_all(task, Options("auto", self.random_state, None), budget)
         total = float(machines[0].coef.sum())  # the coefficients are α/ρ
-        self._keep(X, machines[0].coef[None] / total, kept)
+        self._keep(X, spec, machines[0].coef[None] / total, kept)
         self.offset_ = 1.0 / total
         self._certify(machines)
-        self._spec = spec
         tell("FWOneClassSVM", machines, budget.tol, self.verbose)
         return self
 
     def score_samples(self, X: Any) -> Array:
         """Return ⟨w, φ(x)⟩ = Σ αᵢ k(xᵢ, x) (n,)."""
-        return self._expansion(self._seen(X), self._spec)[:, 0]
+        return self._expansion(self._seen(X))[:, 0]
 
     def decision_function(self, X: Any) -> Array:
         """Return score_samples − offset_ (n,), below 0 for outliers."""

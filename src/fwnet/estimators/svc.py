@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import compute_class_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import calibrated, cross_validated_sigmoids
+from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
 from fwnet.estimators.fitting import Options, Task, solve_all, tell
 from fwnet.estimators.kernel_estimator import KernelEstimator
 from fwnet.estimators.kernels import Array
@@ -23,7 +22,7 @@ _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
 _LINEAR_ONLY = ("newton", "liblinear")
 
 
-class FWSVC(ClassifierMixin, KernelEstimator):
+class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
     """Support vector classification with the squared hinge, solved by Frank-Wolfe methods.
 
         min ½|w|² + ½b² + ½ Σ Cᵢ max(0, 1 − yᵢf(xᵢ))²,   f(x) = ⟨w, φ(x)⟩ + b
@@ -126,6 +125,7 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         machines = solve_all(task, options, budget)
         self._store(task, machines, labels, kept)
         tell("FWSVC", machines, budget.tol, self.verbose)
+        self._forget_sigmoids()
         if self.probability:
             other = clone(self).set_params(probability=False, warm_start=False, verbose=0)
             square = self.kernel == "precomputed"
@@ -137,7 +137,7 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         decisions = self._decisions(X)
         if len(self.classes_) == 2:
             return decisions[:, 0]
-        if self.multi_class == "ovo":
+        if self._scheme == "ovo":
             return votes(decisions, len(self.classes_))
         return decisions
 
@@ -147,15 +147,6 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         if decisions.ndim == 1:
             return np.asarray(self.classes_[(decisions > 0).astype(np.int64)])
         return np.asarray(self.classes_[decisions.argmax(axis=1)])
-
-    @available_if(lambda estimator: _has_probability(estimator))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
-        """Return Platt's probabilities (n, classes); needs probability=True at `fit`.
-
-        The sigmoids are fitted to decision values of five-fold cross-validation. The most
-        probable class may differ from `predict` near the boundary, as the sigmoid has an offset.
-        """
-        return calibrated(self, X)
 
     def _check_choices(self) -> None:
         inputs.check_switches(self)
@@ -207,11 +198,11 @@ class FWSVC(ClassifierMixin, KernelEstimator):
         coefs = np.zeros((len(machines), len(labels)))
         for row, split, solved in zip(coefs, task.problems, machines, strict=True):
             row[slice(None) if split.points is None else split.points] = solved.coef
-        support = self._keep(task.X, coefs, kept)
+        support = self._keep(task.X, task.spec, coefs, kept)
+        self._scheme = self.multi_class
         self.intercept_ = np.array([solved.intercept for solved in machines])
         self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
         self._certify(machines)
-        self._spec = task.spec
         if self.kernel == "linear":
             self.coef_ = np.array([solved.w for solved in machines])
         if self.warm_start:
@@ -220,12 +211,6 @@ class FWSVC(ClassifierMixin, KernelEstimator):
     def _decisions(self, X: Any) -> Array:
         """Return the decision value of every binary problem (n, problems)."""
         X = self._seen(X)
-        if self.kernel == "linear":
+        if self._spec.name == "linear":
             return np.asarray(X @ self.coef_.T) + self.intercept_
-        return self._expansion(X, self._spec) + self.intercept_
-
-
-def _has_probability(estimator: FWSVC) -> bool:
-    if not estimator.probability:
-        raise AttributeError("predict_proba needs FWSVC(probability=True) at fit.")
-    return True
+        return self._expansion(X) + self.intercept_

@@ -111,18 +111,17 @@ class FWSVR(RegressorMixin, KernelEstimator):
                 points = Points.prepare(X, spec, budget, np.float64)
                 dual = with_vector(X, solve_tube(points.columns, problem, budget))
                 solved = min(solved, dual, key=lambda machine: machine.gap)
-        self._keep(X, solved.coef[None], kept)
+        self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
         if self.kernel == "linear":
             self.coef_ = solved.w
         self._certify([solved])
-        self._spec = spec
         tell("FWSVR", [solved], budget.tol, self.verbose)
         return self
 
     def predict(self, X: Any) -> Array:
         """Return f(x) (n,)."""
         X = self._seen(X)
-        if self.kernel == "linear":
+        if self._spec.name == "linear":
             return np.asarray(X @ self.coef_ + self.intercept_[0])
-        return np.asarray(self._expansion(X, self._spec)[:, 0] + self.intercept_[0])
+        return np.asarray(self._expansion(X)[:, 0] + self.intercept_[0])
