@@ -228,3 +228,51 @@ def test_bad_entries_and_shapes(shape: object, y: list, text: str) -> None:
     X = np.array([[0, 1], [1, 1]])[: len(y)]
     with pytest.raises(ValueError, match=text):
         LowRankCompletion(1.0, shape=shape).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "build", [LowRankSoftmaxClassifier, LowRankRegressor, LowRankSoftmaxClassifierCV]
+)
+def test_arrays_may_run_backwards(build: type) -> None:
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.normal(size=(60, 5)), np.arange(60) % 3, rng.random(60)
+    backwards = build().fit(X[::-1], y[::-1], weight[::-1])
+    forwards = build().fit(X[::-1].copy(), y[::-1].copy(), weight[::-1].copy())
+    assert np.array_equal(backwards.predict(X[:, ::-1]), forwards.predict(X[:, ::-1].copy()))
+    if build is LowRankSoftmaxClassifier:
+        blocks = [(X[::-1], y[::-1])]
+        assert build(radius=3.0).fit_blocks(blocks).predict(X).shape == (60,)
+        assert build(radius=3.0).partial_fit(X[::-1], y[::-1]).predict(X).shape == (60,)
+
+
+def test_numbers_that_are_no_positions_are_named() -> None:
+    values = np.array([1.0, 2.0])
+    for large in (10**15, 2**63 + 5):
+        positions = np.array([[0, 0], [large, 1]], dtype=np.uint64)
+        with pytest.raises(ValueError, match=rf"below 2147483647; got {large}\. Number the rows"):
+            LowRankCompletion(radius=1.0).fit(positions, values)
+    sparse_ids = np.array([[0, 0], [10**9, 1]])
+    with pytest.raises(ValueError, match=r"1000000001 rows .* np\.unique.*\(shape=\.\.\.\)"):
+        LowRankCompletion(radius=1.0).fit(sparse_ids, values)
+    with pytest.raises(ValueError, match="shape must be at most 2147483647"):
+        LowRankCompletion(radius=1.0, shape=(10**12, 2)).fit(np.array([[0, 0], [1, 1]]), values)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("radius", ["auto", 5.0, 5e30])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_scale_of_the_features_makes_the_answer_worse_than_zero(
+    scale: float, dtype: type, radius: object
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    Y = X @ rng.normal(size=(5, 3)) + 0.1 * rng.normal(size=(60, 3))
+    X = (X * scale).astype(dtype)
+    model = LowRankRegressor(radius).fit(X, Y)
+    loss = 0.5 * np.square(model.predict(X) - Y).sum(1).mean()
+    at_zero = 0.5 * np.square(Y - Y.mean(0)).sum(1).mean()
+    assert loss <= at_zero * (1 + 1e-6)
+    assert model.value_ == pytest.approx(loss, rel=1e-6)
+    if dtype is np.float64 and scale == 1e30:
+        assert loss < 0.02 * at_zero  # what features of size 1 reach, without an intercept

@@ -16,6 +16,12 @@ from fwnet.low_rank import CompletionProblem
 from fwnet.low_rank.completion import entries
 from fwnet.problems import MatrixCompletion
 
+_SPARE = 10_000_000  # rows or columns without an entry that a guessed shape may have
+_LARGEST = 2**31 - 1  # rows or columns of a matrix
+_NUMBERING = (
+    "Number the rows and columns 0, 1, 2, ..., e.g. with np.unique(ids, return_inverse=True)."
+)
+
 
 class LowRankCompletion(RegressorMixin, LowRankModel):
     """Matrix completion on the trace-norm ball.
@@ -72,8 +78,7 @@ class LowRankCompletion(RegressorMixin, LowRankModel):
         self._budget()
         pairs = _pairs(X)
         values = _values(y, len(pairs))
-        largest = (int(pairs[:, 0].max()) + 1, int(pairs[:, 1].max()) + 1)
-        self.shape_ = largest if self.shape is None else _shape(self.shape)
+        self.shape_ = _guessed(pairs) if self.shape is None else _shape(self.shape)
         _check_inside(pairs, self.shape_)
         self.n_features_in_ = 2
         constant = values.min() == values.max()  # exactly, or its rounding would be left to fit
@@ -117,6 +122,8 @@ def _pairs(X: Any) -> Array:
         )
     if pairs.min() < 0:
         raise ValueError(f"X must hold positions of at least 0; got {pairs.min()}.")
+    if pairs.max() >= _LARGEST:
+        raise ValueError(f"X must hold positions below {_LARGEST}; got {pairs.max()}. {_NUMBERING}")
     return pairs.astype(np.int64)
 
 
@@ -124,6 +131,20 @@ def _shape(shape: Any) -> tuple[int, int]:
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         raise ValueError(f"shape must be (rows, columns); got {shape!r}.")
     rows, columns = (checks.at_least(f"shape[{k}]", shape[k], 1) for k in (0, 1))
+    if max(rows, columns) > _LARGEST:
+        raise ValueError(f"shape must be at most {_LARGEST} rows and columns; got {shape!r}.")
+    return rows, columns
+
+
+def _guessed(pairs: Array) -> tuple[int, int]:
+    """The smallest shape that holds the positions, unless they look like other numbers."""
+    rows, columns = (int(pairs[:, k].max()) + 1 for k in (0, 1))
+    if max(rows, columns) > len(pairs) + _SPARE:
+        raise ValueError(
+            f"X holds {len(pairs)} positions, and the largest would make a matrix of {rows} rows "
+            f"and {columns} columns, nearly all without an entry. {_NUMBERING} If the matrix is "
+            "that large, give LowRankCompletion(shape=...)."
+        )
     return rows, columns
 
 

@@ -23,7 +23,7 @@ def matrix(estimator: Any, X: Any, reset: bool) -> Any:
 
     A memory map stays one, whatever numbers it holds; it is checked and read block by block.
     """
-    X = validate_data(estimator, X, reset=reset, **_rules(X))
+    X = forward(validate_data(estimator, X, reset=reset, **_rules(X)))
     check_finite("X", X)
     return X
 
@@ -35,8 +35,15 @@ def matrix_and_targets(
     if sparse.issparse(y):
         raise ValueError("y must be dense; got a sparse matrix. Convert it with y.toarray().")
     X, y = validate_data(estimator, X, y, reset=reset, **_rules(X), **options)
+    X = forward(X)
     check_finite("X", X)
-    return X, y
+    return X, forward(y)
+
+
+def forward(X: Any) -> Any:
+    """X, copied if it runs backwards through memory, as X[::-1] does: PyTorch cannot follow."""
+    backward = isinstance(X, np.ndarray) and any(stride < 0 for stride in X.strides)
+    return np.ascontiguousarray(X) if backward else X
 
 
 def _rules(X: Any) -> dict[str, Any]:
@@ -140,7 +147,7 @@ def _pair(number: int, pair: Any) -> tuple[Any, Array]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise TypeError(f"Block {number} must be a pair (X, y); got {type(pair).__name__}.")
     try:
-        X = check_array(pair[0], **_rules(pair[0]))
+        X = forward(check_array(pair[0], **_rules(pair[0])))
         y = column_or_1d(np.asarray(pair[1]))
     except (TypeError, ValueError) as error:
         raise ValueError(f"Block {number}: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,13 +17,22 @@ from sklearn.utils.validation import check_is_fitted
 from fwnet import checks
 from fwnet.estimators.inputs import check_switches
 from fwnet.estimators.low_rank_inputs import Array, generator_of, matrix, radius_of, rows_of
-from fwnet.low_rank import Budget, FactoredProblem, Factors, Solution, choose_radius, solve
+from fwnet.low_rank import (
+    Budget,
+    FactoredProblem,
+    Factors,
+    Solution,
+    certify,
+    choose_radius,
+    natural_radius,
+    solve,
+)
 from fwnet.low_rank.files import read, write
-from fwnet.low_rank.radius import natural_radius
 from fwnet.trace import Trace
 
 _Model = TypeVar("_Model", bound="LowRankModel")
 _CHOICE = 20_000  # rows, at most, that choose a radius
+_REACH = 1e4  # natural radii beyond which a ball is too large for double precision to walk in
 _FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features_in_")
 
 
@@ -121,15 +131,9 @@ class LowRankModel(BaseEstimator):
         """Solve, and store what was found."""
         budget = self._budget()
         self.radius_ = self._choose_radius(problem)
-        found = solve(
-            problem,
-            self.radius_,
-            self._start(problem),
-            budget,
-            generator=generator_of(self.random_state),
-            progress=bool(self.progress),
-            verbose=bool(self.verbose),
-        )
+        found = self._solve(problem, self.radius_, self._start(problem), budget)
+        if found is None or found.status != "converged":
+            found = self._no_worse_than_zero(problem, budget, found)
         self._store(found)
         if found.status in ("max_steps", "stalled"):
             share = found.gap / found.value if found.value > 0 else math.inf
@@ -140,6 +144,44 @@ class LowRankModel(BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _solve(
+        self, problem: FactoredProblem, radius: float, start: Factors | None, budget: Budget
+    ) -> Solution | None:
+        """The solution, or None where it left the range of floating-point numbers."""
+        try:
+            return solve(
+                problem,
+                radius,
+                start,
+                budget,
+                generator=generator_of(self.random_state),
+                progress=bool(self.progress),
+                verbose=bool(self.verbose),
+            )
+        except torch.linalg.LinAlgError:
+            return None
+
+    def _no_worse_than_zero(
+        self, problem: FactoredProblem, budget: Budget, found: Solution | None
+    ) -> Solution:
+        """`found`; where W = 0 is better, the solution in a smaller ball, or W = 0.
+
+        In a ball that is too large for the features, a step is shorter than the rounding errors of
+        its W. The smaller ball's W is certified in the whole one.
+        """
+        zero = Factors.zero(*problem.shape, problem.dtype)
+        at_zero, gap, _ = certify(problem, zero, self.radius_)
+        if found is not None and found.value <= at_zero:
+            return found
+        inner = min(self.radius_, _REACH * natural_radius(problem))
+        found = self._solve(problem, inner, None, budget)
+        if found is None or not found.value <= at_zero:
+            found = Solution(zero, at_zero, gap, "stalled", 1, Trace())
+        else:
+            found = replace(found, gap=certify(problem, found.W, self.radius_).gap)
+        good = found.gap <= budget.tol * found.value
+        return replace(found, status="converged" if good else "stalled")
 
     def _store(self, found: Solution) -> None:
         self._store_factors(found.W)
