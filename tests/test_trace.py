@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
+import tracemalloc
 
 import matplotlib
 
@@ -18,9 +20,8 @@ from cases import L1, normal, problem_for
 from fwnet.plotting import plot_trace
 
 ONE = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)(problem_for(L1))
-MANY = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)(
-    fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
-)
+BATCH = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
+MANY = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)(BATCH)
 SAMPLED = fwnet.StochasticFrankWolfe(L1.domain, batch_size=4, max_steps=25, tol=0.0)(
     problem_for(L1)
 )
@@ -31,13 +32,110 @@ def test_a_sequence_of_records() -> None:
     trace = ONE.trace
     assert len(trace) == 13
     assert trace[0].t == 0
-    assert trace[-1] is list(trace)[-1]
+    assert trace[-1] == list(trace)[-1]
     assert [record.t for record in trace[3:6]] == [3, 4, 5]
     assert trace[0]._fields == FIELDS
     assert all(isinstance(value, float) for value in trace[4][1:])
     assert repr(trace).startswith("Trace(13 records, last StepRecord(t=12, ")
     assert repr(fwnet.Trace()) == "Trace(empty)"
     assert trace.index(trace[5]) == 5
+
+
+def test_records_are_those_of_the_observer() -> None:
+    """Numbers and rows of a batch come back as they were, NaN included."""
+    for result, problem in ((ONE, problem_for(L1)), (MANY, BATCH)):
+        seen: list[fwnet.StepRecord] = []
+        solver = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)
+        trace = solver(problem, on_step=seen.append).trace
+        assert len(trace) == len(seen) == len(result.trace)
+        for record, observed in zip(trace, seen, strict=True):
+            for mine, other in zip(record, observed, strict=True):
+                assert type(mine) is type(other)
+                torch.testing.assert_close(mine, other, rtol=0, atol=0)
+        copied = pickle.loads(pickle.dumps(trace))
+        np.testing.assert_array_equal(copied.column("gap"), trace.column("gap"))
+    assert SAMPLED.trace[3] == SAMPLED.trace[3]  # the gap is NaN there
+    assert SAMPLED.trace.index(SAMPLED.trace[3]) == 3
+
+
+def test_indices_are_those_of_a_list() -> None:
+    trace, steps = ONE.trace, list(range(13))
+    for index in (slice(None), slice(2, None, 3), slice(-4, None), slice(None, None, -5)):
+        assert [record.t for record in trace[index]] == steps[index]
+    assert trace[-13].t == 0
+    for index in (13, -14):
+        with pytest.raises(IndexError):
+            trace[index]
+    column = trace.column("value")
+    column[:] = 0  # a copy
+    assert trace[0].value != 0
+
+
+def test_values_of_different_kinds_are_kept() -> None:
+    trace = fwnet.Trace()
+    weight = torch.tensor(2.0, requires_grad=True)
+    for value in (torch.zeros(()), weight, 1.0, torch.ones(2)):
+        trace.append(fwnet.StepRecord(len(trace), value, 0.0, 0.0, 0.0))
+    assert trace[1].value is weight
+    assert trace[2].value == 1.0
+    assert trace[3].value.shape == (2,)
+
+
+def kept_bytes(steps: int, **budgets: int) -> int:
+    """Bytes that Python holds for the result of so many steps."""
+    solver = fwnet.FrankWolfe(L1.domain, max_steps=steps, tol=0.0, **budgets)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        result = solver(problem_for(L1))
+        after = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(result.trace) > 2
+    return after - before
+
+
+def test_a_step_takes_at_most_48_bytes() -> None:
+    kept_bytes(10)  # whatever is made once
+    few, many = kept_bytes(100), kept_bytes(2100)
+    assert many - few <= 48 * 2000
+    assert kept_bytes(2100, trace_every=100) - few <= 0.48 * 2000
+
+
+def test_rows_of_a_batch_take_at_most_48_bytes_each() -> None:
+    """Tensors are not Python's memory: a file of the trace shows what it holds."""
+
+    def size(steps: int) -> int:
+        return len(pickle.dumps(solver(steps)(BATCH).trace))
+
+    def solver(steps: int) -> fwnet.FrankWolfe:
+        return fwnet.FrankWolfe(L1.domain, max_steps=steps, tol=0.0)
+
+    assert size(600) - size(100) <= 48 * 3 * 500
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 2, 20, 23])
+def test_every_so_many_steps(steps: int, compiled: bool) -> None:
+    seen: list[int] = []
+    solver = fwnet.FrankWolfe(L1.domain, max_steps=steps, tol=0.0, trace_every=5, compiled=compiled)
+    result = solver(problem_for(L1), on_step=lambda record: seen.append(record.t))
+    assert seen == list(range(steps + 1))
+    assert list(result.trace.column("t")) == sorted({*range(0, steps + 1, 5), steps})
+    assert result.trace[-1].gap == pytest.approx(result.gap.item())
+    assert result.steps == steps
+
+
+def test_every_so_many_steps_of_every_solver() -> None:
+    trace = fwnet.minimize(problem_for(L1), L1.domain, trace_every=3, max_steps=7, tol=0.0).trace
+    assert list(trace.column("t")) == [0, 3, 6, 7]
+    trace = fwnet.FrankWolfe(L1.domain, max_steps=7, tol=0.0, trace_every=3)(BATCH).trace
+    assert list(trace.column("t")) == [0, 3, 6, 7]
+    assert trace.column("value").shape == (4, 3)
+    with pytest.raises(
+        ValueError, match=r"trace_every must be a whole number of at least 1; got 0\."
+    ):
+        fwnet.FrankWolfe(L1.domain, trace_every=0)
 
 
 def test_to_numpy() -> None:
@@ -52,6 +150,8 @@ def test_to_numpy() -> None:
     assert batch["t"].shape == (13,)
     np.testing.assert_array_equal(batch["gap"][4], MANY.trace[4].gap.numpy())
     assert fwnet.Trace().to_numpy().shape == (0,)
+    with pytest.raises(ValueError, match=r"Trace\.column\(name\) must be one of .*; got 'gaps'\."):
+        ONE.trace.column("gaps")
 
 
 def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

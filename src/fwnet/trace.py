@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from fwnet import checks
 from fwnet.active_set import ActiveSet
 
 if TYPE_CHECKING:
@@ -36,13 +40,22 @@ class StepRecord(NamedTuple):
 
 @final
 class Trace(Sequence[StepRecord]):
-    """The records of a solve, in order."""
+    """The records of a solve, in order, kept as columns of numbers: about 43 bytes a record.
 
-    def __init__(self) -> None:
-        self._records: list[StepRecord] = []
+    Arguments:
+        every: keep the records of every so many steps (t a multiple of it), the first and the
+            last; the record that was appended last is always there.
+        records: a list to hold as it is, for records whose tensors carry gradients.
+    """
+
+    def __init__(self, every: int = 1, records: list[StepRecord] | None = None) -> None:
+        self.every = checks.at_least("Trace(every=...)", every, 1)
+        self._records: _Table | list[StepRecord] = _Table() if records is None else records
 
     def append(self, record: StepRecord) -> None:
-        """Add the next record."""
+        """Add the next record; it replaces the last one if `every` does not keep that."""
+        if self.every > 1 and len(self) > 1 and self[-1].t % self.every:
+            self._records.pop()
         self._records.append(record)
 
     @overload
@@ -50,21 +63,28 @@ class Trace(Sequence[StepRecord]):
     @overload
     def __getitem__(self, index: slice) -> list[StepRecord]: ...
     def __getitem__(self, index: int | slice) -> StepRecord | list[StepRecord]:
-        return self._records[index]
+        rows = range(len(self))[index]  # raises as a list does
+        return self._records[rows] if isinstance(rows, int) else [self._records[k] for k in rows]
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __iter__(self) -> Iterator[StepRecord]:
-        return iter(self._records)
+        return (self._records[k] for k in range(len(self)))
 
     def __repr__(self) -> str:
-        if not self._records:
+        if len(self) == 0:
             return "Trace(empty)"
-        return f"Trace({len(self)} records, last {self._records[-1]})"
+        return f"Trace({len(self)} records, last {self[-1]})"
 
     def column(self, name: str) -> np.ndarray:
         """One field over all records: `(records,)`, or `(records, batch)`."""
+        if name not in StepRecord._fields:
+            raise ValueError(
+                f"Trace.column(name) must be one of {StepRecord._fields}; got {name!r}."
+            )
+        if isinstance(self._records, _Table):
+            return self._records.column(name)
         return np.asarray([_plain(getattr(record, name)) for record in self._records])
 
     def to_numpy(self) -> np.ndarray:
@@ -136,6 +156,93 @@ class Result:
             )
         counts = {name: self.status.count(name) for name in dict.fromkeys(self.status)}
         return f"Result(batch={len(self.status)}, status={counts}, x={tuple(self.x.shape)})"
+
+
+class _Table:
+    """A list of records without an object for each: a column for each field."""
+
+    def __init__(self) -> None:
+        self._t = array("q")
+        self._columns = {name: _Column() for name in StepRecord._fields[1:]}
+
+    def __len__(self) -> int:
+        return len(self._t)
+
+    def __getitem__(self, row: int) -> StepRecord:
+        return StepRecord(self._t[row], *(column[row] for column in self._columns.values()))
+
+    def append(self, record: StepRecord) -> None:
+        self._t.append(record.t)
+        for column, value in zip(self._columns.values(), record[1:], strict=True):
+            column.append(value)
+
+    def pop(self) -> None:
+        self._t.pop()
+        for column in self._columns.values():
+            column.pop()
+
+    def column(self, name: str) -> np.ndarray:
+        return np.array(self._t) if name == "t" else self._columns[name].to_numpy()
+
+
+class _Column:
+    """A list of floats, or of tensors of one shape, without an object for each.
+
+    Floats are kept in an `array`, tensors in one tensor of rows, on their device. Values of
+    different kinds turn it into a plain list, and so do tensors with gradients.
+    """
+
+    def __init__(self) -> None:
+        self._data: array[float] | Tensor | list[Number] = array("d")
+        self._length = 0
+
+    def __getitem__(self, row: int) -> Number:
+        if isinstance(self._data, Tensor):
+            return self._data[row].clone()  # not a view, which would keep all rows alive
+        value: Number = self._data[row]
+        # The one NaN of `math`: two tuples that hold it are equal, as a record is to itself.
+        return math.nan if isinstance(value, float) and math.isnan(value) else value
+
+    def append(self, value: Number) -> None:
+        if self._length == 0:
+            self._data = _storage(value)
+        elif not _fits(value, self._data):
+            self._data = [self[row] for row in range(self._length)]
+        if isinstance(self._data, Tensor):
+            if self._length == len(self._data):
+                room = max(16, self._length // 8)
+                free = self._data.new_empty(room, *self._data.shape[1:])
+                self._data = torch.cat([self._data, free])
+            self._data[self._length] = value
+        else:
+            self._data.append(value)  # type: ignore[arg-type]  # `_fits` has checked it
+        self._length += 1
+
+    def pop(self) -> None:
+        self._length -= 1
+        if not isinstance(self._data, Tensor):
+            self._data.pop()
+
+    def to_numpy(self) -> np.ndarray:
+        if isinstance(self._data, list):
+            return np.asarray([_plain(value) for value in self._data])
+        return np.array(_plain(self._data[: self._length]))
+
+
+def _storage(value: Number) -> array[float] | Tensor | list[Number]:
+    """Where values like this one are kept."""
+    if not isinstance(value, Tensor):
+        return array("d")
+    return [] if value.requires_grad else value.new_empty(0, *value.shape)
+
+
+def _fits(value: Number, data: array[float] | Tensor | list[Number]) -> bool:
+    if isinstance(data, list):
+        return True
+    if isinstance(data, array) or not isinstance(value, Tensor):
+        return isinstance(data, array) and not isinstance(value, Tensor)
+    alike = (value.dtype, value.device, value.shape) == (data.dtype, data.device, data.shape[1:])
+    return alike and not value.requires_grad
 
 
 def _plain(value: Any) -> Any:

@@ -61,12 +61,12 @@ class FWNet(nn.Module):
     def forward(self, problem: Objective, x0: Tensor | None = None) -> Result:
         """Unroll all steps; `trace` holds tensors, through which gradients flow."""
         problem = as_problem(problem)
-        trace = Trace()
+        records: list[StepRecord] = []
         it, slots = self.solver.begin(problem, x0)
         steps = self.solver.max_steps
         for t, cell in enumerate(self._cells(problem, it, slots)):
             it = cell.it
-            trace.append(StepRecord(t, cell.value, torch.nan, cell.step_size, 0.0))
+            records.append(StepRecord(t, cell.value, torch.nan, cell.step_size, 0.0))
         end = problem.at(it.x)
         with torch.no_grad():
             gap = linearize(problem, self.solver.domain, end).decrease
@@ -77,7 +77,7 @@ class FWNet(nn.Module):
             gap,
             ("max_steps",) * batch if batch else "max_steps",
             (steps,) * batch if batch else steps,
-            trace,
+            Trace(records=records),
             "all steps of the network were taken",
             it.active,
         )

@@ -61,6 +61,8 @@ class FrankWolfe(nn.Module):
         max_seconds: budget of time.
         check_every: steps between true certificates where the oracle is inexact.
         refresh_every: steps after which Ax is computed anew, so that rounding does not add up.
+        trace_every: keep the record of every so many steps, besides the first and the last, in
+            `Result.trace`; `on_step` still gets each.
         compiled: take the steps in machine code (needs Numba): for `LeastSquares`, `Quadratic`
             and `SVMDual` with dense matrices on the CPU, over `Simplex` and `L1Ball`, with most
             directions and rules. The same steps up to rounding, without the call overhead that
@@ -91,6 +93,7 @@ class FrankWolfe(nn.Module):
         max_seconds: float | None = None,
         check_every: int = 10,
         refresh_every: int = 1000,
+        trace_every: int = 1,
         compiled: bool = False,
     ) -> None:
         super().__init__()
@@ -117,6 +120,7 @@ class FrankWolfe(nn.Module):
         self.max_seconds = max_seconds
         self.check_every = checks.at_least("check_every", check_every, 1)
         self.refresh_every = checks.at_least("refresh_every", refresh_every, 1)
+        self.trace_every = checks.at_least("trace_every", trace_every, 1)
         self.compiled = checks.switch("compiled", compiled)
         if compiled:
             check_slots(self)
@@ -151,7 +155,15 @@ class FrankWolfe(nn.Module):
         with ExitStack() as stack:
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
             patience = self.oracle.patience(self.domain)
-            watch = Watch(problem, self.domain, self.tol, self.max_seconds, watching, patience)
+            watch = Watch(
+                problem,
+                self.domain,
+                self.tol,
+                self.max_seconds,
+                watching,
+                patience,
+                self.trace_every,
+            )
             try:
                 end = self._run(problem, it, state, watch, ahead)
             except KeyboardInterrupt:

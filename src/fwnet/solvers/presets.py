@@ -29,6 +29,7 @@ class Budgets(TypedDict, total=False):
     max_seconds: float | None
     check_every: int
     refresh_every: int
+    trace_every: int
     start: Start | None
     compiled: bool
 

@@ -46,10 +46,11 @@ class Watch:
         max_seconds: float | None,
         observers: Sequence[Observer],
         patience: int = 10,
+        trace_every: int = 1,
     ) -> None:
         self.problem, self.domain, self.patience = problem, domain, patience
         self.tol, self.max_seconds, self.observers = tol, max_seconds, observers
-        self.trace = Trace()
+        self.trace = Trace(trace_every)
         self.started = time.perf_counter()
         self.best: Iterate | None = None
         self.best_value: Number = math.inf
