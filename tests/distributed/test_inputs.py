@@ -111,11 +111,40 @@ def test_no_shards_at_all(tmp_path: Path) -> None:
         fit(tmp_path / "nowhere", tmp_path / "m", FitConfig(3, 5.0))
 
 
-def test_logits_that_would_overflow_get_a_sentence(tmp_path: Path) -> None:
-    data = write_shards(tmp_path / "parts", np.full((20, 2), 1e20, np.float32), np.arange(20) % 2)
-    text = r"must be at most 3e\+32 in torch\.float32; got 1\.4e\+40\. Scale the features down"
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e6, 1e11])
+def test_the_value_is_that_of_the_model_and_no_worse_than_zero(
+    scale: float, dtype: type, tmp_path: Path
+) -> None:
+    X, y = rows(200, 4, 3)
+    X = (X * scale).astype(dtype)
+    data = write_shards(tmp_path / "parts", X, y, rows=100)
+    model = fit(data, tmp_path / "m", FitConfig(3, 5.0, max_steps=4, tol=0.0, block=112))
+    logits = X.astype(float) @ (model.U.double() * model.s).numpy() @ model.V.double().numpy().T
+    largest = logits.max(-1, keepdims=True)
+    norms = np.log(np.exp(logits - largest).sum(-1)) + largest[:, 0]
+    loss = (norms - logits[np.arange(200), y]).mean()
+    assert model.value == pytest.approx(loss, rel=1e-12 if dtype is np.float64 else 1e-6)
+    assert loss <= np.log(3) * (1 + 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "radius", "text"),
+    [
+        (1e16, np.float64, 5.0, r"at most 4\.4e\+12, .* 5\.0e\+00 · 1\.4e\+16 = 7\.1e\+16\. Scale"),
+        (1e30, np.float32, 5.0, r"at most 4\.4e\+12, .* 5\.0e\+00 · 1\.4e\+30 = 7\.1e\+30\. Scale"),
+        (1e33, np.float32, 1e-33, r"norm of a row of X must be at most 3e\+32 in torch\.float32"),
+        (1.0, np.float32, 1e35, r"radius must be at most 3e\+32 in torch\.float32; got 1\.0e\+35"),
+        (1e200, np.float64, 5.0, r"norm is finite in float64; row 0 .* is 1e\+200\. Scale"),
+        (1e-200, np.float64, 5.0, r"at least 1e-150, or its square underflows; .* Scale"),
+    ],
+)
+def test_features_beyond_the_range_of_their_dtype_raise(
+    size: float, dtype: type, radius: float, text: str, tmp_path: Path
+) -> None:
+    data = write_shards(tmp_path / "parts", np.full((20, 2), size, dtype), np.arange(20) % 2)
     with pytest.raises(ValueError, match=text):
-        fit(data, tmp_path / "m", FitConfig(2, 1e20))
+        fit(data, tmp_path / "m", FitConfig(2, radius))
 
 
 def test_features_of_zero_have_nothing_to_learn(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from fwnet.distributed.matrix_files import DenseFile
 from fwnet.distributed.shards import Block, Shards
 from fwnet.distributed.team import Team
 from fwnet.low_rank.rows import Block as RowBlock
+
+_SMALLEST_NORM = 1e-150
 
 
 @final
@@ -59,6 +62,11 @@ def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
     looked = team.together(lambda: [_look(shards, b, classes) for b in mine])
     squares = torch.tensor([0.0, *(square for _, square, _ in looked)], dtype=torch.float64)
     reach = float(team.max(squares.max().reshape(1).to(team.device)).sqrt())
+    if 0.0 < reach < _SMALLEST_NORM:
+        raise ValueError(
+            f"the largest norm of a row of X must be 0 or at least {_SMALLEST_NORM:.0e}, or its "
+            "square underflows; it is smaller. Scale the features up."
+        )
     checksum = sum(k * crc for k, (_, _, crc) in enumerate(looked, first + 1)) % (1 << 52)
     total = int(team.sum(torch.tensor([checksum], device=team.device)))
     labels = tuple(y.to(team.device) for y, _, _ in looked)
@@ -74,13 +82,7 @@ def _look(shards: Shards, block: Block, classes: int) -> tuple[Tensor, float, in
         _check_sparse(X, shards.where(block, 0))
     squares = X.double().square().sum(-1) if dense else _squares(X)
     if not bool(torch.isfinite(squares).all()):
-        row = int((~torch.isfinite(squares)).nonzero()[0])
-        numbers = X[row] if dense else torch.from_numpy(X[row].toarray()[0])
-        column = int((~torch.isfinite(numbers)).nonzero().flatten()[:1].sum())
-        raise ValueError(
-            f"X must be finite; {shards.where(block, row)}, column {column}, is "
-            f"{numbers[column].item()}. Repair or drop that row."
-        )
+        _refuse_row(shards, block, X, int((~torch.isfinite(squares)).nonzero()[0]))
     y = y.to(torch.int64)
     outside = ((y < 0) | (y >= classes)).nonzero().flatten()
     if len(outside):
@@ -92,7 +94,23 @@ def _look(shards: Shards, block: Block, classes: int) -> tuple[Tensor, float, in
     crc = 0
     for part in (X.numpy(),) if dense else (X.data, X.indices, X.indptr):
         crc = zlib.crc32(part.data, crc)
-    return y, float(squares.max()), zlib.crc32(y.numpy().data, crc)
+    largest = float(squares.max())
+    if largest == 0.0 and bool((X != 0).any() if dense else X.count_nonzero()):
+        largest = torch.finfo(torch.float64).tiny  # the squares underflow; this bounds them
+    return y, largest, zlib.crc32(y.numpy().data, crc)
+
+
+def _refuse_row(shards: Shards, block: Block, X: Any, row: int) -> NoReturn:
+    """Raise for a row whose squared norm is not finite."""
+    numbers = X[row] if isinstance(X, Tensor) else torch.from_numpy(X[row].toarray()[0])
+    column = int(numbers.abs().nan_to_num(nan=torch.inf).argmax())
+    where = f"{shards.where(block, row)}, column {column}, is {numbers[column].item()}"
+    if math.isfinite(float(numbers[column])):
+        raise ValueError(
+            f"X must have rows whose squared norm is finite in float64; {where}. Scale the "
+            "features down."
+        )
+    raise ValueError(f"X must be finite; {where}. Repair or drop that row.")
 
 
 def _squares(X: Any) -> Tensor:

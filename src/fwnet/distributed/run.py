@@ -66,7 +66,7 @@ class Run:
             # Every run passes here, also one that was just restarted: from the same state.
             it = self.problem.at_atoms(state.active)
             lin = linearize(self.problem, self.solver.domain, it)
-            value, gap = float(lin.value), float(lin.decrease)
+            value, gap = self.problem.true_value(state.active), float(lin.decrease)
             if self.team.rank == 0:
                 rank = int(state.active.used.sum())
                 on_report(Report(state.t, value, gap, rank, time.perf_counter() - began))

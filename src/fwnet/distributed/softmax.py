@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple, final
 
@@ -19,6 +18,8 @@ from fwnet.matrices import ImplicitMatrix
 from fwnet.problems import Problem
 from fwnet.problems.base import FirstOrder, Gradient, image_of
 from fwnet.vertices import Rank1
+
+_LARGEST_LOGIT = 2.0**42
 
 
 class Bend(NamedTuple):
@@ -68,12 +69,7 @@ class ShardedSoftmax(Problem):
         self.largest_logit = radius * rows.reach
         self._unit = max(self.largest_logit, torch.finfo(self.dtype).tiny)
         self._last: tuple[Tensor, Tensor] | None = None  # u and X u of the last product Gᵀu
-        limit = torch.finfo(self.dtype).max / 1e6  # sums over a block stay finite too
-        if max(self.largest_logit, rows.reach) > limit:
-            raise ValueError(
-                f"radius · (largest norm of a row) must be at most {limit:.0e} in {self.dtype}; "
-                f"got {self.largest_logit:.1e}. Scale the features down, or write float64 shards."
-            )
+        _check_scale(self.dtype, radius, rows.reach)
 
     def at_atoms(self, active: ActiveSet) -> Iterate:
         """An iterate at Σ_k weights_k u_k v_kᵀ, its logits computed anew, block by block."""
@@ -94,17 +90,28 @@ class ShardedSoftmax(Problem):
 
     def first_order(self, it: Iterate) -> FirstOrder:
         logits = self._views(image_of(it))
-        sums = FixedPoint(self.rows.count * (math.log(self.classes) + 2 * self.largest_logit))
-        total, norms = self._zeros(2), []
+        parts, norms = [], []
         for z, y in zip(logits, self.rows.labels, strict=True):
             norm = torch.logsumexp(z, -1, keepdim=True)
             own = z.gather(-1, y.unsqueeze(-1))
             mean = ((z - norm).exp_() * z).sum(-1, keepdim=True)
             pair = torch.cat([norm - own, mean - own], -1)
-            total += sums.encode(pair.sum(0, dtype=torch.float64))
+            parts.append(pair.sum(0, dtype=torch.float64))
             norms.append(norm)
-        value, along = sums.decode(self.team.sum(total)).div(self.rows.count)
+        value, along = self._mean(parts, 2)
         return FirstOrder(value, self._product(logits, norms), along)
+
+    def true_value(self, active: ActiveSet) -> float:
+        """f(Σ_k weights_k u_k v_kᵀ) in float64, whatever the dtype of the rows."""
+        assert isinstance(active.atoms, Rank1)
+        scaled = (active.weights.unsqueeze(-1) * active.atoms.u.double()).mT.contiguous()
+        v = active.atoms.v.double()
+        parts = []
+        for k, y in enumerate(self.rows.labels):
+            block = RowBlock(self.rows.matrix(k, self.device).double(), None)
+            loss = torch.nn.functional.cross_entropy(block.times(scaled) @ v, y, reduction="sum")
+            parts.append(loss.reshape(1))
+        return float(self._mean(parts, 1))
 
     def scores(self, u: Tensor) -> Tensor:
         """X u of this worker's rows; no pass over X for the vertex of a power iteration.
@@ -245,6 +252,20 @@ class ShardedSoftmax(Problem):
             device=device,
         )
 
+    def _mean(self, parts: list[Tensor], size: int) -> Tensor:
+        """Σ_b parts_b / n over the blocks of all workers, `(size,)`.
+
+        The bound is that of the parts themselves. The one of all iterates, radius · reach, would
+        round a loss of ordinary size to 0 where features are huge and W is tiny.
+        """
+        every = torch.stack([*parts, torch.zeros(size, dtype=torch.float64, device=self.device)])
+        largest = float(self.team.max(every.abs().max().reshape(1)))
+        sums = FixedPoint(len(self.rows.shards.blocks(self.rows.block)) * largest)
+        total = self._zeros(size)
+        for part in parts:
+            total += sums.encode(part)
+        return sums.decode(self.team.sum(total)).div(self.rows.count)
+
     def _sum(self, thin: Tensor, parts: Iterator[Tensor], size: int) -> Tensor:
         """Σ_b parts_b / n over the blocks of all workers, (columns of thin, size), transposed.
 
@@ -258,3 +279,24 @@ class ShardedSoftmax(Problem):
             total += sums.encode(part.flatten())
         whole = sums.decode(self.team.sum(total)).div(self.rows.count).to(thin.dtype)
         return whole.reshape(-1, size).mT.reshape(size, *thin.shape[1:])
+
+
+def _check_scale(dtype: torch.dtype, radius: float, reach: float) -> None:
+    """Raise a clear error where the products of rows and weights would lose their meaning.
+
+    The weights of the vertices are resolved to 2^-52, so the logits to radius · reach · 2^-52,
+    which is 1e-3 at the limit. The other limit keeps the sums over a block finite.
+    """
+    finite = torch.finfo(dtype).max / 1e6
+    for name, size in (("radius", radius), ("the largest norm of a row of X", reach)):
+        if size > finite:
+            raise ValueError(
+                f"{name} must be at most {finite:.0e} in {dtype}; got {size:.1e}. Scale the "
+                "features, or write float64 shards."
+            )
+    if radius * reach > _LARGEST_LOGIT:
+        raise ValueError(
+            f"radius · (largest norm of a row of X) must be at most {_LARGEST_LOGIT:.1e}, or the "
+            f"weights cannot be resolved; got {radius:.1e} · {reach:.1e} = {radius * reach:.1e}. "
+            "Scale the features to norms of about 1, or take a smaller radius."
+        )
