@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,9 +30,38 @@ def written_whole(path: Path, name: str | None = None, advice: str = ADVICE) -> 
             os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
-        reason = "no space is left" if error.errno == errno.ENOSPC else error.strerror or error
-        message = f"{name or repr(str(path))} cannot be written: {reason}. {advice}"
+        message = f"{name or repr(str(path))} cannot be written: {_reason(error)}. {advice}"
         raise OSError(message) from None
     finally:
         with suppress(OSError):  # it is gone, or never was
             beside.unlink()
+
+
+@contextmanager
+def folder_written_whole(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder` that takes its name at the end; a failure leaves nothing."""
+    beside = folder.with_name(f"{folder.name}.{os.getpid()}.part")
+    made = False
+    try:
+        beside.mkdir(parents=True)
+        made = True
+        yield beside
+        os.replace(beside, folder)
+        made = False
+    except OSError as error:
+        where = f"{folder / Path(error.filename).name}" if error.filename else f"{folder}"
+        with suppress(OSError):
+            where += f" ({shutil.disk_usage(_existing(folder)).free:,} bytes are free)"
+        raise OSError(f"{where} cannot be written: {_reason(error)}. {ADVICE}") from None
+    finally:
+        if made:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _reason(error: OSError) -> str:
+    return "no space is left" if error.errno == errno.ENOSPC else error.strerror or str(error)
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above that exists."""
+    return next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))

@@ -32,6 +32,12 @@ def folder(path: Path, n: int, d: int, m: int, dtype: type = np.float64, size: i
     return write_shards(path / "parts", *rows(n, d, m, dtype), rows=size)
 
 
+def by_hand(data: Path) -> Path:
+    """The same shards without a manifest, as somebody else would write them."""
+    (data / "manifest.json").unlink()
+    return data
+
+
 def sparse_rows(n: int, d: int, m: int, dtype: type = np.float64) -> tuple[Any, np.ndarray]:
     """Rows of which two thirds are zeros, some whole rows too, and labels of the full ones."""
     X, y = rows(n, d, m, dtype)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from distributed.cases import folder
+from distributed.cases import by_hand, folder
 from fwnet.distributed import FitConfig, fit
 
 CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)
@@ -71,7 +71,7 @@ def test_one_of_another_fit_is_refused(data: Path, tmp_path: Path) -> None:
 
 
 def test_one_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
-    fit(data, tmp_path / "m", CONFIG)
+    fit(by_hand(data), tmp_path / "m", CONFIG)
     label = data / "part-00001.y.npy"
     contents = bytearray(label.read_bytes())
     contents[-8] ^= 1  # another label

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from distributed.cases import folder, rows
+from distributed.cases import by_hand, folder, rows
 from fwnet.distributed import FitConfig, fit, open_shards, write_shards
 from fwnet.distributed.command import main
 from fwnet.distributed.exact_sums import FixedPoint
@@ -61,10 +61,10 @@ BAD = {
     ),
     "empty shard": (
         lambda data: (
-            save(data, "part-00009.X", np.zeros((0, 4))),
-            save(data, "part-00009.y", np.zeros(0, int)),
+            save(data, "part-00002.X", np.zeros((0, 4))),
+            save(data, "part-00002.y", np.zeros(0, int)),
         ),
-        r"part-00009: X must not be empty; got shape \(0, 4\)\. Leave the shard out\.",
+        r"part-00002: X must not be empty; got shape \(0, 4\)\. Leave the shard out\.",
     ),
     "other d": (
         lambda data: save(data, "part-00001.X", np.zeros((100, 5))),
@@ -99,7 +99,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_shards_get_a_sentence(name: str, tmp_path: Path) -> None:
-    data = folder(tmp_path, 200, 4, 3)
+    data = by_hand(folder(tmp_path, 200, 4, 3))
     spoil, text = BAD[name]
     spoil(data)
     with pytest.raises(ValueError, match=text):

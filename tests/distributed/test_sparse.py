@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from distributed.cases import sparse_rows
+from distributed.cases import by_hand, sparse_rows
 from fwnet.distributed import FitConfig, Team, fit, open_shards, write_shards
 from fwnet.distributed.command import main
 from fwnet.distributed.rows import take_rows
@@ -37,7 +37,7 @@ def test_the_fit_is_that_of_dense_rows(dtype: type, tmp_path: Path) -> None:
 
 def test_dense_and_sparse_shards_in_one_folder(tmp_path: Path) -> None:
     X, y = sparse_rows(120, 9, 5)
-    parts = write_shards(tmp_path / "a", X, y, rows=60)
+    parts = by_hand(write_shards(tmp_path / "a", X, y, rows=60))
     second = list(parts.glob("part-00001.X.*"))
     assert len(second) == 4
     for path in second:
@@ -101,14 +101,14 @@ def spoil(path: Path, name: str, index: int, value: float) -> None:
 def test_damaged_parts_get_a_sentence(
     name: str, index: int, value: float, text: str, tmp_path: Path
 ) -> None:
-    parts = write_shards(tmp_path / "a", *sparse_rows(100, 9, 5))
+    parts = by_hand(write_shards(tmp_path / "a", *sparse_rows(100, 9, 5)))
     spoil(parts, name, index, value)
     with pytest.raises(ValueError, match=text):
         fit(parts, tmp_path / "m", CONFIG)
 
 
 def test_a_part_that_is_missing(tmp_path: Path) -> None:
-    parts = write_shards(tmp_path / "a", *sparse_rows(100, 9, 5))
+    parts = by_hand(write_shards(tmp_path / "a", *sparse_rows(100, 9, 5)))
     (parts / "part-00000.X.data.npy").unlink()
     with pytest.raises(ValueError, match=r"part-00000\.X\.data\.npy is missing: a shard is <name>"):
         open_shards(parts)
@@ -123,7 +123,7 @@ def test_sparse_rows_stay_on_the_cpu(tmp_path: Path) -> None:
 
 
 def test_without_scipy_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = write_shards(tmp_path / "a", *sparse_rows(100, 9, 5))
+    parts = by_hand(write_shards(tmp_path / "a", *sparse_rows(100, 9, 5)))
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ImportError, match=r'sparse rows need SciPy\. .* pip install "fwnet\[lp\]"'):
         open_shards(parts)

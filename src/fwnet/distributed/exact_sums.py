@@ -12,9 +12,10 @@ tree inside a collective, gives the same bits. The ways to get there that were w
 - integers (chosen): d + m numbers of 8 bytes through the library's own all-reduce, whichever
   algorithm that picks, for any number of workers.
 
-The scale needs a bound of the sum that is known beforehand. Here every sum has one: the errors
-P − Y of a row have norm at most √2, and the logits on a segment of the ball are at most
-radius · |row|. The rounding, 2^-62 of the bound for each block, is below that of float64.
+The scale needs a bound of the sum that is known beforehand. The errors P − Y of a row have norm at
+most √2, and the logits on a segment of the ball are at most radius · |row|. The losses may be far
+below that; their bound is the largest part of any worker, a maximum that is exact as well. The
+rounding, 2^-62 of the bound for each block, is below that of float64.
 """
 
 from __future__ import annotations

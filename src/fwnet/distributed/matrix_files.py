@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import os
 from abc import ABC, abstractmethod
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
 
+from fwnet.distributed.manifest import FileNote
 from fwnet.low_rank.rows import Block
 
 DENSE = ".X.npy"
@@ -86,25 +91,53 @@ def open_matrix(path: Path) -> MatrixFile:
     return DenseFile(path) if path.name.endswith(DENSE) else SparseFile(path)
 
 
-def write_matrix(stem: Path, X: Any) -> None:
+def write_matrix(stem: Path, X: Any) -> dict[str, FileNote]:
     """Write `<stem>.X.npy`, or the parts of a SciPy CSR matrix, each column once in a row."""
     if isinstance(X, np.ndarray):
-        copy_array(Path(f"{stem}{DENSE}"), X, X.dtype)
-        return
+        path = Path(f"{stem}{DENSE}")
+        return {path.name: write_array(path, X, X.dtype)}
     index = np.dtype(np.int32 if X.shape[1] < 1 << 31 else np.int64)
     whole = np.dtype(np.int64)
     parts = ((X.indptr, whole), (X.indices, index), (X.data, X.dtype), (np.array(X.shape), whole))
+    notes = {}
     for name, (part, dtype) in zip(_PARTS, parts, strict=True):
-        copy_array(Path(f"{stem}.X.{name}.npy"), part, dtype)
+        path = Path(f"{stem}.X.{name}.npy")
+        notes[path.name] = write_array(path, part, dtype)
+    return notes
 
 
-def copy_array(path: Path, source: np.ndarray, dtype: np.dtype[Any]) -> None:
-    """Write an array piece by piece: it may be a map of a file that does not fit into memory."""
-    target = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=source.shape)
+def write_array(path: Path, source: np.ndarray, dtype: np.dtype[Any]) -> FileNote:
+    """Write a .npy file piece by piece: the source may be a map that does not fit into memory.
+
+    Not through a map of the target: a full disk would kill the process instead of raising.
+    """
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header,
+        {
+            "descr": np.lib.format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": source.shape,
+        },
+    )
+    digest, size = hashlib.sha256(), 0
     step = max(1, _CHUNK // max(1, source[:1].nbytes))
-    for start in range(0, len(source), step):
-        target[start : start + step] = source[start : start + step]
-    target.flush()
+    with open(path, "wb") as file:
+        pieces = (
+            np.ascontiguousarray(source[start : start + step], dtype).tobytes()
+            for start in range(0, len(source), step)
+        )
+        try:
+            for piece in chain([header.getvalue()], pieces):
+                file.write(piece)
+                digest.update(piece)
+                size += len(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError as error:
+            error.filename = str(path)
+            raise
+    return FileNote(size, digest.hexdigest())
 
 
 def open_array(path: Path) -> np.ndarray:

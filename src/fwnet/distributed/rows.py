@@ -59,6 +59,7 @@ def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
     every = shards.blocks(block)
     first, last = (len(every) * r // team.size for r in (team.rank, team.rank + 1))
     mine = tuple(every[first:last])
+    team.together(lambda: shards.check_hashes({b.shard for b in mine}))
     looked = team.together(lambda: [_look(shards, b, classes) for b in mine])
     squares = torch.tensor([0.0, *(square for _, square, _ in looked)], dtype=torch.float64)
     reach = float(team.max(squares.max().reshape(1).to(team.device)).sqrt())

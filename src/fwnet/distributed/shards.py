@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from fwnet import checks
+from fwnet.distributed.manifest import OUR_STEM, Manifest, ShardNote, check_names, read_manifest
 from fwnet.distributed.matrix_files import (
     DENSE,
     SPARSE,
     MatrixFile,
-    copy_array,
     open_array,
     open_matrix,
+    write_array,
     write_matrix,
 )
+from fwnet.files import folder_written_whole
 from fwnet.low_rank.rows import Block as RowBlock
 
 _LABELS = ".y.npy"
@@ -52,6 +54,8 @@ class Shards:
 
     X: tuple[MatrixFile, ...]
     y: tuple[np.ndarray, ...]
+    folder: Path
+    manifest: Manifest | None
 
     @property
     def rows(self) -> int:
@@ -83,6 +87,12 @@ class Shards:
         y = np.ascontiguousarray(self.y[block.shard][block.start : block.stop])
         return self.X[block.shard].read(block.start, block.stop), torch.from_numpy(y)
 
+    def check_hashes(self, shards: Iterable[int]) -> None:
+        """Raise unless the files of some shards hold what their manifest says, if there is one."""
+        for shard in sorted(shards) if self.manifest is not None else ():
+            assert self.manifest is not None
+            self.manifest.check_hashes(self.folder, shard)
+
     def where(self, block: Block, row: int) -> str:
         """A row of a block, in words."""
         file = self.X[block.shard].file
@@ -90,16 +100,21 @@ class Shards:
 
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:
-    """Memory-map the shards of a folder; raise with a sentence if they do not fit together."""
+    """Memory-map the shards of a folder; raise if one is missing or they do not fit together."""
     folder = Path(folder)
+    manifest = read_manifest(folder)
     paths = [path for end in (DENSE, SPARSE) for path in folder.glob("*" + end)]
-    if not paths:
+    paths.sort(key=lambda path: path.name)
+    names = [path.name.removesuffix(SPARSE).removesuffix(DENSE) for path in paths]
+    if manifest is not None:
+        manifest.check_files(folder, names)
+    elif not paths:
         raise ValueError(
             f"data={str(folder)!r} must be a folder with files <name>{DENSE} and <name>{_LABELS}; "
             "none was found. Write it with `python -m fwnet.distributed shard`."
         )
-    paths.sort(key=lambda path: path.name)
-    names = [path.name.removesuffix(SPARSE).removesuffix(DENSE) for path in paths]
+    with_labels = [path.name.removesuffix(_LABELS) for path in folder.glob("*" + _LABELS)]
+    check_names(folder, names, with_labels)
     X = tuple(open_matrix(path) for path in paths)
     y = tuple(open_array(folder / (name + _LABELS)) for name in names)
     for name, rows, labels in zip(names, X, y, strict=True):
@@ -109,7 +124,9 @@ def open_shards(folder: str | os.PathLike[str]) -> Shards:
                 f"{name}: all shards must have the same features and dtype; got {rows.shape[1]} of "
                 f"{rows.dtype} here and {X[0].shape[1]} of {X[0].dtype} in {names[0]}."
             )
-    return Shards(X, y)
+    if manifest is not None:
+        manifest.check_rows([rows.shape for rows in X], str(X[0].dtype))
+    return Shards(X, y, folder, manifest)
 
 
 def write_shards(
@@ -132,23 +149,24 @@ def write_shards(
         >>> from fwnet.distributed import write_shards
         >>> path = tempfile.mkdtemp() + "/parts"
         >>> folder = write_shards(path, torch.randn(3, 2), torch.tensor([0, 1, 1]), rows=2)
-        >>> sorted(file.name for file in folder.iterdir())
-        ['part-00000.X.npy', 'part-00000.y.npy', 'part-00001.X.npy', 'part-00001.y.npy']
+        >>> sorted(file.name for file in folder.iterdir())[:3]
+        ['manifest.json', 'part-00000.X.npy', 'part-00000.y.npy']
     """
     folder, X, y = Path(folder), _as_rows(X), np.asanyarray(y)
     checks.at_least("write_shards(rows=...)", rows, 1)
     _check("write_shards", X, y)
     if folder.exists():
         raise ValueError(f"folder={str(folder)!r} exists already; choose another, or delete it.")
-    beside = folder.with_name(folder.name + ".part")
-    if beside.exists():  # of a run that was killed
-        shutil.rmtree(beside)
-    beside.mkdir(parents=True)
-    for index, start in enumerate(range(0, len(y), rows)):
-        part, name = slice(start, start + rows), beside / f"part-{index:05d}"
-        write_matrix(name, X[part])
-        copy_array(Path(f"{name}{_LABELS}"), y[part], np.dtype(np.int64))
-    os.replace(beside, folder)
+    with folder_written_whole(folder) as beside:
+        notes = []
+        for index, start in enumerate(range(0, len(y), rows)):
+            part, name = slice(start, start + rows), f"{OUR_STEM}{index:05d}"
+            files = write_matrix(beside / name, X[part])
+            label_file = name + _LABELS
+            files[label_file] = write_array(beside / label_file, y[part], np.dtype(np.int64))
+            notes.append(ShardNote(name, len(y[part]), files))
+        notes.sort(key=lambda note: note.name)  # as they are read
+        Manifest(int(X.shape[1]), int(y.max()) + 1, str(X.dtype), tuple(notes)).write(beside)
     return folder
 
 
