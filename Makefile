@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots test quick format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
+.PHONY: help reproduce screenshots test quick attack format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 
 quick: $(VENV)/installed  ## the tests alone, without the documentation examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py
+
+attack: $(VENV)/installed  ## the laws of tests/laws on 20,000 random cases, at most an hour; SEED=1 draws others
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws --cases 20000 --minutes 60 --seed $(or $(SEED),0)
 
 format: $(VENV)/installed  ## format and fix what can be fixed
 	$(BIN)/ruff format .
