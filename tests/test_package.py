@@ -27,6 +27,7 @@ LAYERS = [
     "sensitivity",
     "vertices",
     "compiling",
+    "precision",
     "compiled_quadratic_programs",
     "faces",
     "small_quadratic_programs",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fwnet.faces import as_doubles, compiled_for, factor_face, spectral_face_solve
+from fwnet.precision import without_autocast
 
 
 class FaceSystem(ABC):
@@ -55,8 +56,9 @@ class _FaceSolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:
         w, *parts = ctx.saved_tensors
-        p = face_solve(ctx.system, u, *parts)
-        return None, p, *ctx.system.gradients(p, w, *parts)
+        with without_autocast(u.device):
+            p = face_solve(ctx.system, u, *parts)
+            return None, p, *ctx.system.gradients(p, w, *parts)
 
 
 @final

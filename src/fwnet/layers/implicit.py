@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fwnet import checks
 from fwnet.domains import Domain
 from fwnet.layers.unrolled import FWNet
+from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
 from fwnet.problems.base import dense_gradient
 from fwnet.sensitivity import Face, reattached
@@ -27,7 +28,8 @@ class ImplicitLayer(nn.Module):
     bound. Where the face's curvature is singular the least-norm derivative is taken.
 
     The solver runs without a graph and should be accurate (a gap of 1e-9 in float64): an error of
-    x* is an error of the gradient. First derivatives only; a second backward raises.
+    x* is an error of the gradient. First derivatives only; a second backward raises. Under autocast
+    it computes in the precision of the problem's data.
 
     Arguments:
         solver: any `FrankWolfe` over Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope.
@@ -62,6 +64,10 @@ class ImplicitLayer(nn.Module):
             unrolled: Result = FWNet(self.solver)(problem, x0)
             return unrolled
         problem = as_problem(problem)
+        with without_autocast(problem.device):
+            return self._solve(problem, x0)
+
+    def _solve(self, problem: Problem, x0: Tensor | None) -> Result:
         found: Result = self.solver(problem, x0)
         x = found.x.detach()
         it = problem.at(x)

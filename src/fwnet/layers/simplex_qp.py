@@ -19,6 +19,7 @@ from fwnet.layers.face_gradients import (
 from fwnet.layers.feature_qp import solve_feature_qp
 from fwnet.layers.unrolled import FWNet
 from fwnet.oracles import Softmin
+from fwnet.precision import in_full_precision, without_autocast
 from fwnet.problems import Quadratic
 from fwnet.quadratic_programs import SimplexQPSolution, solve_simplex_qp
 from fwnet.solvers import FrankWolfe
@@ -37,7 +38,7 @@ class SimplexQP(nn.Module):
     least-norm one, exact for whatever the data does determine (the value, Kx). Gradients can be
     differentiated again. Leading dimensions are batches; `torch.vmap` is not supported, nor needed.
     Batches of small problems on the CPU run in compiled code where Numba is installed, and as
-    batches of torch operations elsewhere.
+    batches of torch operations elsewhere. Under autocast it solves in float32 and returns float32.
 
     Arguments:
         unrolled: return the output of the paper's network instead, an `FWNet` of `steps` steps with
@@ -73,6 +74,7 @@ class SimplexQP(nn.Module):
             return f"unrolled=True, steps={self.steps}, sharpness={self.sharpness}"
         return "" if self.tol is None else f"tol={self.tol}"
 
+    @in_full_precision
     def forward(
         self,
         K: Tensor | None = None,  # (*batch, n, n)
@@ -192,12 +194,13 @@ class _Argmin(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, gradient, c, *parts = ctx.saved_tensors
-        inner, outer = _faces(x, gradient, ctx.problem.size(c, *parts))
-        system = ctx.problem.system(inner, *parts)
-        w = face_solve(system, v, *parts)
-        if not torch.equal(inner, outer):
-            w = (w + face_solve(ctx.problem.system(outer, *parts), v, *parts)) / 2
-        return None, -w, *system.gradients(w, x, *parts)
+        with without_autocast(v.device):
+            inner, outer = _faces(x, gradient, ctx.problem.size(c, *parts))
+            system = ctx.problem.system(inner, *parts)
+            w = face_solve(system, v, *parts)
+            if not torch.equal(inner, outer):
+                w = (w + face_solve(ctx.problem.system(outer, *parts), v, *parts)) / 2
+            return None, -w, *system.gradients(w, x, *parts)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.layers.simplex_qp import SimplexQP
+from fwnet.precision import in_full_precision
 
 
 @final
@@ -19,7 +20,8 @@ class SVMLayer(nn.Module):
 
     solved exactly as min ½ αᵀ(K + I/C)α over the simplex with K = yyᵀ ∘ (k(x, x') + 1), then
     f(x) = Σ α_i y_i (k(x_i, x) + 1)/ρ with ρ = αᵀ(K + I/C)α. Several classes are one against the
-    rest. Scores are differentiable in both sets of features, twice if need be.
+    rest. Scores are differentiable in both sets of features, twice if need be. Under autocast
+    they are computed in float32 and stay so.
 
     Arguments:
         C: weight of the hinge, as liblinear's 2C.
@@ -57,6 +59,7 @@ class SVMLayer(nn.Module):
         rbf = f", kernel='rbf', gamma={self.gamma}" if self.kernel == "rbf" else ""
         return f"C={self.C}{rbf}, bias={self.bias}"
 
+    @in_full_precision
     def forward(
         self,
         support_features: Tensor,  # (batch, n, d)

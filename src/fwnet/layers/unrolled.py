@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint as save_memory
 
 from fwnet.iterates import Iterate
 from fwnet.oracles import linearize
+from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
 from fwnet.solvers import FrankWolfe, Objective, SlotStates
 from fwnet.trace import Result, StepRecord, Trace
@@ -36,7 +37,7 @@ class FWNet(nn.Module):
 
     Differentiable in the problem's data, in x0 and in any weights that the solver's slots hold;
     every iterate is feasible. All T steps are taken: the solver's `tol`, clock and `compiled` do
-    not apply.
+    not apply. Under autocast it computes in the precision of the problem's data.
 
     Arguments:
         solver: any `FrankWolfe`; its slots become the cell.
@@ -61,6 +62,10 @@ class FWNet(nn.Module):
     def forward(self, problem: Objective, x0: Tensor | None = None) -> Result:
         """Unroll all steps; `trace` holds tensors, through which gradients flow."""
         problem = as_problem(problem)
+        with without_autocast(problem.device):
+            return self._unroll(problem, x0)
+
+    def _unroll(self, problem: Problem, x0: Tensor | None) -> Result:
         records: list[StepRecord] = []
         it, slots = self.solver.begin(problem, x0)
         steps = self.solver.max_steps
@@ -85,7 +90,9 @@ class FWNet(nn.Module):
     def cells(self, problem: Objective, x0: Tensor | None = None) -> Iterator[CellState]:
         """The network cell by cell, for losses over the whole trajectory."""
         problem = as_problem(problem)
-        yield from self._cells(problem, *self.solver.begin(problem, x0))
+        with without_autocast(problem.device):
+            it, slots = self.solver.begin(problem, x0)
+        yield from self._cells(problem, it, slots)
 
     def _cells(self, problem: Problem, it: Iterate, slots: SlotStates) -> Iterator[CellState]:
         for _ in range(self.solver.max_steps):
@@ -98,6 +105,7 @@ class FWNet(nn.Module):
 
     def cell(self, problem: Problem, it: Iterate, slots: SlotStates) -> CellState:
         """One step as a recurrent cell: (x, states) -> (x, states)."""
-        lin, slots = self.solver.look(problem, it, slots)
-        move, step_size, slots = self.solver.choose(problem, it, lin, slots)
-        return CellState(move.arrive(step_size), slots, lin.value, step_size)
+        with without_autocast(problem.device):
+            lin, slots = self.solver.look(problem, it, slots)
+            move, step_size, slots = self.solver.choose(problem, it, lin, slots)
+            return CellState(move.arrive(step_size), slots, lin.value, step_size)

@@ -16,6 +16,7 @@ from fwnet.directions import Direction, Toward
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.oracles import Exact, Linearization, Oracle
+from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
 from fwnet.progress import observers
 from fwnet.solvers.compiled import FastForward, check_slots
@@ -150,9 +151,12 @@ class FrankWolfe(nn.Module):
             verbose: print a table of steps.
         """
         problem = as_problem(problem)
-        it, state = self.begin(problem, x0)
-        ahead = FastForward(self, problem, it, state.rule) if self.compiled else None
         with ExitStack() as stack:
+            stack.enter_context(
+                without_autocast(problem.device)
+            )  # products of 8 bits certify nothing
+            it, state = self.begin(problem, x0)
+            ahead = FastForward(self, problem, it, state.rule) if self.compiled else None
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
             patience = self.oracle.patience(self.domain)
             watch = Watch(
@@ -168,7 +172,7 @@ class FrankWolfe(nn.Module):
                 end = self._run(problem, it, state, watch, ahead)
             except KeyboardInterrupt:
                 end = Ending(watch.best or it, "interrupted", watch.taken)
-        return self._result(watch, end)
+            return self._result(watch, end)
 
     def begin(self, problem: Problem, x0: Tensor | Result | None) -> tuple[Iterate, SlotStates]:
         """The first iterate and the slots' first states."""
