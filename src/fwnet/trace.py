@@ -169,7 +169,8 @@ class _Table:
         return len(self._t)
 
     def __getitem__(self, row: int) -> StepRecord:
-        return StepRecord(self._t[row], *(column[row] for column in self._columns.values()))
+        value, gap, step_size, seconds = (column[row] for column in self._columns.values())
+        return StepRecord(self._t[row], value, gap, step_size, float(seconds))
 
     def append(self, record: StepRecord) -> None:
         self._t.append(record.t)
