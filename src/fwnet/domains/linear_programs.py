@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable
 from functools import cached_property
 from types import ModuleType
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -31,18 +31,57 @@ def scipy_optimize(who: str) -> ModuleType:
     return module
 
 
-def solve(optimize: ModuleType, cost: Array, **constraints: Any) -> tuple[str, Array]:
-    """min ⟨cost, x⟩ by HiGHS: "optimal", "empty", "unbounded" or its message, and x."""
-    answer = optimize.linprog(
-        cost,
-        method="highs-ds",  # simplex: the answer is a vertex, also on ties
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-        **constraints,
-    )
-    if answer.status == 0:
-        return "optimal", answer.x
-    status = {2: "empty", 3: "unbounded"}.get(answer.status, str(answer.message))
-    return status, np.full(len(cost), np.nan)
+class Answer(NamedTuple):
+    """What HiGHS says: "optimal", "empty", "unbounded" or its message; x and the multipliers."""
+
+    status: str
+    x: Array
+    ineq: Array
+    eq: Array
+
+
+def solve(optimize: ModuleType, cost: Array, slackest: float = 1e-10, **constraints: Any) -> Answer:
+    """min ⟨cost, x⟩ by HiGHS: a vertex that keeps each constraint up to a tolerance.
+
+    The tolerance is 1e-10. Where HiGHS stops without an answer, since rounding does not reach
+    that, it is loosened in steps of ten; the one of the constraints never above `slackest`.
+
+    Arguments:
+        cost: with a largest entry of about 1, since the tolerances are absolute.
+    """
+    answer = Answer("", cost, cost, cost)
+    for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
+        found = optimize.linprog(
+            cost,
+            method="highs-ds",  # simplex: the answer is a vertex, also on ties
+            options={
+                "primal_feasibility_tolerance": min(tolerance, max(slackest, 1e-10)),
+                "dual_feasibility_tolerance": tolerance,
+            },
+            **constraints,
+        )
+        if found.status == 0:
+            return Answer("optimal", found.x, found.ineqlin.marginals, found.eqlin.marginals)
+        status = {2: "empty", 3: "unbounded"}.get(found.status, str(found.message))
+        answer = Answer(status, np.full(len(cost), np.nan), np.zeros(0), np.zeros(0))
+    return answer
+
+
+def dual_bound(
+    cost: Array,
+    answer: Answer,
+    ub: tuple[Any, Array],  # A_ub, b_ub
+    eq: tuple[Any, Array],  # A_eq, b_eq
+    box: tuple[Array, Array],  # lower, upper, finite
+) -> float:
+    """min ⟨cost, x⟩ >= ⟨y, b_ub⟩ + ⟨z, b_eq⟩ + Σ min(r_i lower_i, r_i upper_i).
+
+    For all y <= 0 and z, with r = cost − A_ubᵀy − A_eqᵀz. So it holds for the multipliers of an
+    answer that is not quite optimal as well.
+    """
+    y, z = np.minimum(answer.ineq, 0.0), answer.eq
+    r = cost - ub[0].T @ y - eq[0].T @ z
+    return float(y @ ub[1] + z @ eq[1] + np.minimum(r * box[0], r * box[1]).sum())
 
 
 def each(cost: Tensor, event_dim: int, minimise: Callable[[Array], Array]) -> Tensor:
@@ -51,13 +90,31 @@ def each(cost: Tensor, event_dim: int, minimise: Callable[[Array], Array]) -> Te
     The solvers' tolerances are absolute, so that a tiny cost would count as zero. A cost that is
     not finite, which the solvers refuse, is taken as zero.
     """
-    dims = tuple(range(-event_dim, 0))
-    scale = cost.abs().amax(dims, keepdim=True)
-    scaled = (cost / torch.where(scale == 0, 1.0, scale)).detach().to("cpu", torch.float64)
-    scaled = scaled.nan_to_num(posinf=0.0, neginf=0.0)
-    flat = scaled.reshape(-1, *cost.shape[-event_dim:]).numpy()
+    flat, _ = _scaled(cost, event_dim)
     answers = torch.from_numpy(np.stack([minimise(one) for one in flat]))
     return answers.reshape(*cost.shape[:-event_dim], *answers.shape[1:]).to(cost.device)
+
+
+def each_certified(
+    cost: Tensor, event_dim: int, minimise: Callable[[Array], tuple[Array, float]]
+) -> tuple[Tensor, Tensor]:
+    """As `each`, with a lower bound of each minimum, `(*batch,)`."""
+    flat, scale = _scaled(cost, event_dim)
+    points, bounds = zip(*map(minimise, flat), strict=True)
+    batch = cost.shape[:-event_dim]
+    vertices = torch.from_numpy(np.stack(points)).reshape(cost.shape)
+    bound = torch.tensor(bounds, dtype=torch.float64).reshape(batch) * scale.reshape(batch)
+    return vertices.to(cost), bound.to(cost)
+
+
+def _scaled(cost: Tensor, event_dim: int) -> tuple[Array, Tensor]:
+    """The costs one after the other, each divided by its largest entry; these entries."""
+    dims = tuple(range(-event_dim, 0))
+    scale = cost.detach().abs().amax(dims, keepdim=True)
+    scaled = (cost / torch.where(scale == 0, 1.0, scale)).detach().to("cpu", torch.float64)
+    scaled = scaled.nan_to_num(posinf=0.0, neginf=0.0)
+    flat: Array = scaled.reshape(-1, *cost.shape[-event_dim:]).numpy()
+    return flat, scale.to("cpu", torch.float64)
 
 
 def marginals(rows: Array, columns: Array) -> dict[str, Any]:
@@ -75,7 +132,8 @@ def marginals(rows: Array, columns: Array) -> dict[str, Any]:
 class Program:
     """min ⟨cost, x⟩ over {x : A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper}.
 
-    Made only if that set is bounded and not empty.
+    Made only if that set is bounded and not empty. Rows are scaled to length 1, so that tolerances
+    are distances: those of HiGHS are absolute, and rounding does not reach 1e-10 in a row of 1e4.
     """
 
     def __init__(
@@ -99,20 +157,25 @@ class Program:
                 "Polytope(bounds=(lower, upper)) must have lower <= upper; got "
                 f"lower={self.lower[i]} and upper={self.upper[i]} at entry {i}. Exchange them?"
             )
-        self._check()
-
-    def minimise(self, cost: Array) -> Array:
-        """A vertex that minimises ⟨cost, x⟩."""
-        status, x = self._solve(cost)
-        if status != "optimal":
-            raise RuntimeError(f"Polytope: HiGHS stopped on a finite cost: {status}.")
-        return x.clip(self.lower, self.upper)
-
-    def contains(self, x: Tensor, tol: float | None) -> Tensor:
-        """Which points keep every constraint up to `tol`."""
         ends = np.concatenate([self.b_ub, self.b_eq, self.lower, self.upper])
         # At least 1: the tolerance of HiGHS is absolute.
-        tol = slack(x, tol, float(np.abs(ends[np.isfinite(ends)]).max(initial=1.0)))
+        self.size = float(np.abs(ends[np.isfinite(ends)]).max(initial=1.0))
+        self.radius = self._check()
+
+    def minimise(self, cost: Array) -> Array:
+        """A vertex that minimises ⟨cost, x⟩, at most 1e-9 · `size` outside of any constraint."""
+        return self._optimum(cost).x.clip(self.lower, self.upper)
+
+    def certified(self, cost: Array) -> tuple[Array, float]:
+        """The same, and a lower bound of the minimum."""
+        answer = self._optimum(cost)
+        box = (self.lower.clip(min=-self.radius), self.upper.clip(max=self.radius))
+        bound = dual_bound(cost, answer, (self.A_ub, self.b_ub), (self.A_eq, self.b_eq), box)
+        return answer.x.clip(self.lower, self.upper), bound
+
+    def contains(self, x: Tensor, tol: float | None) -> Tensor:
+        """Which points are at most `tol` outside of every constraint."""
+        tol = slack(x, tol, self.size)
         lower, upper = torch.from_numpy(self.lower).to(x), torch.from_numpy(self.upper).to(x)
         inside = ((x >= lower - tol) & (x <= upper + tol)).all(-1)
         ub = x @ torch.from_numpy(self.A_ub.T).to(x) - torch.from_numpy(self.b_ub).to(x)
@@ -135,10 +198,20 @@ class Program:
         width = [self.minimise(-e) @ e - self.minimise(e) @ e for e in axes]
         return float(np.linalg.norm(width))
 
-    def _solve(self, cost: Array) -> tuple[str, Array]:
+    def _optimum(self, cost: Array) -> Answer:
+        answer = self._solve(cost)
+        if answer.status != "optimal":
+            raise RuntimeError(
+                f"Polytope: HiGHS stopped on a finite cost: {answer.status}. Scale x, so "
+                "that its entries are of one size: the constraints are too far apart in scale."
+            )
+        return answer
+
+    def _solve(self, cost: Array) -> Answer:
         return solve(
             self.optimize,
             cost,
+            slackest=1e-9 * self.size,
             A_ub=self.A_ub,
             b_ub=self.b_ub,
             A_eq=self.A_eq,
@@ -146,36 +219,47 @@ class Program:
             bounds=np.stack([self.lower, self.upper], 1),
         )
 
-    def _check(self) -> None:
-        if self._solve(np.zeros(self.n))[0] == "empty":
+    def _check(self) -> float:
+        """Raise unless the set is bounded and not empty; a bound of |x_i| on it."""
+        if self._solve(np.zeros(self.n)).status == "empty":
             raise ValueError(
                 "Polytope(...) is empty: no point keeps all of its constraints. Check the signs "
                 "of A_ub and b_ub (A_ub x <= b_ub), and the bounds."
             )
-        if not self._bounded():
+        radius = self._radius()
+        if not np.isfinite(radius):
             raise ValueError(
                 "Polytope(...) is unbounded, so that a linear cost may have no minimum. "
                 "Add bounds=(lower, upper)."
             )
+        return radius
 
-    def _bounded(self) -> bool:
-        """Whether C d <= 0, A_eq d = 0 has only the solution d = 0.
+    def _radius(self) -> float:
+        """A bound of |x_i|, infinite if C d <= 0, A_eq d = 0 has a solution d ≠ 0.
 
-        By Stiemke's lemma: the rows have rank n, and some y >= 1, z have Cᵀy + A_eqᵀz = 0.
+        By Stiemke's lemma it has none if the rows have rank n and some y >= 1, z have
+        Cᵀy + A_eqᵀz = 0. Then Σ y_j (d_j − C_j x) = ⟨y, d⟩ + ⟨z, b_eq⟩ bounds every slack of
+        C x <= d. So the products C x, A_eq x are bounded, and x by the smallest singular value.
         """
         eye = np.eye(self.n)
         below, above = np.isfinite(self.lower), np.isfinite(self.upper)
         if (below & above).all():
-            return True
+            return float(np.abs([self.lower, self.upper]).max())
         rows = np.concatenate([self.A_ub, -eye[below], eye[above]])
+        ends = np.concatenate([self.b_ub, -self.lower[below], self.upper[above]])
         both = np.concatenate([rows, self.A_eq])
         if np.linalg.matrix_rank(both) < self.n:
-            return False
+            return np.inf
         free = [(None, None)] * len(self.A_eq)
         bounds = [(1, None)] * len(rows) + free
         zero = np.zeros(len(both))
-        status, _ = solve(self.optimize, zero, A_eq=both.T, b_eq=np.zeros(self.n), bounds=bounds)
-        return status == "optimal"
+        answer = solve(self.optimize, zero, A_eq=both.T, b_eq=np.zeros(self.n), bounds=bounds)
+        if answer.status != "optimal":
+            return np.inf
+        slackness = float(answer.x @ np.concatenate([ends, self.b_eq]))
+        products = np.concatenate([np.abs(ends) + max(slackness, 0.0), np.abs(self.b_eq)])
+        smallest = np.linalg.svd(both, compute_uv=False)[-1]
+        return 2.0 * float(np.linalg.norm(products) / smallest)  # twice: y, z are rounded
 
 
 def _size(matrices: dict[str, Tensor | None], bounds: tuple[Bound, Bound]) -> int:
@@ -213,7 +297,16 @@ def _constraint(kind: str, A: Tensor | None, b: Tensor | None, n: int) -> tuple[
             f"Polytope(A_{kind}=..., b_{kind}=...) must have shapes (k, {n}) and (k,); "
             f"got {tuple(A.shape)} and {tuple(b.shape)}."
         )
-    return _array(A), _array(b)
+    return _unit_rows(_array(A), _array(b))
+
+
+def _unit_rows(A: Array, b: Array) -> tuple[Array, Array]:
+    """The same constraints with rows of length 1; rows of zeros stay."""
+    largest = np.abs(A).max(1, initial=0.0)
+    largest = np.where(largest == 0, 1.0, largest)  # squares stay in range
+    length = np.linalg.norm(A / largest[:, None], axis=1)
+    length = np.where(length == 0, 1.0, length)
+    return A / largest[:, None] / length[:, None], b / largest / length
 
 
 def _bound(name: str, value: Bound, missing: float, n: int) -> Array:
