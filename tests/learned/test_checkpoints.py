@@ -63,6 +63,24 @@ def rewritten(path: Path, change: Callable[[dict], None]) -> Path:
     return path
 
 
+def resealed(path: Path, weights: Callable[[torch.Tensor], torch.Tensor]) -> Path:
+    """The file with other weights and the hash that belongs to them."""
+    import safetensors.torch
+
+    data = path.read_bytes()
+    facts = checkpoints._facts("", data)
+    changed = {name: weights(part) for name, part in safetensors.torch.load(data).items()}
+    facts["sha256"] = checkpoints._hash(facts, changed)
+    path.write_bytes(safetensors.torch.save(changed, {"fwnet": json.dumps(facts)}))
+    return path
+
+
+def nested(path: Path) -> None:
+    """Lists in lists, far deeper than JSON is read."""
+    text = ("[" * 200_000).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+
+
 BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda p: p.write_bytes(b""), "is truncated, or no controller"),
     "text": (lambda p: p.write_text("hello, this is no controller"), "no controller at all"),
@@ -83,6 +101,19 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: rewritten(p, lambda f: f["options"].update(hidden=3)),
         "do not match its hash",
     ),
+    "deep": (nested, "is corrupted, or no controller at all"),
+    "int8": (
+        lambda p: resealed(p, lambda w: w.to(torch.int8)),
+        r"weights must be real floating-point numbers; \S+ is torch\.int8\. Save",
+    ),
+    "complex": (
+        lambda p: resealed(p, lambda w: w.to(torch.complex64)),
+        r"weights must be real floating-point numbers; \S+ is torch\.complex64\. Save",
+    ),
+    "nan": (
+        lambda p: resealed(p, lambda w: w * torch.nan),
+        r"weights must be finite; \S+ is not\. Train",
+    ),
 }
 
 
@@ -101,6 +132,26 @@ def test_an_unknown_name_lists_the_known() -> None:
         learned.load("simplex-cp")
     with pytest.raises(TypeError, match="must be a name or a path; got 3"):
         learned.load(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "b/" * 3000, "zero\0byte"])
+def test_a_name_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match=r"load\(.{0,210}\): .*Shipped are .*'simplex-qp'"):
+        learned.load(name)
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="that is not a file, and no shipped controller"):
+        learned.load(tmp_path)
+
+
+def test_a_card_that_is_too_deep(tmp_path: Path) -> None:
+    card: dict[str, Any] = {}
+    for _ in range(100_000):
+        card = {"card": card}
+    with pytest.raises(TypeError, match="must hold what JSON can say: maximum recursion"):
+        learned.save(learned.LearnedStep(), tmp_path / "mine.fwnet", card)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:

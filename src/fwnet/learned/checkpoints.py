@@ -25,6 +25,7 @@ from fwnet.learned.features import FEATURES
 FORMAT = 1
 _SHIPPED = Path(__file__).parent / "shipped"
 _SUFFIX = ".fwnet"
+_LONGEST = 200  # letters of a name that an error repeats
 
 
 def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | None = None) -> None:
@@ -61,7 +62,7 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
     }
     try:
         facts["sha256"] = _hash(facts, weights)
-    except TypeError as error:  # JSON's own words, such as: Object of type Tensor is not …
+    except (TypeError, ValueError, RecursionError) as error:  # Object of type Tensor is not …
         raise TypeError(f"save(card) must hold what JSON can say: {error}.") from None
     with written_whole(Path(path)) as file:
         file.write(_tools().save(weights, {"fwnet": json.dumps(facts)}))
@@ -91,6 +92,7 @@ def load(name_or_path: str | Path) -> Any:
         raise ValueError(
             f"{path} is corrupted: its contents do not match its hash. Copy or train it again."
         )
+    _check_numbers(path, weights)
     try:
         controller = KINDS[facts["kind"]](**facts["options"])
         controller.load_state_dict(weights)
@@ -112,17 +114,20 @@ def available() -> tuple[str, ...]:
 def _read(name_or_path: str | Path) -> tuple[str, bytes]:
     if not isinstance(name_or_path, str | Path):
         raise TypeError(f"load(name_or_path) must be a name or a path; got {name_or_path!r}.")
-    path = Path(name_or_path)
+    path, asked = Path(name_or_path), repr(str(name_or_path)[:_LONGEST])
     shipped = _SHIPPED / f"{name_or_path}{_SUFFIX}"
-    if path.parent == Path() and not path.suffix and shipped.exists():
-        path = shipped
-    if not path.is_file():
-        names = ", ".join(map(repr, available()))
-        raise FileNotFoundError(
-            f"load({str(name_or_path)!r}): no such file, and no shipped controller of that name. "
-            f"Shipped are {names}."
-        )
-    return repr(str(name_or_path)), path.read_bytes()
+    try:
+        if path.parent == Path() and not path.suffix and shipped.exists():
+            path = shipped
+        if path.is_file():
+            return asked, path.read_bytes()
+        reason = "that is not a file" if path.exists() else "no such file"
+    except OSError as error:  # no permission, or a name that is too long
+        reason = f"the file cannot be read ({error.strerror})"
+    names = ", ".join(map(repr, available()))
+    raise FileNotFoundError(
+        f"load({asked}): {reason}, and no shipped controller of that name. Shipped are {names}."
+    )
 
 
 def _facts(path: str, data: bytes) -> dict[str, Any]:
@@ -135,7 +140,7 @@ def _facts(path: str, data: bytes) -> dict[str, Any]:
         facts = json.loads(header["__metadata__"]["fwnet"])
         version, features, kind = facts["format"], facts["features"], facts["kind"]
         options, card = facts["options"], facts["card"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{path} is corrupted, or no controller at all.") from None
     if version != FORMAT:
         raise ValueError(
@@ -162,6 +167,20 @@ def _weights(path: str, data: bytes) -> dict[str, Tensor]:
         raise ValueError(
             f"{path} is truncated or corrupted ({error}). Copy or train it again."
         ) from None
+
+
+def _check_numbers(path: str, weights: Mapping[str, Tensor]) -> None:
+    """Raise for weights that a network could take only by changing or spreading them."""
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point():
+            raise ValueError(
+                f"{path}: weights must be real floating-point numbers; {name} is {tensor.dtype}. "
+                "Save the controller with learned.save, or train it again."
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(
+                f"{path}: weights must be finite; {name} is not. Train the controller again."
+            )
 
 
 def _hash(facts: dict[str, Any], weights: Mapping[str, Tensor]) -> str:
