@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,6 +82,59 @@ def test_one_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
     label.write_bytes(contents)
     with pytest.raises(ValueError, match="another fit: checksum of the data was"):
         fit(data, tmp_path / "m", CONFIG)
+
+
+def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """The checkpoint with other contents and the hash that belongs to them."""
+    contents = torch.load(io.BytesIO(path.read_bytes().split(b"\n", 1)[1]), weights_only=True)
+    change(contents)
+    body = io.BytesIO()
+    torch.save(contents, body)
+    seal = hashlib.sha256(body.getvalue()).hexdigest().encode()
+    path.write_bytes(b"fwnet-distributed-1 " + seal + b"\n" + body.getvalue())
+
+
+class Touch:
+    """A pickle that makes a file where it is loaded as code."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+FOREIGN = {
+    "pickle": (lambda c: c.update(t=Touch(Path("executed"))), r"UnpicklingError\); no code of it"),
+    "no facts": (lambda c: c.pop("facts"), r"plain values of a fit \(keys\); no code of it"),
+    "facts": (lambda c: c.update(facts=3), r"plain values of a fit \(keys\); no code of it"),
+    "nan": (lambda c: c["u"].fill_(torch.nan), "does not hold an iterate of this fit"),
+    "shape": (lambda c: c.update(v=c["v"][:, :-1]), "does not hold an iterate of this fit"),
+    "dtype": (lambda c: c.update(u=c["u"].half()), "does not hold an iterate of this fit"),
+    "outside": (lambda c: c["weights"].mul_(1e3), "does not hold an iterate of this fit"),
+    "negative": (lambda c: c.update(t=-1), "does not hold an iterate of this fit"),
+    "string": (lambda c: c.update(weights="none"), "does not hold an iterate of this fit"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_one_with_other_contents_is_refused(
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
+    change, text = FOREIGN[name]
+    newest = files(tmp_path / "m")[-1]
+    resealed(newest, change)
+    with pytest.raises(ValueError, match=text):
+        fit(data, tmp_path / "m", CONFIG)
+    assert not Path("executed").exists()
+    assert newest.exists()
+
+
+def test_a_folder_in_place_of_one_is_passed_over(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "m" / "checkpoints" / "step-000000999.ckpt").mkdir(parents=True)
+    assert fit(data, tmp_path / "m", CONFIG).steps == 30
 
 
 def test_a_limit_of_time_ends_certified_and_more_may_be_asked_later(

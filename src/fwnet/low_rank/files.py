@@ -38,11 +38,15 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
         text, tensors, seal = _contents(target)
         whole = seal == _checksum(text, tensors)
         facts = json.loads(text) if whole else {}
+        whole = whole and facts["kind"] == _KIND
     except ImportError:
         raise
+    except (PermissionError, IsADirectoryError) as error:
+        message = f"path={str(target)!r} cannot be read: {error.strerror}. Choose another file."
+        raise OSError(message) from None
     except Exception:  # torch and safetensors raise what they like at bytes that are not theirs
         whole, facts = False, {}
-    if not whole or facts["kind"] != _KIND:
+    if not whole:
         raise ValueError(
             f"path={str(target)!r} is not a whole low-rank model of fwnet: it is damaged, or "
             "something else. Save it again."
