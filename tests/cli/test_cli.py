@@ -376,3 +376,10 @@ def test_ctrl_c_says_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     assert "fwnet: Stopped. Finished seeds are kept in runs; the same command goes on" in error
     assert "Traceback" not in error
     assert [path.name for path in run.glob("runs/*/*/seed-*.json")] == ["seed-0.json"]
+
+
+def test_dates_are_not_points() -> None:
+    X = np.arange(20).reshape(10, 2).astype("datetime64[s]")
+    np.savez("dates.npz", X=X, y=np.arange(10) % 2)
+    _, told = call("fit", "dates.npz", code=1)
+    assert "dates.npz: X must hold numbers; got datetime64[s]. Convert it first" in told

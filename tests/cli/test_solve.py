@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,29 @@ def written(name: str, content: bytes) -> str:
     return name
 
 
+def zipped(name: str, member: str, content: bytes) -> str:
+    with zipfile.ZipFile(name, "w") as archive:
+        archive.writestr(member, content)
+    return name
+
+
+def claimed(name: str, shape: tuple[int, ...]) -> str:
+    """An array of four numbers whose header claims another shape."""
+    file = io.BytesIO()
+    facts = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, facts)
+    return zipped(name, "A.npy", file.getvalue() + bytes(32))
+
+
+def squeezed(name: str) -> str:
+    """A compressed file with a byte changed in the middle of an array."""
+    A = np.random.default_rng(0).standard_normal((50, 4))
+    np.savez_compressed(name, A=A, b=np.ones(50))
+    content = bytearray(Path(name).read_bytes())
+    content[600:700] = bytes(100)
+    return written(name, bytes(content))
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -174,6 +199,23 @@ def written(name: str, content: bytes) -> str:
             "bad.npz is not an NPZ file, or is cut off.",
         ),
         (lambda: saved("bad.npz"), "bad.npz must hold A and b; it has nothing."),
+        (
+            lambda: claimed("bad.npz", (1 << 20, 1 << 20)),
+            "bad.npz: the header of A.npy claims 8,796,093,022,208 bytes, but there are at most 32",
+        ),
+        (lambda: squeezed("bad.npz"), "bad.npz is not an NPZ file: "),
+        (
+            lambda: zipped("bad.npz", "A.txt", b"1 2 3"),
+            "bad.npz holds 'A.txt', which is not an array. Write it with numpy.savez.",
+        ),
+        (
+            lambda: saved("bad.npz", A=np.eye(4), b=np.arange(4).astype("datetime64[D]")),
+            "bad.npz: the target must hold numbers; got datetime64[D]. Convert it first",
+        ),
+        (
+            lambda: saved("bad.npz", A=np.eye(4), b=np.zeros(4, [("a", float), ("b", float)])),
+            "bad.npz: the target must hold numbers; got [('a', '<f8'), ('b', '<f8')].",
+        ),
         (
             lambda: saved("bad.npz", A=np.eye(4) + 1j, b=b),
             "bad.npz: A must hold real numbers; got complex ones.",

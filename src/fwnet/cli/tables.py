@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,12 @@ import numpy as np
 from fwnet.cli.errors import Failed
 from fwnet.data import NAMES, load
 
+_DEFLATE = 1033  # no byte of a zip file holds more than this many
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an NPZ file by name."""
@@ -19,18 +26,47 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         # A zip file is one before NumPy sees it, which takes anything else for a pickle or .npy.
         if path.is_file() and not zipfile.is_zipfile(path):
             raise Failed(f"{path} is not an NPZ file, or is cut off. Write it with numpy.savez.")
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
+    except Failed:
+        raise
     except FileNotFoundError:
         raise Failed(f"there is no file {path}.") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except MemoryError:
+        raise Failed(f"{path} does not fit into memory.") from None
+    except Exception as error:  # of zip, zlib, lzma or NumPy, which have no other base
         raise Failed(f"{path} is not an NPZ file: {error}.") from None
+
+
+def _check_sizes(path: Path) -> None:
+    """Compare the shapes in the headers with the bytes that there are, before any is allocated."""
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                if not entry.filename.endswith(".npy"):
+                    raise Failed(
+                        f"{path} holds {entry.filename!r}, which is not an array. Write it with "
+                        "numpy.savez."
+                    )
+                version = np.lib.format.read_magic(file)
+                if version not in _HEADERS:
+                    continue  # fields with names beyond Latin-1: refused as numbers later
+                shape, _, dtype = _HEADERS[version](file)
+                claimed = math.prod(shape) * dtype.itemsize
+                there = min(entry.file_size, _DEFLATE * entry.compress_size) - file.tell()
+            if claimed > there and not dtype.hasobject:
+                raise Failed(
+                    f"{path}: the header of {entry.filename} claims {claimed:,} bytes, but there "
+                    f"are at most {max(there, 0):,}: it is damaged. Write it with numpy.savez."
+                )
 
 
 def numbers(name: str, values: np.ndarray, bounds: bool = False) -> np.ndarray:
     """An array as float64, finite unless it holds bounds; a sentence where it is none."""
     if np.iscomplexobj(values):
         raise Failed(f"{name} must hold real numbers; got complex ones.")
+    check_kind(name, values)
     try:
         floats = np.asarray(values, dtype=float)
     except (ValueError, TypeError):
@@ -43,6 +79,15 @@ def numbers(name: str, values: np.ndarray, bounds: bool = False) -> np.ndarray:
             f"{name} must hold finite numbers; entry {place} is {str(np.ravel(values)[place])!r}."
         )
     return floats
+
+
+def check_kind(name: str, values: np.ndarray) -> None:
+    """Fail for dates, time spans and records, which NumPy would turn into numbers or half does."""
+    if values.dtype.kind in "mMV":
+        raise Failed(
+            f"{name} must hold numbers; got {values.dtype}. Convert it first, such as dates to "
+            "days as floats."
+        )
 
 
 def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
@@ -106,6 +151,7 @@ def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
         arrays = read_arrays(path)
         for points, classes in (("X", "y"), ("train_x", "train_y")):
             if points in arrays and classes in arrays:
+                check_kind(f"{path}: {points}", arrays[points])
                 return arrays[points], arrays[classes]
         raise Failed(
             f"{path} must hold arrays X and y, or train_x and train_y as `fwnet features` writes "
