@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import torch
@@ -49,12 +50,24 @@ def check_kind(domain: Any) -> None:
 
 
 def check_known(name: str, parameter: Tensor) -> None:
-    """Raise a ValueError if the parameter has no numbers yet, and perhaps no shape."""
+    """Raise if the parameter has no numbers yet, or only a shard of them on this worker."""
+    if is_sharded(parameter):
+        raise TypeError(
+            f"{name} is a DTensor (FSDP2 or tensor parallelism): fwnet.optim needs whole weights "
+            "on each worker to keep them in a domain. Use DistributedDataParallel, or give it to "
+            "an optimizer of torch."
+        )
     if is_lazy(parameter) or parameter.is_meta:
         raise ValueError(
             f"{name} has no numbers yet, so no domain can hold it. Run the network once, or move "
             "it off the meta device, before it is constrained."
         )
+
+
+def is_sharded(parameter: Tensor) -> bool:
+    """Whether it is a DTensor; looks without importing what nobody has imported."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(parameter, module.DTensor)
 
 
 def check_fits(name: str, parameter: Tensor, domain: Domain) -> None:
