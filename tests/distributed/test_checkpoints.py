@@ -65,6 +65,16 @@ def test_all_damaged_starts_anew(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "m" / "model.pt").read_bytes() == model
 
 
+def test_damaged_ones_do_not_push_out_a_new_one(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "m", CONFIG)
+    for path in files(tmp_path / "m"):
+        path.write_bytes(b"noise")
+    fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
+    said: list[str] = []
+    fit(data, tmp_path / "m", CONFIG, say=said.append)
+    assert said[-1] == "going on from the checkpoint of step 10."
+
+
 def test_one_of_another_fit_is_refused(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "m", CONFIG)
     other = FitConfig(classes=5, radius=7.0, max_steps=30, checkpoint_every=10, block=64)

@@ -26,9 +26,11 @@ def save_checkpoint(folder: Path, t: int, contents: dict[str, Any]) -> None:
     body = io.BytesIO()
     torch.save(contents, body)
     digest = hashlib.sha256(body.getvalue()).hexdigest().encode()
-    with written_whole(folder / f"step-{t:09d}.ckpt") as file:
+    path = folder / f"step-{t:09d}.ckpt"
+    with written_whole(path) as file:
         file.write(_MAGIC + digest + b"\n" + body.getvalue())
-    for old in _newest_first(folder)[_KEPT:]:
+    # Those of later steps were refused when this run began; they must not push out this one.
+    for old in [other for other in _newest_first(folder) if other.name <= path.name][_KEPT:]:
         os.remove(old)
 
 
