@@ -39,17 +39,26 @@ def written_whole(path: Path, name: str | None = None, advice: str = ADVICE) -> 
 
 @contextmanager
 def folder_written_whole(folder: Path) -> Iterator[Path]:
-    """A new folder beside `folder` that takes its name at the end; a failure leaves nothing."""
+    """A new folder beside `folder` that takes its name at the end; a failure leaves nothing.
+
+    Arguments:
+        folder: must not exist.
+    """
     beside = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     made = False
     try:
+        if folder.exists():
+            raise ValueError(
+                f"folder={str(folder)!r} exists already; choose another, or delete it."
+            )
         beside.mkdir(parents=True)
         made = True
         yield beside
         os.replace(beside, folder)
         made = False
     except OSError as error:
-        where = f"{folder / Path(error.filename).name}" if error.filename else f"{folder}"
+        file = Path(error.filename or beside)
+        where = str(folder / file.relative_to(beside) if beside in file.parents else folder)
         with suppress(OSError):
             where += f" ({shutil.disk_usage(_existing(folder)).free:,} bytes are free)"
         raise OSError(f"{where} cannot be written: {_reason(error)}. {ADVICE}") from None

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from scipy import sparse
 
 from distributed.cases import by_hand, folder, rows, sparse_rows
-from fwnet.distributed import FitConfig, fit, matrix_files, open_shards, write_shards
+from fwnet.distributed import FitConfig, fit, load_model, matrix_files, open_shards, write_shards
 from fwnet.distributed.command import main
+from fwnet.low_rank import files as model_files
 
 CONFIG = FitConfig(3, 5.0, max_steps=1)
 
@@ -210,3 +213,66 @@ def test_a_folder_of_the_user_beside_it_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "parts.part" / "thesis.tex").write_text("years of work")
     write_shards(tmp_path / "parts", *rows(100, 4, 3))
     assert (tmp_path / "parts.part" / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_path_through_a_file_names_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"file/parts \(.* are free\) cannot be written: Not a dir"):
+        write_shards(tmp_path / "file" / "parts", *rows(100, 4, 3))
+
+
+def test_a_mask_is_not_lost_silently(tmp_path: Path) -> None:
+    X, y = rows(100, 4, 3)
+    with pytest.raises(TypeError, match=r"X must not be a masked array, .* X\.filled\(...\)"):
+        write_shards(tmp_path / "parts", np.ma.masked_array(X, X > 1), y)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_with_gradients_are_taken_and_bfloat16_is_not(tmp_path: Path) -> None:
+    X, y = rows(100, 4, 3)
+    tensor = torch.tensor(X, requires_grad=True)
+    assert open_shards(write_shards(tmp_path / "a", tensor, y)).dtype == torch.float64
+    with pytest.raises(TypeError, match=r"X is torch\.bfloat16\. Convert it with X\.float\(\)"):
+        write_shards(tmp_path / "b", tensor.bfloat16(), y)
+
+
+def test_labels_of_the_other_byte_order(tmp_path: Path) -> None:
+    data = hand_made(tmp_path / "parts", ["a"])
+    native = fit(data, tmp_path / "m", CONFIG)
+    np.save(data / "a.y.npy", np.load(data / "a.y.npy").astype(">i4"))
+    assert fit(data, tmp_path / "m", CONFIG).value == native.value
+
+
+def test_a_damaged_matrix_of_scipy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sparse.save_npz(tmp_path / "X.npz", sparse_rows(100, 9, 5)[0])
+    content = bytearray((tmp_path / "X.npz").read_bytes())
+    place = content.index(b"data.npy") + 150
+    content[place : place + 100] = bytes(100)  # zlib finds it
+    (tmp_path / "X.npz").write_bytes(content)
+    np.save(tmp_path / "y.npy", rows(100, 4, 3)[1])
+    files = [str(tmp_path / "X.npz"), str(tmp_path / "y.npy")]
+    assert main(["shard", *files, "--out", str(tmp_path / "parts")]) == 1
+    told = "X.npz' cannot be read as a matrix of scipy.sparse.save_npz: "
+    assert told in capsys.readouterr().err
+
+
+MODELS = {
+    "no class": lambda facts, tensors: facts.pop("class"),
+    "other facts": lambda facts, tensors: facts.update(speed=3),
+    "no U": lambda facts, tensors: tensors.pop("U"),
+    "other shapes": lambda facts, tensors: tensors.update(s=torch.ones(7)),
+    "nan": lambda facts, tensors: tensors["V"].fill_(torch.nan),
+    "complex": lambda facts, tensors: tensors.update(U=tensors["U"].to(torch.complex64)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sealed_model_of_other_contents_raises(name: str, tmp_path: Path) -> None:
+    fit(folder(tmp_path, 100, 4, 3), tmp_path / "m", CONFIG)
+    tensors, facts = model_files.read(tmp_path / "m" / "model.pt")
+    MODELS[name](facts, tensors)
+    model_files.write(tmp_path / "m" / "model.pt", tensors, facts)
+    with pytest.raises(
+        ValueError, match=r"model\.pt (does not hold U \(d, r\)|holds a None, not the)"
+    ):
+        load_model(tmp_path / "m")

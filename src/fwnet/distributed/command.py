@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -79,9 +78,13 @@ def _read(name: str, path: Path) -> Any:
         if sparse:
             return scipy_sparse().load_npz(path)
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+    except ImportError:
+        raise
+    except Exception as error:  # of zip, zlib, NumPy or SciPy, which have no other base
         kind = "a matrix of scipy.sparse.save_npz" if sparse else "a .npy file"
-        raise ValueError(f"{name}={str(path)!r} cannot be read as {kind}: {error}") from None
+        raise ValueError(
+            f"{name}={str(path)!r} cannot be read as {kind}: {str(error) or type(error).__name__}."
+        ) from None
 
 
 def _show(report: Report) -> None:

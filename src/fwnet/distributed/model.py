@@ -16,6 +16,7 @@ from fwnet.files import written_whole
 from fwnet.low_rank import files
 from fwnet.low_rank.rows import Block
 
+_FACTS = {"radius", "value", "gap", "steps", "config"}
 _FILE, _NOTES = "model.pt", "model.json"
 
 
@@ -89,15 +90,32 @@ def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
     """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run."""
     path = Path(folder) / _FILE
     tensors, facts = files.read(path)
-    if facts["class"] != LowRankModel.__name__:
-        raise ValueError(f"{path} holds a {facts['class']}, not the model of a distributed fit.")
-    del facts["kind"], facts["class"]
+    kind = facts.pop("class", None)
+    if kind != LowRankModel.__name__:
+        raise ValueError(f"{path} holds a {kind}, not the model of a distributed fit.")
+    del facts["kind"]
+    if set(facts) != _FACTS or not _fits(**tensors):
+        raise ValueError(
+            f"{path} does not hold U (d, r), s (r,) and V (m, r) of finite numbers and the facts "
+            f"{', '.join(sorted(_FACTS))}. Write it with the fit of this fwnet."
+        )
     return LowRankModel(tensors["U"], tensors["s"], tensors["V"], **facts)
+
+
+def _fits(**parts: Tensor) -> bool:
+    """Whether the tensors are the factors of a matrix."""
+    return (
+        set(parts) == {"U", "s", "V"}
+        and parts["U"].ndim == parts["V"].ndim == 2
+        and parts["s"].shape == parts["U"].shape[1:] == parts["V"].shape[1:]
+        and all(part.is_floating_point() for part in parts.values())
+        and all(bool(torch.isfinite(part).all()) for part in parts.values())
+    )
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder unless it exists; an error in words where that cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter for a zero byte in the name
         raise OSError(f"{folder} cannot be made: {error}. Choose another folder.") from None

@@ -84,7 +84,7 @@ class Shards:
 
     def read(self, block: Block) -> tuple[RowBlock, Tensor]:
         """Rows `(k, d)` and labels `(k,)` of a block, views of files that hold row after row."""
-        y = np.ascontiguousarray(self.y[block.shard][block.start : block.stop])
+        y = np.ascontiguousarray(self.y[block.shard][block.start : block.stop], np.int64)
         return self.X[block.shard].read(block.start, block.stop), torch.from_numpy(y)
 
     def check_hashes(self, shards: Iterable[int]) -> None:
@@ -101,6 +101,8 @@ class Shards:
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:
     """Memory-map the shards of a folder; raise if one is missing or they do not fit together."""
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"data must be the path of a folder; got {folder!r}.")
     folder = Path(folder)
     manifest = read_manifest(folder)
     paths = [path for end in (DENSE, SPARSE) for path in folder.glob("*" + end)]
@@ -137,6 +139,8 @@ def write_shards(
 ) -> Path:
     """Write rows and labels as shards of `rows` rows: all of them or, if it fails, none.
 
+    A process that is killed leaves a folder `<name>.<process id>.part`, which may be deleted.
+
     Arguments:
         folder: must not exist yet.
         X: float32 or float64; `np.memmap`s are copied piece by piece. A SciPy sparse matrix is
@@ -152,11 +156,9 @@ def write_shards(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['manifest.json', 'part-00000.X.npy', 'part-00000.y.npy']
     """
-    folder, X, y = Path(folder), _as_rows(X), np.asanyarray(y)
+    folder, X, y = Path(folder), _as_rows(X), _as_array("y", y)
     checks.at_least("write_shards(rows=...)", rows, 1)
     _check("write_shards", X, y)
-    if folder.exists():
-        raise ValueError(f"folder={str(folder)!r} exists already; choose another, or delete it.")
     with folder_written_whole(folder) as beside:
         notes = []
         for index, start in enumerate(range(0, len(y), rows)):
@@ -173,10 +175,25 @@ def write_shards(
 def _as_rows(X: Any) -> Any:
     """An array, or a CSR matrix that has every entry once."""
     if not hasattr(X, "tocsr"):
-        return np.asanyarray(X)
+        return _as_array("X", X)
     rows = X.tocsr(copy=not getattr(X, "has_canonical_format", False))
     rows.sum_duplicates()
     return rows
+
+
+def _as_array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        if values.dtype == torch.bfloat16:  # which NumPy does not know
+            raise TypeError(
+                f"write_shards: {name} is torch.bfloat16. Convert it with {name}.float()."
+            )
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"write_shards: {name} must not be a masked array, whose mask would be lost. Fill it "
+            f"with {name}.filled(...), or drop its rows."
+        )
+    return np.asanyarray(values)
 
 
 def _check(name: str, X: Any, y: np.ndarray) -> None:
