@@ -17,6 +17,7 @@ from fwnet.domains.base import slack
 
 Bound = float | Tensor | None
 Array = np.ndarray[Any, np.dtype[Any]]
+_SHARP = 1e3  # factor of the cost: HiGHS takes no tolerance below 1e-10
 
 
 def scipy_optimize(who: str) -> ModuleType:
@@ -43,25 +44,27 @@ class Answer(NamedTuple):
 def solve(optimize: ModuleType, cost: Array, slackest: float = 1e-10, **constraints: Any) -> Answer:
     """min ⟨cost, x⟩ by HiGHS: a vertex that keeps each constraint up to a tolerance.
 
-    The tolerance is 1e-10. Where HiGHS stops without an answer, since rounding does not reach
-    that, it is loosened in steps of ten; the one of the constraints never above `slackest`.
+    The tolerances are 1e-10 for the constraints and 1e-13 for the cost. Where HiGHS stops without
+    an answer, since rounding does not reach them, they are loosened in steps, that of the
+    constraints never above `slackest`.
 
     Arguments:
         cost: with a largest entry of about 1, since the tolerances are absolute.
     """
     answer = Answer("", cost, cost, cost)
-    for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
+    for primal, dual in ((1e-10, 1e-13), (1e-9, 1e-11), (1e-8, 1e-9), (1e-7, 1e-7)):
         found = optimize.linprog(
-            cost,
+            _SHARP * cost,
             method="highs-ds",  # simplex: the answer is a vertex, also on ties
             options={
-                "primal_feasibility_tolerance": min(tolerance, max(slackest, 1e-10)),
-                "dual_feasibility_tolerance": tolerance,
+                "primal_feasibility_tolerance": min(primal, max(slackest, 1e-10)),
+                "dual_feasibility_tolerance": _SHARP * dual,
             },
             **constraints,
         )
         if found.status == 0:
-            return Answer("optimal", found.x, found.ineqlin.marginals, found.eqlin.marginals)
+            y, z = found.ineqlin.marginals / _SHARP, found.eqlin.marginals / _SHARP
+            return Answer("optimal", found.x, y, z)
         status = {2: "empty", 3: "unbounded"}.get(found.status, str(found.message))
         answer = Answer(status, np.full(len(cost), np.nan), np.zeros(0), np.zeros(0))
     return answer
