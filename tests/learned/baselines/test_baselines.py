@@ -18,6 +18,8 @@ ALL = {b.name: b.make(b.grid[len(b.grid) // 2]) if isinstance(b, Tuned) else b
 # Line search alone is the straw man of the comparison, and over-relaxed it is little better.
 LOOSE = {"line search FW": 0.3, "over-relaxed FW": 0.3, "mirror descent": 0.02, "c/(t+2)": 0.02,
          "2/(t+2)": 0.02, "Adam softmax": 0.02}  # fmt: skip
+# Exact steps between two atoms leave their gradients equal, so that rounding chooses the next one.
+TIED = {"pairwise", "second-order pairwise"}
 
 
 def matrices(batch: int, n: int = 30) -> torch.Tensor:
@@ -57,23 +59,25 @@ def test_single_precision_comes_as_far_as_double(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_batch_equals_a_loop(name: str) -> None:
-    Q = matrices(2, 20)
-    whole = ALL[name].run(fwnet.Quadratic(Q), fwnet.Simplex(), 12)
+    """Step by step; where gradients tie and rounding chooses an atom, at the end of the path."""
+    Q, tied = matrices(2, 20), name in TIED or "columns" in name
+    steps = 300 if tied else 12
+    whole = ALL[name].run(fwnet.Quadratic(Q), fwnet.Simplex(), steps)
     for k in range(2):
-        one = ALL[name].run(fwnet.Quadratic(Q[k]), fwnet.Simplex(), 12)
-        same = whole.values[: len(one.values), k]  # one that is solved stops sooner alone
-        if "columns" in name:  # gradients tie on the support: rounding chooses, the ends meet
-            same, alone = whole.values[-1, k], one.values[-1]
-        else:
-            alone = one.values
-        torch.testing.assert_close(same, alone, rtol=1e-7, atol=1e-10)
+        one = ALL[name].run(fwnet.Quadratic(Q[k]), fwnet.Simplex(), steps)
+        same, single = whole.values[: len(one.values), k], one.values  # it may be solved sooner
+        if tied:
+            same, single = whole.values[-1, k], one.values[-1]
+        torch.testing.assert_close(same, single, rtol=1e-7, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_stops_at_the_target_and_at_the_budget(name: str) -> None:
     problem = fwnet.Quadratic(matrices(1)[0])
     run = ALL[name].run(problem, fwnet.Simplex(), 7)
-    assert len(run.values) == 8
+    if len(run.values) < 8:  # a gap of 0: it has solved the problem
+        assert float(run.values[-1]) == pytest.approx(float(minimum(matrices(1)[0])), rel=1e-12)
+    assert len(run.values) <= 8
     target = run.values[:4].min()
     short = ALL[name].run(problem, fwnet.Simplex(), 7, target)
     assert int(short.first(target)) == len(short.values) - 1 <= 3
