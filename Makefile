@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots test quick attack format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
+.PHONY: help reproduce screenshots test quick attack test-roundings format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
 
 help:
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
 # The stamp depends on what is installed, so that a changed pyproject.toml installs again.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -34,6 +34,9 @@ quick: $(VENV)/installed  ## the tests alone, without the documentation examples
 
 attack: $(VENV)/installed  ## the laws of tests/laws on 20,000 random cases, at most an hour; SEED=1 draws others
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws --cases 20000 --minutes 60 --seed $(or $(SEED),0)
+
+test-roundings: $(VENV)/installed  ## the tests as other processors round: plain kernels, AVX2, AVX-512, threads
+	$(BIN)/python tools/roundings.py -n 2 --dist worksteal
 
 format: $(VENV)/installed  ## format and fix what can be fixed
 	$(BIN)/ruff format .
