@@ -114,6 +114,10 @@ def _number(name: str, value: Any) -> float:
     plain = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not (plain or getattr(value, "ndim", None) == 0):
         raise TypeError(f"{name} must be a number; got {value!r}.")
+    if getattr(value, "requires_grad", False):
+        raise ValueError(
+            f"{name} has no gradient; got {value!r}, which requires one. Pass its .item()."
+        )
     try:
         return float(value)
     except (TypeError, ValueError):

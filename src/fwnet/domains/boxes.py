@@ -101,14 +101,14 @@ class Box(Domain):
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         lower, upper = self._bounds(checks.a_tensor("x", x))
-        largest = max(float(lower.abs().max()), float(upper.abs().max()))
+        largest = max(float(bound.detach().abs().max()) for bound in (lower, upper))
         tol = slack(x, tol, largest)
         return ((x >= lower - tol) & (x <= upper + tol)).all(-1)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         lower, upper = self._bounds(torch.zeros(shape[-1:], dtype=torch.float64))
         width = (upper - lower) + torch.zeros(shape[-1], dtype=torch.float64)
-        return float(norm(width).max())
+        return float(norm(width.detach()).max())
 
     def start(
         self,
@@ -144,7 +144,7 @@ def _bound(name: str, value: float | Tensor) -> Tensor:
         return checks.real_tensor(name, value).to("cpu", torch.float64)
     if not isinstance(value, Tensor | numbers.Real):
         raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.")
-    number = float(value)
+    number = float(value.detach() if isinstance(value, Tensor) else value)
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, a domain is bounded; got {value!r}.")
     return torch.tensor(number, dtype=torch.float64)

@@ -62,7 +62,7 @@ class ConvexHull(Domain):
         return Dense(vertices[best], self.event_dim)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        tol = slack(x, tol, float(self.vertices.abs().max()))
+        tol = slack(x, tol, float(self.vertices.detach().abs().max()))
         distance = (self.project(x) - x).flatten(-self.event_dim)
         return norm(distance) <= tol
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fwnet import checks
 from fwnet.domains import Domain
+from fwnet.layers.domain_parameters import refuse_gradients
 from fwnet.layers.unrolled import FWNet
 from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
@@ -20,7 +21,7 @@ from fwnet.trace import Result
 
 @final
 class ImplicitLayer(nn.Module):
-    """x* = argmin of f(x, θ) over a polytope, differentiable in θ.
+    """x* = argmin of f(x, θ) over a polytope, differentiable in θ, the data of f.
 
         dx*/dθ = −P (P ∇²f P)⁺ P ∂∇f/∂θ
 
@@ -68,6 +69,7 @@ class ImplicitLayer(nn.Module):
             return self._solve(problem, x0)
 
     def _solve(self, problem: Problem, x0: Tensor | None) -> Result:
+        refuse_gradients("ImplicitLayer", self.solver.domain)
         found: Result = self.solver(problem, x0)
         x = found.x.detach()
         it = problem.at(x)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as save_memory
 
 from fwnet.iterates import Iterate
+from fwnet.layers.domain_parameters import UNROLLED, refuse_gradients
 from fwnet.oracles import linearize
 from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
@@ -35,9 +36,10 @@ class FWNet(nn.Module):
 
         x_{t+1} = cell(x_t) = x_t + γ_t d(x_t),   t = 0, …, T − 1
 
-    Differentiable in the problem's data, in x0 and in any weights that the solver's slots hold;
-    every iterate is feasible. All T steps are taken: the solver's `tol`, clock and `compiled` do
-    not apply. Under autocast it computes in the precision of the problem's data.
+    Differentiable in the problem's data, in x0, in any weights that the solver's slots hold, and in
+    the bounds of a `Box` and the vertices of a `ConvexHull`; every iterate is feasible. All T steps
+    are taken: the solver's `tol`, clock and `compiled` do not apply. Under autocast it computes in
+    the precision of the problem's data.
 
     Arguments:
         solver: any `FrankWolfe`; its slots become the cell.
@@ -95,6 +97,7 @@ class FWNet(nn.Module):
         yield from self._cells(problem, it, slots)
 
     def _cells(self, problem: Problem, it: Iterate, slots: SlotStates) -> Iterator[CellState]:
+        refuse_gradients("FWNet", self.solver.domain, UNROLLED)
         for _ in range(self.solver.max_steps):
             if self.checkpoint and torch.is_grad_enabled():
                 state: CellState = save_memory(self.cell, problem, it, slots, use_reentrant=False)

@@ -1,0 +1,54 @@
+"""Parameters of a domain that ask for a gradient: a layer that has none for them says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwnet.domains import Box, ConvexHull, Domain
+
+UNROLLED = (Box, ConvexHull)  # their vertices are made of their parameters, by torch's operations
+
+
+def refuse_gradients(who: str, domain: Domain, learnable: tuple[type[Domain], ...] = ()) -> None:
+    """Raise if a parameter of the domain requires a gradient that it would not get.
+
+    Arguments:
+        who: the layer.
+        learnable: domains whose parameters do get one.
+    """
+    if not torch.is_grad_enabled():
+        return
+    for owner, name, value in _parameters(domain):
+        if value.requires_grad and not isinstance(owner, learnable):
+            kind = type(owner).__name__
+            unrolled = isinstance(owner, UNROLLED)
+            advice = (
+                "unroll the steps with FWNet(solver), or detach it" if unrolled else "detach it"
+            )
+            raise ValueError(
+                f"{who} has no gradient for {kind}({name}=...), which requires one: {advice}."
+            )
+
+
+def _parameters(domain: Domain) -> Iterator[tuple[Domain, str, Tensor]]:
+    """Every tensor that was given to the domain, or to a domain that it is made of."""
+    for field in fields(domain):  # type: ignore[arg-type]
+        if field.init:
+            for value in _flat(getattr(domain, field.name)):
+                if isinstance(value, Domain):
+                    yield from _parameters(value)
+                elif isinstance(value, Tensor):
+                    yield domain, field.name, value
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
