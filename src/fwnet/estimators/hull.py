@@ -10,7 +10,11 @@ minimum is one solve on S, and a line search makes P fall until it does:
 At the end u = Ce is the dual optimum. One solve costs |S|³/3, whatever the conditioning, where
 pairwise steps may need very many.
 
-Reference: Chapelle (2007), "Training a support vector machine in the primal".
+Where C is large, e = t − f can be all rounding on S, and so is the set of its signs. Then active
+sets in the dual finish: they see the signs of u, which the same systems give to full precision.
+
+References: Chapelle (2007), "Training a support vector machine in the primal"; Lawson and Hanson
+(1974), "Solving least squares problems", chapter 23.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from fwnet.estimators.kernels import Array
 from fwnet.estimators.records import Problem
+
+_STEP = 1e-8  # a Newton step that is shorter was stopped by rounding
+_NOISE = 8 * np.finfo(np.float64).eps  # of a score, of the sizes it is summed from
 
 
 def exact_weights(
@@ -42,7 +49,48 @@ def exact_weights(
             return target  # the same quadratic at both ends: its minimum is the minimum
         norms = (float(u @ f), float(u @ ahead), float(target @ ahead))
         t = line_search(norms, problem, f, ahead - f)
+        if t < _STEP:
+            break
         u, f = u + t * (target - u), f + t * (ahead - f)
+    return _dual_active_sets(kernel, problem, bias, u, max_steps)
+
+
+def _dual_active_sets(
+    kernel: Array, problem: Problem, bias: float, u: Array, max_steps: int
+) -> Array:
+    """Minimise ½ uᵀ(G + diag(1/C))u − tᵀu by steps to the minimum on a set S of signs.
+
+    A step ends where the first sign would change, and that point leaves S; a point whose excess is
+    beyond rounding enters. The dual falls at every step.
+    """
+    u = problem.feasible(u)
+    signs = np.sign(u)
+    for _ in range(max_steps):
+        inside = np.flatnonzero(signs)
+        factor = _factored(kernel, bias, inside, problem.box[inside])
+        target = np.zeros(len(u))
+        target[inside] = cho_solve(factor, problem.aims(signs)[inside], check_finite=False)
+        wrong = inside[target[inside] * signs[inside] <= 0]
+        if len(wrong):
+            shares = u[wrong] / (u[wrong] - target[wrong])
+            share = float(shares.min())
+            u = u + share * (target - u)
+            signs[wrong[shares == share]] = 0.0
+            u[signs == 0] = 0.0
+            continue
+        u = target
+        f = _scores(kernel, bias, inside, u)
+        excess = problem.excess(f)
+        excess[inside] = 0.0
+        sizes = np.sqrt(np.maximum(kernel.diagonal()[: len(u)] + bias, 0.0))
+        noise = _NOISE * (np.abs(problem.y) + sizes * float(sizes @ np.abs(u)))
+        excess[np.abs(excess) <= noise] = 0.0
+        entered = np.flatnonzero(excess)
+        if not len(entered):
+            break
+        worst = np.argsort(-np.abs(excess[entered]) * np.sqrt(problem.box[entered]))
+        entered = entered[worst[: max(1, len(entered) // 2)]]
+        signs[entered] = np.sign(excess[entered])
     return u
 
 

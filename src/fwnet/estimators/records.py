@@ -30,6 +30,14 @@ class Problem(ABC):
     def excess(self, scores: Array) -> Array:
         """Return e (n,) for the scores f(xᵢ) (n,)."""
 
+    @abstractmethod
+    def aims(self, signs: Array) -> Array:
+        """Return the target tᵢ (n,) of each point whose excess has the sign given."""
+
+    @abstractmethod
+    def feasible(self, coef: Array) -> Array:
+        """Return coefficients (n,), 0 where their sign is none that an excess has."""
+
     def part(self: _Problem, index: Array) -> _Problem:
         """Return the problem of some of the points."""
         return replace(self, y=self.y[index], box=self.box[index])
@@ -46,6 +54,14 @@ class BinaryProblem(Problem):
         """Return y max(0, 1 − y f)."""
         return np.asarray(self.y * np.maximum(0.0, 1.0 - self.y * scores))
 
+    def aims(self, signs: Array) -> Array:
+        """Return y."""
+        return self.y
+
+    def feasible(self, coef: Array) -> Array:
+        """Return the coefficients with the sign of their label."""
+        return np.where(coef * self.y > 0, coef, 0.0)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -58,6 +74,14 @@ class TubeProblem(Problem):
         """Return sign(y − f) max(0, |y − f| − ε)."""
         rest = self.y - scores
         return np.asarray(rest - np.clip(rest, -self.epsilon, self.epsilon))
+
+    def aims(self, signs: Array) -> Array:
+        """Return y − ε · sign."""
+        return np.asarray(self.y - self.epsilon * signs)
+
+    def feasible(self, coef: Array) -> Array:
+        """Return the coefficients: either sign will do."""
+        return coef
 
 
 @final
