@@ -166,3 +166,13 @@ def test_unscaled_linear_features_fall_back_to_the_dual() -> None:
     dual = float(y @ u) - epsilon * float(np.abs(u).sum()) - 0.5 * float(u @ Q @ u)
     assert dual <= primal * (1 + 1e-9)  # weak duality, to rounding
     assert primal == pytest.approx(dual, rel=2e-6)
+
+
+def test_a_large_C_hides_no_support_vector_behind_rounding() -> None:
+    # u = Ce, and t − f has no digit of an e of 1e-16: its sign must come from u.
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        scale, C = 10.0 ** rng.uniform(3, 7), 10.0 ** rng.uniform(2, 6)
+        X, y = scale * rng.normal(size=(20, 60)), rng.normal(size=20)
+        model = FWSVR(C, kernel="linear", tol=1e-6).fit(X, y)  # a warning is an error here
+        assert model.duality_gap_ <= 1e-6

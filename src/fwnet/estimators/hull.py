@@ -46,7 +46,9 @@ def exact_weights(
         target[inside] = cho_solve(factor, (f + excess)[inside], check_finite=False)
         ahead = _scores(kernel, bias, inside, target)
         if np.array_equal(np.sign(problem.excess(ahead)), np.sign(excess)):
-            return target  # the same quadratic at both ends: its minimum is the minimum
+            if (target * excess >= 0).all():
+                return target  # the same quadratic at both ends: its minimum is the minimum
+            break  # u = Ce, so these signs of e are rounding
         norms = (float(u @ f), float(u @ ahead), float(target @ ahead))
         t = line_search(norms, problem, f, ahead - f)
         if t < _STEP:
