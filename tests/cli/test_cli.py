@@ -21,7 +21,7 @@ import fwnet.paper.experiments as experiments
 from fwnet.cli.app import app
 from fwnet.cli.fit import MODELS
 from fwnet.paper.experiment import Verdict
-from fwnet.paper.jobs import Job
+from fwnet.paper.run import Job
 from paper.toy import Toy
 
 RUNNER = CliRunner()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 
 from fwnet.data import DataError, load
-from fwnet.paper import workers
 from fwnet.paper.experiment import Profile, Progress
-from fwnet.paper.jobs import Job
-from fwnet.paper.run import plan, run
+from fwnet.paper.run import Job, plan, run
 from fwnet.paper.store import Store
 
 from .toy import Toy, ToyConfig
+
+DIED = "its process ended before it was done; was memory short?"
 
 
 class Other(Toy):
@@ -138,14 +139,25 @@ class Odd(Toy):
         return {"a set": {1}}
 
 
+def local() -> Toy:
+    """An experiment that cannot be sent to another process."""
+
+    class Local(Toy):
+        name = "local"
+
+    return Local()
+
+
 def test_workers_give_the_same_numbers_and_outlive_a_killed_one(tmp_path: Path) -> None:
     alone, together, log = Store(tmp_path / "alone"), Store(tmp_path / "together"), Log()
     run(plan([Reading()], Profile.QUICK, 2), Profile.QUICK, alone)
-    jobs = [*plan([Killed(), Odd()], Profile.QUICK, 1), *plan([Reading()], Profile.QUICK, 2)]
+    broken = [Killed(), Odd(), local()]
+    jobs = [*plan(broken, Profile.QUICK, 1), *plan([Reading()], Profile.QUICK, 2)]
     failures = run(jobs, Profile.QUICK, together, workers=2, watch=log)
     reasons = {each.experiment: each.reason for each in failures}
-    assert reasons["killed"] == "its process ended with code -9; was memory short?"
+    assert reasons["killed"] == DIED
     assert reasons["odd"].startswith("TypeError: results must be numbers, texts, arrays")
+    assert "Can't pickle local object" in reasons["local"]
     assert {"done 0", "done 1", "failed 0"} <= set(log.lines)
     (expected,), (found,) = alone.results(), together.results()
     assert [s.metrics for s in found.seeds] == [s.metrics for s in expected.seeds]
@@ -154,7 +166,7 @@ def test_workers_give_the_same_numbers_and_outlive_a_killed_one(tmp_path: Path) 
     ]
 
 
-def dies(connection: Connection) -> None:
+def dies(parent: Connection) -> None:
     """A worker that ends before it reads its job."""
     os._exit(3)
 
@@ -162,12 +174,49 @@ def dies(connection: Connection) -> None:
 def test_a_process_that_dies_at_once_is_a_failure_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_serve", dies)
+    monkeypatch.setattr("fwnet.paper.run._begin", dies)
     jobs = plan([Toy(), Odd()], Profile.QUICK, 1)
     failures = run(jobs, Profile.QUICK, Store(tmp_path), workers=2)
-    assert [each.reason for each in failures] == [
-        "its process ended with code 3; was memory short?"
-    ] * 2
+    assert [each.reason for each in failures] == [DIED] * 2
+
+
+class Slow(Toy):
+    name = "slow"
+
+    def run(self, config: ToyConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        if seed:
+            progress(0.5, str(os.getpid()))
+            time.sleep(600)
+        return super().run(config, seed, progress)
+
+
+class Stopping(Log):
+    """Presses Ctrl-C once both other seeds run and the first is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers: set[int] = set()
+
+    def progress(self, job: Job, share: float, text: str) -> None:
+        if job.seed:
+            self.workers.add(int(text))
+        if len(self.workers) == 2 and "done 0" in self.lines:
+            raise KeyboardInterrupt
+
+    def finish(self, job: Job, seconds: float, kept: bool) -> None:
+        super().finish(job, seconds, kept)
+        assert len(self.workers) < 2  # the third seed starts after the first one is done
+
+
+def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(tmp_path: Path) -> None:
+    store, watch = Store(tmp_path), Stopping()
+    jobs = plan([Slow()], Profile.QUICK, 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(jobs, Profile.QUICK, store, workers=2, watch=watch)
+    assert [each.seed for each in store.results()[0].seeds] == [0]
+    for pid in watch.workers:
+        with pytest.raises(ProcessLookupError):  # ended, and its parent has waited for it
+            os.kill(pid, 0)
 
 
 def test_seeds_must_be_positive() -> None:

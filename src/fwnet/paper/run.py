@@ -1,37 +1,64 @@
-"""Run experiments seed by seed; each finished seed is kept at once."""
+"""Run experiments seed by seed; each finished seed is stored at once."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from statistics import mean
 from typing import Any, Protocol, final
 
+import torch
+
+from fwnet.data import DataError, note_sources
 from fwnet.paper.environment import environment
-from fwnet.paper.experiment import Experiment, Profile, SeedResult
-from fwnet.paper.jobs import Job, Outcome, compute
-from fwnet.paper.store import Store
-from fwnet.paper.workers import work
+from fwnet.paper.experiment import Experiment, Profile, Progress, SeedResult
+from fwnet.paper.store import Store, plain
+
+_POLL = 0.1  # seconds between two looks at the workers' progress
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One seed of one experiment."""
+
+    experiment: Experiment[Any]
+    config: Any
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of the experiment."""
+        return self.experiment.name
 
 
 @final
 @dataclass(frozen=True)
 class Failure:
-    """An experiment that could not be run, and why."""
+    """A seed that could not be run, and why."""
 
     experiment: str
     seed: int
     reason: str
 
 
-class Watch(Protocol):
-    """Who is told how a run goes: a progress bar, a log, nobody."""
+class RunObserver(Protocol):
+    """Follows a run: a display, a log; this one does nothing."""
 
     def start(self, job: Job, left: float | None) -> None:
         """A seed starts; `left` are the seconds of work in the seeds after it, once known."""
 
     def progress(self, job: Job, share: float, text: str) -> None:
-        """A running seed got so far."""
+        """A running seed has done this share of its work."""
 
     def finish(self, job: Job, seconds: float, kept: bool) -> None:
         """A seed is done; `kept` if it had been done before."""
@@ -40,21 +67,8 @@ class Watch(Protocol):
         """A seed failed."""
 
 
-@final
-class Silent:
-    """Tells nobody."""
-
-    def start(self, job: Job, left: float | None) -> None:
-        """Nothing."""
-
-    def progress(self, job: Job, share: float, text: str) -> None:
-        """Nothing."""
-
-    def finish(self, job: Job, seconds: float, kept: bool) -> None:
-        """Nothing."""
-
-    def fail(self, job: Job) -> None:
-        """Nothing."""
+class _Silent(RunObserver):
+    pass
 
 
 def plan(
@@ -77,76 +91,58 @@ def run(
     *,
     resume: bool = True,
     workers: int = 1,
-    watch: Watch | None = None,
+    watch: RunObserver | None = None,
 ) -> list[Failure]:
-    """Run the jobs and keep each result; return what failed.
+    """Run the jobs and store each result; return what failed.
 
-    An experiment that fails does not stop the others. Ctrl-C does, and everything finished stays.
+    After a failure the other seeds of the same experiment are skipped; other experiments go on.
+    Ctrl-C stops everything, and finished seeds stay stored.
 
     Arguments:
         jobs: from `plan`.
-        profile: the results are kept under its name.
-        store: where they are kept.
-        resume: take seeds that are done as they are.
-        workers: processes that compute side by side, one thread each; with 1, this process does.
-        watch: is told of every seed.
+        profile: the results are stored under its name.
+        store: where they are stored.
+        resume: keep seeds that are done.
+        workers: processes that compute in parallel, one thread each; with 1, this process does.
+        watch: called for every seed.
     """
     if workers < 1:
         raise ValueError(f"workers must be a whole number of at least 1; got {workers!r}.")
-    watch = Silent() if watch is None else watch
+    watch = _Silent() if watch is None else watch
     known: dict[str, float] = {}  # seconds of a seed, by experiment
-    waiting: list[Job] = []
+    left: list[Job] = []
     for job in jobs:
         done = store.done(job.name, profile, job.config, job.seed) if resume else None
         if done is None:
-            waiting.append(job)
+            left.append(job)
         else:
             known[job.name] = done.seconds
             watch.finish(job, done.seconds, kept=True)
     failures: list[Failure] = []
-    count = min(workers, len(waiting))
-    for job, outcome in _outcomes(waiting, count, known, failures, watch):
-        if outcome.metrics is None:
-            failures.append(Failure(job.name, job.seed, outcome.reason))
-            watch.fail(job)
-            continue
-        facts = environment() | {"data": outcome.data}
-        result = SeedResult(job.seed, outcome.metrics, outcome.seconds, facts)
-        store.write(job.name, profile, job.config, result)
-        known[job.name] = outcome.seconds
-        watch.finish(job, outcome.seconds, kept=False)
-    return failures
 
-
-def _outcomes(
-    waiting: Sequence[Job],
-    workers: int,
-    known: dict[str, float],
-    failures: Sequence[Failure],
-    watch: Watch,
-) -> Iterator[tuple[Job, Outcome]]:
-    """Outcomes as they come; an experiment that failed is not tried with its other seeds."""
-    left = list(waiting)
-
-    def todo() -> Iterator[Job]:
+    def following() -> Iterator[Job]:
         while left:
             job = left.pop(0)
             if all(failure.experiment != job.name for failure in failures):
+                watch.start(job, _time_for(left, known))
                 yield job
 
-    def started(job: Job) -> None:
-        watch.start(job, _time_for(left, known))
-
-    if workers > 1:
-        yield from work(todo(), workers, started, watch.progress)
-        return
-    for job in todo():
-        started(job)
-
-        def progress(share: float, text: str, job: Job = job) -> None:
-            watch.progress(job, share, text)
-
-        yield job, compute(job, progress)
+    count = min(workers, len(left))
+    compute_all = (
+        _in_parallel(following(), count, watch) if count > 1 else _here(following(), watch)
+    )
+    with closing(compute_all) as outcomes:  # ends the workers, whatever happens here
+        for job, outcome in outcomes:
+            if isinstance(outcome, str):
+                failures.append(Failure(job.name, job.seed, outcome))
+                watch.fail(job)
+                continue
+            metrics, seconds, data = outcome
+            result = SeedResult(job.seed, metrics, seconds, environment() | {"data": data})
+            store.write(job.name, profile, job.config, result)
+            known[job.name] = seconds
+            watch.finish(job, seconds, kept=False)
+    return failures
 
 
 def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
@@ -155,3 +151,122 @@ def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
         return None
     typical = mean(known.values()) if known else 0.0
     return sum(known.get(job.name, typical) for job in jobs)
+
+
+_Outcome = tuple[dict[str, Any], float, str] | str
+"""Plain metrics, seconds and where the data came from; or the reason of a failure."""
+
+
+def _compute(job: Job, progress: Progress) -> _Outcome:
+    start = time.perf_counter()
+    try:
+        with note_sources() as noted:
+            metrics = plain(job.experiment.run(job.config, job.seed, progress))
+    except DataError as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    data = "; ".join(f"{source} ({content})" for source, content in sorted(noted.items()))
+    return metrics, time.perf_counter() - start, data
+
+
+def _here(jobs: Iterator[Job], watch: RunObserver) -> Iterator[tuple[Job, _Outcome]]:
+    for job in jobs:
+
+        def progress(share: float, text: str, job: Job = job) -> None:
+            watch.progress(job, share, text)
+
+        yield job, _compute(job, progress)
+
+
+@final
+class _Worker:
+    """A pool of one process: if the process dies, its seed fails and no other.
+
+    The process writes its progress into a pipe, and ends as soon as this end of it is closed.
+    """
+
+    def __init__(self) -> None:
+        context = get_context("spawn")  # a forked torch can hang
+        self.messages, theirs = context.Pipe()
+        self.pool = ProcessPoolExecutor(1, context, _begin, (theirs,))
+
+    def submit(self, job: Job) -> Future[_Outcome]:
+        with _no_interrupts():  # inherited by the process: Ctrl-C reaches the parent only
+            return self.pool.submit(_work, job)
+
+    def close(self) -> None:
+        self.messages.close()
+        self.pool.shutdown()
+
+
+def _in_parallel(
+    jobs: Iterator[Job], count: int, watch: RunObserver
+) -> Iterator[tuple[Job, _Outcome]]:
+    """Outcomes in the order in which they are ready; a worker that died is replaced."""
+    running: dict[Future[_Outcome], tuple[_Worker, Job]] = {}
+    workers = [_Worker() for _ in range(count)]
+
+    def start_next(worker: _Worker) -> None:
+        job = next(jobs, None)
+        if job is not None:
+            running[worker.submit(job)] = worker, job
+
+    try:
+        for worker in workers:
+            start_next(worker)
+        while running:
+            done, _ = wait(running, _POLL, FIRST_COMPLETED)
+            for worker, job in running.values():
+                with suppress(EOFError, OSError):  # the process died
+                    while worker.messages.poll():
+                        watch.progress(job, *worker.messages.recv())
+            for future in done:
+                worker, job = running.pop(future)
+                outcome: _Outcome
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    outcome = "its process ended before it was done; was memory short?"
+                    worker.close()
+                    workers.remove(worker)
+                    workers.append(worker := _Worker())
+                except Exception as error:  # the job cannot be sent to a process
+                    outcome = f"{type(error).__name__}: {error}"
+                yield job, outcome
+                start_next(worker)
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only it may set signals
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+_parent: Connection  # in a worker: the pipe to the process that started it
+
+
+def _begin(parent: Connection) -> None:
+    global _parent
+    _parent = parent
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Connection) -> None:
+    with suppress(EOFError, OSError):
+        parent.recv()  # nothing is ever sent: this returns when the other end is closed
+    os._exit(1)
+
+
+def _work(job: Job) -> _Outcome:
+    return _compute(job, lambda share, text: _parent.send((share, text)))
