@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fwnet.domains import Box, Domain, HyperSimplex, KSparseBall, L1Ball, Simplex
 from fwnet.vertices import Dense
 
 from .cases import CASES, Case, normal
@@ -211,6 +212,27 @@ def test_project_gives_the_nearest_point(case: Case, dtype: torch.dtype) -> None
     assert bool((away.flatten(1).norm(dim=-1) <= nearest + tol).all())
     unmoved = (points[:count] - x[:count]).abs().max()
     assert float(unmoved) <= tol
+
+
+@every
+@pytest.mark.parametrize("scale", [1e12, 1e40, 1e200])
+def test_projections_of_far_points_are_inside(case: Case, scale: float) -> None:
+    """Also where their entries are tied but for rounding: there all digits of x are lost."""
+    generator = seeded(15)
+    far = scale * normal(generator, 20, *case.shape)
+    tied = far.flatten(1)[:, :1].abs() * (1 + 1e-13 * normal(generator, 20, far[0].numel()))
+    projected = case.domain.project(torch.cat([far, tied.reshape(far.shape)]))
+    if projected is not None:
+        assert float(case.violation(projected).max()) <= 1e-12 * size(case)
+
+
+@pytest.mark.parametrize(
+    "domain", [Simplex(2.0), L1Ball(), HyperSimplex(2), KSparseBall(2), Box(-1.0, 1.0)], ids=repr
+)
+def test_projections_of_the_largest_numbers_are_inside(domain: Domain) -> None:
+    """Their sums overflow."""
+    x = 8e307 * normal(seeded(16), 20, 5).clamp(-1, 1)
+    assert bool(domain.contains(domain.project(x), 1e-12).all())
 
 
 @every

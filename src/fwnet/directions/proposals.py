@@ -69,8 +69,12 @@ class ProjectedStep(Proposal):
         if state is None:
             return [], last
         ahead = it.x - expand(last.length, it.x.ndim - problem.batch_dims) * last.gradient
-        point = domain.project(finite_or(it.x, ahead, problem.batch_dims))
-        return ([] if point is None else [Candidates(point.unsqueeze(problem.batch_dims))]), last
+        b = problem.batch_dims
+        point = domain.project(finite_or(it.x, ahead, b))
+        if point is None:
+            return [], last
+        # A decomposition of numbers that large may overflow.
+        return [Candidates(finite_or(it.x, point, b).unsqueeze(b))], last
 
 
 @final

@@ -74,7 +74,9 @@ class Simplex(Domain):
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection by sorting (Held, Wolfe and Crowder, 1974)."""
-        x = x - x.amax(-1, keepdim=True)  # the same projection; large entries keep their digits
+        # The same projection, in numbers of the size of the radius: what is further below the
+        # largest entry than that becomes 0.
+        x = (x - x.amax(-1, keepdim=True)).clamp_min(-self.radius)
         ordered = x.sort(-1, descending=True).values
         rank = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
         excess = (ordered.cumsum(-1) - self.radius) / rank
@@ -133,31 +135,32 @@ class HyperSimplex(Domain):
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: a shift of x, clipped to [0, radius]."""
-        return shift_and_clip(x, self.radius, self.k * self.radius)
+        return shift_and_clip(x, self.radius, self.k)
 
     def normals(self, x: Tensor, tol: float) -> Tensor:
         """The ones vector, and e_i where x_i is 0 or radius."""
         return _with_ones(x, (x <= tol) | (x >= self.radius - tol))
 
 
-def shift_and_clip(x: Tensor, cap: float, total: float) -> Tensor:
-    """clip(x − s, 0, cap) with the shift s for which it sums to `total` (at most n · cap).
+def shift_and_clip(x: Tensor, cap: float, k: int) -> Tensor:
+    """clip(x − s, 0, cap) with the shift s for which it sums to k · cap, k at most n.
 
-    Bisection finds which entries are clipped; the others then give s in closed form.
+    At s = the k-th largest entry fewer than k exceed s; cap below it, at least k are full. So s is
+    between, and entries further away than cap are 0 or full whatever s is: from there all numbers
+    are of the size of cap, however large x is. Bisection finds which entries are clipped; the
+    others then give s in closed form.
     """
-    x = x - x.amax(-1, keepdim=True)
-    low, high = x.amin(-1, keepdim=True) - cap, torch.zeros_like(x[..., :1])
+    x = (x - x.topk(k, -1).values[..., -1:]).clamp(-cap, cap)
+    low, high = torch.full_like(x[..., :1], -cap), torch.zeros_like(x[..., :1])
     for _ in range(30 if x.dtype == torch.float32 else 60):
         middle = (low + high) / 2
-        above = (x - middle).clamp(0, cap).sum(-1, keepdim=True) > total
+        above = (x - middle).clamp(0, cap).sum(-1, keepdim=True) > k * cap
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     shift = (low + high) / 2
     free = (x > shift) & (x < shift + cap)
     full = (x >= shift + cap).sum(-1, keepdim=True)
     number = free.sum(-1, keepdim=True)
-    exact = ((x * free).sum(-1, keepdim=True) + cap * full.to(x.dtype) - total) / number.clamp_min(
-        1
-    )
+    exact = ((x * free).sum(-1, keepdim=True) + cap * (full - k)) / number.clamp_min(1)
     return (x - torch.where(number > 0, exact, shift)).clamp(0, cap)
 
 

@@ -62,9 +62,9 @@ class KSparseBall(NormBall):
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: x clipped, after a soft threshold if its sum is too large."""
         clipped = x.clamp(-self.radius, self.radius)
-        total = self.k * self.radius
-        inside = clipped.abs().sum(-1, keepdim=True) <= total
-        return torch.where(inside, clipped, shift_and_clip(x.abs(), self.radius, total) * x.sign())
+        inside = clipped.abs().sum(-1, keepdim=True) <= self.k * self.radius
+        shrunk = shift_and_clip(x.abs(), self.radius, self.k) * x.sign()
+        return torch.where(inside, clipped, shrunk)
 
 
 @final
@@ -132,5 +132,8 @@ class GroupL1Ball(NormBall):
         return x * factor[..., self._label.to(x.device)]
 
     def _norms(self, x: Tensor) -> Tensor:
+        scale = x.detach().abs().amax(-1, keepdim=True)
+        scale = torch.where(scale == 0, 1.0, scale)  # squares stay in range
         squares = x.new_zeros(*x.shape[:-1], self._count)
-        return squares.index_add(-1, self._label.to(x.device), x * x).sqrt()
+        squares = squares.index_add(-1, self._label.to(x.device), (x / scale).square())
+        return scale * squares.sqrt()
