@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import torch
 
 import fwnet
+from cases import DOMAINS, SOLVERS
 from fwnet.low_rank import ArrayRows, Factors, RowProblem
 from fwnet.low_rank.certificate import certify
 from fwnet.low_rank.losses import SquaredLoss
@@ -292,9 +294,46 @@ def attack_low_rank(generator: np.random.Generator) -> str | None:
     return None
 
 
+def attack_outside(generator: np.random.Generator) -> str | None:
+    """gap >= f(x) − f* with f* of Clarabel, which finds it to about ten digits."""
+    case = DOMAINS[int(generator.integers(len(DOMAINS)))]
+    suited = [solver for solver in SOLVERS if solver.suits(case)]
+    solver = suited[int(generator.integers(len(suited)))]
+    n, m = int(np.prod(case.shape)), int(generator.integers(3, 12))
+    A, b = generator.standard_normal((m, n)), generator.standard_normal(m)
+    x = cp.Variable(case.shape)
+    flat = cp.vec(x, order="C")
+    problem: Any = fwnet.LeastSquares(torch.from_numpy(A), torch.from_numpy(b))
+    if len(case.shape) == 2:
+        d, k = case.shape
+        A, b = np.eye(n), generator.standard_normal(n)
+        places = (torch.from_numpy(i.ravel().copy()) for i in np.indices((d, k)))
+        problem = fwnet.MatrixCompletion(*places, torch.from_numpy(b), case.shape)
+    if not solver.looks and len(case.shape) == 2:
+        return None  # completion is not sampled
+    objective = cp.Minimize(0.5 * cp.sum_squares(A @ flat - b))
+    reference = cp.Problem(objective, case.constraints(x))
+    tight = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
+    best = float(np.asarray(reference.solve(solver=cp.CLARABEL, **tight)))
+    if reference.status != "optimal":
+        return None  # there is no reference
+    steps = int(generator.choice([0, 3, 30]))
+    result = solver.make(case.domain, max_steps=steps, tol=0.0)(problem)
+    lead = float(result.value) - best
+    error = 1e-8 * (1.0 + abs(best) + float(b @ b))
+    text = f"{solver} on {case}, {steps} steps"
+    if lead < -error:
+        return f"infeasible: f(x) is {-lead:.3g} below the minimum of Clarabel [{text}]"
+    if float(result.gap) < lead - error:
+        return f"false certificate: gap {float(result.gap):.6g}, f(x) − f* {lead:.6g} [{text}]"
+    return None
+
+
 def attack(generator: np.random.Generator) -> str | None:
     """One random case; None, or a sentence that says what is wrong."""
     kind = generator.random()
     if kind < 0.75:
         return attack_solve(generator)
-    return attack_oracle(generator) if kind < 0.9 else attack_low_rank(generator)
+    if kind < 0.88:
+        return attack_oracle(generator)
+    return attack_low_rank(generator) if kind < 0.97 else attack_outside(generator)
