@@ -16,6 +16,7 @@ import pytest
 
 from distributed.cases import (
     WORKERS,
+    by_hand,
     environment,
     fit_arguments,
     folder,
@@ -52,7 +53,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
     few = folder(path / "few", 20, 5, 3)  # two blocks
     late = ("--radius", "5", "--max-seconds", "1e-9")
     runs.append((4, fit_arguments(few, path / "late", 3, *late)))
-    bad = folder(path / "bad", 330, 5, 3)
+    bad = by_hand(folder(path / "bad", 330, 5, 3))
     X = np.load(bad / "part-00003.X.npy")
     X[7, 2] = np.nan
     np.save(bad / "part-00003.X.npy", X)
