@@ -42,7 +42,7 @@ def test_the_default_rule_averages_with_growing_weights(case: DomainCase) -> Non
 
 
 def test_a_path_is_refreshed_as_the_solver_refreshes() -> None:
-    """After 2500 steps in float32 the path is still that of the plain solver, bit for bit."""
+    """After 2500 steps in float32 the path is still that of the plain solver."""
     root = torch.randn(12, 12, generator=torch.Generator().manual_seed(0))
     problem = fwnet.Quadratic(root @ root.mT)
     budget = {"max_steps": 2500, "tol": 0.0}

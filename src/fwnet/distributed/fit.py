@@ -35,7 +35,8 @@ def fit(
     work on shards. Every `checkpoint_every` steps there is a pause: the atoms are recompressed,
     the logits computed anew, the gap certified by an exact oracle, and the state written down.
     A run that was killed goes on from there; since a run that was not killed passes through the
-    very same state, both end with the same model.
+    very same state, both end with the same model. All of this on one kind of processor: others
+    round the products of a block differently.
 
     Arguments:
         data: folder of shards, as `write_shards` makes it.

@@ -120,7 +120,8 @@ def meta_train(
         config: how.
         validation: problems to choose the weights by; new ones of `family` if left out.
         out: a folder for the training's state, curves and best controller. The same call again
-            goes on from there, and ends bit for bit where an uninterrupted one would.
+            goes on from there, and ends bit for bit where an uninterrupted one would (on one kind
+            of processor: others round differently).
         minutes: stop after this time; what was done is saved in `out`.
         progress: show a bar (needs rich).
 

@@ -15,7 +15,7 @@ def gathered(starts: Sequence[Callable[[], Stream]]) -> Iterator[list[tuple[floa
 
     Group g is computed by process g mod world size, in full; only its result travels. Every
     process then sees the same numbers in the same order, so that the sum over groups, and with it
-    the training, does not depend on how many processes there are.
+    the training, does not depend on how many processes there are, on processors of one kind.
     """
     world, rank = size_and_rank()
     streams = [start() if g % world == rank else None for g, start in enumerate(starts)]

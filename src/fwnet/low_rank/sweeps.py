@@ -83,7 +83,7 @@ def compiled_sweep(rows: ArrayRows, loss: SoftmaxLoss, Z: Tensor, move: Move, u:
     """X and Z pass through the caches once, in as many threads as torch has.
 
     Sums over blocks of rows are added up in order and in float64: the same bits for any number of
-    threads.
+    threads, on one kind of processor.
     """
     from fwnet.low_rank import compiled_softmax
 

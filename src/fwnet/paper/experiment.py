@@ -124,7 +124,8 @@ class Experiment(ABC, Generic[Config]):
 
     `run` computes and returns plain data (dictionaries, lists, numbers, texts, NumPy arrays,
     tensors); the others only read results, so that a page is rebuilt without training. `run`
-    takes all its randomness from the seed: the same seed gives the same numbers.
+    takes all its randomness from the seed: the same seed gives the same numbers on one kind of
+    processor.
 
     Attributes:
         name: on the command line, such as "cifar2".
