@@ -105,7 +105,8 @@ def averaged_adam(net: nn.Sequential, lr: float) -> torch.optim.Optimizer:
 
 LAST = ("5.weight", "7.weight")
 RATES = (2e-3, 5e-3, 1e-2, 2e-2, 4e-2)
-LARGE = (1e-2, 2e-2, 4e-2, 8e-2, 16e-2)  # for "diameter": no vertex of high rank is as far away
+LARGE = (1e-2, 2e-2, 4e-2, 8e-2, 16e-2)  # for WIDE: no vertex of high rank is as far away
+WIDE = {"rescale": "diameter"}
 SPECTRAL, SOFT = fwnet.NewtonSchulz(), fwnet.SoftTraceNorm(0.3)
 PLAIN = {"momentum": 0.8, "rescale": None}  # γ = lr
 METHODS = (
@@ -113,8 +114,8 @@ METHODS = (
     Method("Adam, averaged", averaged_adam, RATES),
     Method("spectral, averaged", held(oracle=SPECTRAL, averaging=8, **PLAIN), RATES),
     Method("soft, averaged", held(oracle=SOFT, averaging=8, **PLAIN), RATES),
-    Method("defaults, spectral, averaged", held(oracle=SPECTRAL, averaging=8), LARGE),
-    Method("last two, spectral, averaged", held(LAST, oracle=SPECTRAL, averaging=8), LARGE),
+    Method("diameter, spectral, averaged", held(oracle=SPECTRAL, averaging=8, **WIDE), LARGE),
+    Method("last two, spectral, averaged", held(LAST, oracle=SPECTRAL, averaging=8, **WIDE), LARGE),
     Method("spectral", held(oracle=SPECTRAL, **PLAIN), RATES),
     Method("rank 1, averaged", held(oracle=fwnet.PowerIteration(1), averaging=8), RATES),
     Method("as in the paper", as_in_the_paper, (1e-3,)),

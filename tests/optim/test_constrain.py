@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 import fwnet
@@ -47,6 +48,59 @@ def test_the_snippet_of_the_documentation() -> None:
     assert names == expected
     assert groups[-1]["domain"] is None
     FrankWolfe(groups, lr=1e-3)
+
+
+def test_a_radius_is_a_multiple_of_the_initial_norm() -> None:
+    for text, factor in (("init", 1.0), ("2x init", 2.0), ("0.5x init", 0.5), ("2.5x init", 2.5)):
+        net = Net()
+        norm = trace_norm(net.fc.weight)
+        groups = constrain(net, {"fc.weight": fwnet.TraceNormBall(text)})
+        assert groups[0]["domain"].radius == pytest.approx(factor * norm, rel=1e-9)
+        assert trace_norm(net.fc.weight) == pytest.approx(min(1.0, factor) * norm, rel=1e-6)
+        FrankWolfe(groups)
+
+
+def test_without_domains_matrices_and_convolutions_are_in_spectral_balls() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 8))
+    net[0].bias.requires_grad_(False)
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    groups = constrain(net)
+    balls = {g["param_names"][0]: g["domain"] for g in groups if g["domain"] is not None}
+    assert list(balls) == ["0.weight", "3.weight"]
+    for name, ball in balls.items():
+        assert isinstance(ball, fwnet.SpectralBall)
+        largest = torch.linalg.svdvals(before[name].double().flatten(1))[0]
+        assert ball.radius == pytest.approx(8 * float(largest), rel=1e-9)
+    assert groups[-1]["param_names"] == ["1.weight", "1.bias", "3.bias"]
+    assert groups[-1]["domain"] is None
+    for name, p in net.named_parameters():
+        assert torch.equal(p, before[name])
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    X, y = load_digits(return_X_y=True)
+    return torch.tensor(X / 16, dtype=torch.float32), torch.tensor(y)
+
+
+def test_the_defaults_train_a_network_inside_its_balls() -> None:
+    """scikit-learn's digits, ten epochs; the weights use a good part of their balls."""
+    X, y = digits()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    opt = FrankWolfe(constrain(net))
+    worst = 0.0
+    for t in range(10 * 45):
+        rows = torch.arange(32 * t, 32 * t + 32) % 1440
+        opt.zero_grad()
+        nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
+        opt.step()
+        for group in opt.param_groups[:2]:
+            size = float(group["domain"].norm(group["params"][0].detach().double()))
+            worst = max(worst, size / group["domain"].radius)
+    assert 0.2 < worst <= 1
+    with torch.no_grad():
+        right = (net(X[1440:]).argmax(1) == y[1440:]).double().mean()
+    assert float(right) >= 0.9
 
 
 def test_weights_outside_are_scaled_onto_the_sphere() -> None:
@@ -135,6 +189,8 @@ def test_other_bad_input() -> None:
         constrain([], {})
     with pytest.raises(ValueError, match=r"'\*' fits no parameter; the network has none."):
         constrain(nn.ReLU(), {"*": fwnet.L1Ball(1.0)})
+    with pytest.raises(ValueError, match="the network has no matrix or convolution to train"):
+        constrain(nn.BatchNorm1d(3))
     with pytest.raises(ValueError, match="weight has no numbers yet, so no domain can hold it"):
         constrain(nn.LazyLinear(3), {"weight": fwnet.TraceNormBall(1.0)})
     net = Net()
@@ -144,7 +200,9 @@ def test_other_bad_input() -> None:
         with pytest.raises(ValueError, match=r"out.weight must be finite; entry \(1, 2\) is nan."):
             constrain(net, {"out.weight": fwnet.TraceNormBall(radius)})
     nn.init.zeros_(net.fc.weight)
-    with pytest.raises(ValueError, match=r"TraceNormBall\('init'\): the initial weights, shape"):
+    with pytest.raises(
+        ValueError, match=r"fc.weight, TraceNormBall\('init'\): the initial weights"
+    ):
         constrain(net, {"fc.weight": fwnet.TraceNormBall("init")})
 
 
@@ -166,6 +224,10 @@ def test_a_radius_from_the_start_is_only_a_recipe() -> None:
             call()
     with pytest.raises(TypeError, match="must be a number; got 'large'"):
         fwnet.TraceNormBall("large")
+    for text in ("2init", "-1x init", "0x init", "x init", "big init"):
+        with pytest.raises(ValueError, match=rf"or a positive multiple of it .* got '{text}'"):
+            fwnet.TraceNormBall(text)
+    assert repr(fwnet.TraceNormBall("2x init")) == "TraceNormBall('2x init')"
 
 
 def test_sharded_parameters_raise_by_name() -> None:

@@ -99,9 +99,9 @@ def test_channels_last_moves_like_contiguous() -> None:
 
 @pytest.mark.parametrize("shape", [(4, 6), (40, 60), (10, 3, 5, 5)])
 def test_rescaled_steps_have_the_length_they_promise(shape: tuple[int, ...]) -> None:
-    domain, lr = fwnet.TraceNormBall(7.0), 1e-3
+    domain, lr, rank1 = fwnet.TraceNormBall(7.0), 1e-3, fwnet.PowerIteration(1)
     w = parameter(*shape, scale=1e-9)
-    opt = FrankWolfe([w], lr=lr, domain=domain, momentum=0.0, rescale="diameter")
+    opt = FrankWolfe([w], lr=lr, domain=domain, momentum=0.0, rescale="diameter", oracle=rank1)
     w.grad = gradient(*shape)
     before = w.detach().clone()
     opt.step()
@@ -111,6 +111,30 @@ def test_rescaled_steps_have_the_length_they_promise(shape: tuple[int, ...]) -> 
     before = w.detach().clone()
     opt.step()
     assert float((w.detach() - before).norm()) == pytest.approx(lr * float(w.grad.norm()), rel=1e-6)
+
+
+BALLS = [
+    (fwnet.TraceNormBall(7.0), None),
+    (fwnet.TraceNormBall(7.0), fwnet.SoftTraceNorm(3.0)),
+    (fwnet.TraceNormBall(7.0), fwnet.PowerIteration(1)),
+    (fwnet.TraceNormBall(70.0), None),
+    (fwnet.SpectralBall(7.0), fwnet.Exact()),
+    (fwnet.L1Ball(7.0), None),
+    (fwnet.LInfBall(7.0), None),
+]
+
+
+@pytest.mark.parametrize(("domain", "oracle"), BALLS, ids=str)
+@pytest.mark.parametrize("shape", [(4, 6), (40, 60)])
+def test_one_rate_moves_all_layers_balls_and_oracles_alike(domain, oracle, shape) -> None:
+    """From the centre, entries move by half of lr, root mean square: half of the longest move."""
+    w, lr = parameter(*shape, scale=1e-9), 1e-3
+    opt = FrankWolfe([w], lr=lr, domain=domain, momentum=0.0, oracle=oracle)
+    w.grad = gradient(*shape)
+    before = w.detach().clone()
+    opt.step()
+    moved = (w.detach() - before).square().mean().sqrt()
+    assert float(moved) == pytest.approx(lr / 2, rel=1e-6)
 
 
 def test_a_step_is_never_longer_than_to_the_vertex() -> None:
@@ -190,25 +214,26 @@ def test_maximize_is_minimize_with_the_other_sign() -> None:
 
 
 RUNS = [
-    (fwnet.TraceNormBall(2.0), 10_000),
-    (fwnet.SpectralBall(0.3), 10_000),
-    (fwnet.RowBall(0.5), 1000),
-    (fwnet.L1Ball(2.0), 1000),
-    (fwnet.L2Ball(1.5), 1000),
-    (fwnet.LInfBall(0.1), 1000),
-    (fwnet.KSparseBall(5, 0.5), 1000),
+    (fwnet.TraceNormBall(2.0), fwnet.PowerIteration(1), 10_000),
+    (fwnet.TraceNormBall(2.0), None, 10_000),
+    (fwnet.SpectralBall(0.3), None, 10_000),
+    (fwnet.RowBall(0.5), None, 1000),
+    (fwnet.L1Ball(2.0), None, 1000),
+    (fwnet.L2Ball(1.5), None, 1000),
+    (fwnet.LInfBall(0.1), None, 1000),
+    (fwnet.KSparseBall(5, 0.5), None, 1000),
 ]
 
 
-@pytest.mark.parametrize(("ball", "steps"), RUNS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("ball", "oracle", "steps"), RUNS, ids=lambda value: str(value))
 @pytest.mark.parametrize("kind", ["random", "steady"])
-def test_thousands_of_steps_stay_in_the_ball(ball: fwnet.Domain, steps: int, kind: str) -> None:
+def test_thousands_of_steps_stay_in_the_ball(ball, oracle, steps: int, kind: str) -> None:
     """In float32, from the sphere, where a steady gradient holds the weight there."""
     steps = steps if kind == "random" else 1000
     net = nn.Linear(24, 16, bias=False)
     with torch.no_grad():
         net.weight.copy_(10 * gradient(16, 24, dtype=torch.float32))
-    opt = FrankWolfe(constrain(net, {"weight": ball}), rescale=None)
+    opt = FrankWolfe(constrain(net, {"weight": ball}), rescale=None, oracle=oracle)
     steady = -net.weight.detach().clone()
     worst, noise = 0.0, seeded(3)
     for t in range(steps):
@@ -238,7 +263,8 @@ def test_a_large_matrix_that_rests_on_the_sphere_stays_inside(lr: float) -> None
     """W = the vertex of rank 1 that the gradient asks for: rounding is all that happens."""
     u, v = torch.linspace(-1, 2, 200), torch.linspace(1, 3, 300)
     w = nn.Parameter(5.0 * torch.outer(u, v) / (u.norm() * v.norm()) * (1 - 2e-7))
-    opt = FrankWolfe([w], lr=lr, domain=fwnet.TraceNormBall(5.0), rescale=None)
+    ball, rank1 = fwnet.TraceNormBall(5.0), fwnet.PowerIteration(1)
+    opt = FrankWolfe([w], lr=lr, domain=ball, rescale=None, oracle=rank1)
     w.grad = -w.detach().clone()
     for t in range(600):
         opt.step()

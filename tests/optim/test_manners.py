@@ -283,7 +283,7 @@ ERRORS = [
         lambda w: FrankWolfe([nn.Parameter(w.to("meta"))], domain=fwnet.TraceNormBall()),
         "parameter 0 of shape (4, 5) has no numbers yet, so no domain can hold it. Run the net",
     ),
-    (lambda w: FrankWolfe([w], rescale="norm"), "rescale must be one of (None, 'diameter', 'gra"),
+    (lambda w: FrankWolfe([w], rescale="norm"), "rescale must be one of (None, 'vertex', 'diam"),
     (lambda w: FrankWolfe([w], domain=3.0), "domain must be a fwnet domain, spectral(...), sign"),
     (lambda w: FrankWolfe([w], oracle=fwnet.Softmin()), "oracle must be PowerIteration(), Soft"),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,14 +101,15 @@ class NormBall(Domain):
 
         {x : norm(x) <= radius}
 
-    With radius "init" it is a recipe: `fwnet.optim.constrain` reads the radius off the weights.
+    With radius "init", or a multiple such as "2.5x init", it is a recipe: `fwnet.optim.constrain`
+    reads the radius off the weights.
     """
 
     radius: float
     centred: ClassVar[bool] = True
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        if any(_is_init(value) for value in (*args, *options.values())):
+        if any(_multiple(value) is not None for value in (*args, *options.values())):
             return Unsized(cls, args, tuple(options.items()))
         return super().__new__(cls)
 
@@ -123,7 +125,10 @@ class NormBall(Domain):
 @final
 @dataclass(frozen=True, eq=False)
 class Unsized(Domain):
-    """A ball whose radius is the norm of a point that is not known yet, `TraceNormBall("init")`."""
+    """A ball whose radius is a multiple of the norm of a point that is not known yet.
+
+    TraceNormBall("init"): radius = norm(point),   TraceNormBall("2.5x init"): 2.5 norm(point)
+    """
 
     kind: type[NormBall]
     args: tuple[Any, ...]
@@ -137,10 +142,16 @@ class Unsized(Domain):
         options = (f"{name}={value!r}" for name, value in self.options)
         return f"{self.kind.__name__}({', '.join((*map(repr, self.args), *options))})"
 
+    @property
+    def multiple(self) -> float:
+        """The radius over the norm of the point: 1 for "init", 2.5 for "2.5x init"."""
+        known = map(_multiple, (*self.args, *(value for _, value in self.options)))
+        return next(number for number in known if number is not None)
+
     def of_radius(self, radius: float) -> NormBall:
         """The same ball with a number in place of "init"."""
-        args = (radius if _is_init(value) else value for value in self.args)
-        options = {name: radius if _is_init(value) else value for name, value in self.options}
+        args = (value if _multiple(value) is None else radius for value in self.args)
+        options = {k: value if _multiple(value) is None else radius for k, value in self.options}
         ball: NormBall = self.kind(*args, **options)
         return ball
 
@@ -169,8 +180,18 @@ def settle(domain: Domain, **fields: Any) -> None:
         object.__setattr__(domain, name, value)
 
 
-def _is_init(value: object) -> bool:
-    return isinstance(value, str) and value == "init"
+def _multiple(value: object) -> float | None:
+    """The factor of "init" (1) and "2.5x init" (2.5); None for what is no such string."""
+    if not isinstance(value, str) or not value.endswith("init"):
+        return None
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?) ?x )?init", value)
+    number = float(match[1] or 1) if match else 0.0
+    if number == 0:
+        raise ValueError(
+            'a radius must be a number, "init", or a positive multiple of it such as "2.5x init"; '
+            f"got {value!r}."
+        )
+    return number
 
 
 def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:

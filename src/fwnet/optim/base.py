@@ -29,13 +29,13 @@ from fwnet.optim.points import (
     settle,
 )
 from fwnet.optim.records import check_shapes, packed, unpacked
-from fwnet.oracles import CostOracle, Exact, NewtonSchulz, PowerIteration
-from fwnet.vertices import Vertex
+from fwnet.oracles import CostOracle, Exact, NewtonSchulz
+from fwnet.vertices import Rank1, Vertex
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]
 Held = tuple[Tensor, Domain]
-RESCALES = (None, "diameter", "gradient")
+RESCALES = (None, "vertex", "diameter", "gradient")
 
 
 class VertexOptimizer(torch.optim.Optimizer):
@@ -240,29 +240,39 @@ class VertexOptimizer(torch.optim.Optimizer):
 
 
 def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
-    """Vectors are asked exactly; matrices as chosen, or by what is cheap for the domain."""
+    """Vectors are asked exactly; matrices as chosen, or by what minibatches allow.
+
+    Gradients of minibatches agree in many singular directions a little, and in the first one hardly
+    at all, so that vertices of rank 1 cancel.
+    """
     if domain.event_dim == 1:
         return _EXACT
     if chosen is not None:
         return chosen
-    if isinstance(domain, TraceNormBall):
-        return _RANK1
-    return _SPECTRAL if isinstance(domain, SpectralBall) else _EXACT
+    return _SPECTRAL if isinstance(domain, SpectralBall | TraceNormBall) else _EXACT
 
 
-_EXACT, _RANK1, _SPECTRAL = Exact(), PowerIteration(steps=1), NewtonSchulz()
+_EXACT, _SPECTRAL = Exact(), NewtonSchulz()
 
 
 def _step_size(group: Group, domain: Domain, x: Tensor, vertex: Vertex, parameter: Tensor) -> float:
     lr = float(group["lr"])
-    if group["rescale"] == "diameter":
+    if group["rescale"] in ("vertex", "diameter"):
         width = domain.diameter(tuple(x.shape))
+        if group["rescale"] == "vertex" and isinstance(domain, TraceNormBall):
+            width = min(width, 2 * _length(vertex))  # soft and spectral vertices lie deep inside
         lr = lr * math.sqrt(x.numel()) / width if width > 0 else 0.0
     elif group["rescale"] == "gradient":
         distance = float(torch.linalg.vector_norm(vertex.dense() - x))
         slope = float(torch.linalg.vector_norm(_gradient(parameter)))
         lr = lr * slope / distance if distance > 0 else 0.0
     return min(lr, 1.0)
+
+
+def _length(vertex: Vertex) -> float:
+    if isinstance(vertex, Rank1):
+        return float(torch.linalg.vector_norm(vertex.u) * torch.linalg.vector_norm(vertex.v))
+    return float(torch.linalg.vector_norm(vertex.dense()))
 
 
 def _below_one(name: str, value: float) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from glob import escape
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fwnet import checks
-from fwnet.domains import Domain, Unsized
+from fwnet.domains import Domain, SpectralBall, Unsized
 from fwnet.optim.norms import OperatorNorm
 from fwnet.optim.points import (
     as_point,
@@ -25,7 +27,7 @@ from fwnet.optim.points import (
 Choice = Domain | OperatorNorm | None
 
 
-def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, Any]]:
+def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> list[dict[str, Any]]:
     """Put parameters into their domains, by name; the groups are for `FrankWolfe`.
 
         w <- w · min(1, radius / norm(w))     other domains than balls: the nearest point
@@ -34,7 +36,9 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
         net: its parameters are changed in place, where they lie outside.
         domains: name or pattern -> domain. `"*"` and `"?"` are wildcards; the first pattern that
             fits a name decides. A ball with radius `"init"` is as large as the weight is now, for
-            each weight on its own. None, and every parameter that no pattern fits, means AdamW.
+            each weight on its own, with `"4x init"` four times as large. A domain of None means
+            AdamW, and so it is for every parameter that no pattern fits. Without `domains`, every
+            matrix and every convolution that is trained has a `SpectralBall("8x init")`.
 
     Example:
         >>> from fwnet.optim import FrankWolfe, constrain
@@ -46,6 +50,8 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
     """
     if not isinstance(net, nn.Module):
         raise TypeError(f"constrain(net, ...) takes an nn.Module; got {type(net).__name__}.")
+    if domains is None:
+        domains = _matrices(net)
     if not isinstance(domains, Mapping):
         raise TypeError(
             f"constrain(net, domains) takes a dict, name -> domain; got {type(domains).__name__}."
@@ -85,12 +91,24 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice]) -> list[dict[str, A
     return groups
 
 
+def _matrices(net: nn.Module) -> dict[str, Choice]:
+    """Spectral balls for matrices and convolutions, of a radius that hardly slows training down."""
+    domains: dict[str, Choice] = {
+        escape(name): Unsized(SpectralBall, ("8x init",), ())
+        for name, parameter in net.named_parameters()
+        if parameter.requires_grad and (is_lazy(parameter) or parameter.ndim > 1)
+    }
+    if not domains:
+        raise ValueError("constrain(net): the network has no matrix or convolution to train.")
+    return domains
+
+
 def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
     """One group; with "init", one for each parameter, since each has its own radius."""
     for name in names:
         if domain_of(parameters[name], domain) is not None:
             checks.finite(name, parameters[name].detach())
-    sized: dict[str, Choice] = {name: _sized(parameters[name], domain) for name in names}
+    sized: dict[str, Choice] = {name: _sized(name, parameters[name], domain) for name in names}
     for name, choice in sized.items():
         own = domain_of(parameters[name], choice)
         if own is not None:
@@ -106,7 +124,7 @@ def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choic
     ]
 
 
-def _sized(parameter: Tensor, domain: Choice) -> Choice:
+def _sized(name: str, parameter: Tensor, domain: Choice) -> Choice:
     """The domain with its radius; None for a bias in a ball of matrices."""
     if not isinstance(domain, Unsized):
         return domain
@@ -114,13 +132,13 @@ def _sized(parameter: Tensor, domain: Choice) -> Choice:
         return None
     with torch.no_grad():
         x = as_point(parameter, domain).double()
-        radius = float(domain.of_radius(1.0).norm(x))
-    if not radius > 0:
+        size = float(domain.of_radius(1.0).norm(x))
+    if not size > 0:
         raise ValueError(
-            f"{domain}: the initial weights, shape {tuple(parameter.shape)}, have norm {radius}; "
-            "give a radius."
+            f"{name}, {domain}: the initial weights, shape {tuple(parameter.shape)}, have norm "
+            f"{size}; give a radius, or None for AdamW."
         )
-    return domain.of_radius(radius)
+    return domain.of_radius(domain.multiple * size)
 
 
 def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]) -> list[str]:

@@ -26,15 +26,20 @@ class FrankWolfe(VertexOptimizer):
 
     The step γ, at most 1, by `rescale`:
 
-        "diameter"   γ = lr · sqrt(n) / diameter       entries move by at most lr (root mean square)
-        "gradient"   γ = lr · ‖g‖ / ‖v − w‖            as far as gradient descent would
+        "vertex"     γ = lr · sqrt(n) / (2 ‖v‖)     entries move by at most lr (root mean square)
+        "diameter"   γ = lr · sqrt(n) / diameter    the same, if v lies on the sphere
+        "gradient"   γ = lr · ‖g‖ / ‖v − w‖         as far as gradient descent would
         None         γ = lr
 
-    so that with the first two one lr serves layers of all sizes, and Adam's with the first.
+    so that with the first one lr serves layers, balls and oracles of all sizes, and Adam too. It
+    differs from the second in trace-norm balls only, where soft and spectral vertices are short.
 
     Rounding stays inside too: balls of vectors are scaled back; balls of matrices keep a small
     distance from the sphere (4e-3 of the radius at 1000 × 1000 in float32, 3e-5 at 100 × 50) and
     have their singular values measured every min(outputs, inputs) steps.
+
+    The defaults train as fast as a tuned Adam on small networks with `constrain(net)`:
+    `python -m benchmarks.optim_defaults` measures it.
 
     Arguments:
         params: parameters, or groups, each with options of its own; see `constrain`.
@@ -43,13 +48,13 @@ class FrankWolfe(VertexOptimizer):
             `row(...)` takes its radius from each shape.
         momentum: β; minibatches need it, their vertices alone point everywhere.
         rescale: how lr becomes γ.
-        oracle: how a matrix domain is asked; by default one warm-started power iteration for the
-            trace-norm ball (a vertex of rank 1), `NewtonSchulz` for the spectral ball, else
-            exactly. `SoftTraceNorm` moves all singular directions at once: better for small
-            matrices, it needs an SVD.
+        oracle: how a matrix domain is asked; by default `NewtonSchulz` for the spectral and the
+            trace-norm ball, which moves all singular directions alike, else exactly.
+            `SoftTraceNorm` moves the large ones more and needs an SVD; `PowerIteration(1)`, a
+            vertex of rank 1, is the cheapest and gives a low rank, but minibatches make it slow.
         averaging: a, to keep averages in which the t-th weights count like tᵃ, for `averaged()`; 8
             is a good choice. Steps of one length keep jumping around the place where they should
-            end; the averages do not.
+            end; the averages do not. They take the memory of one more copy of the weights.
         betas, eps, weight_decay, foreach: of AdamW.
         maximize: ascend.
 
@@ -71,11 +76,11 @@ class FrankWolfe(VertexOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | Tensor = 1e-3,
+        lr: float | Tensor = 5e-3,
         domain: Domain | OperatorNorm | None = None,
         *,
         momentum: float = 0.9,
-        rescale: str | None = "diameter",
+        rescale: str | None = "vertex",
         oracle: CostOracle | None = None,
         averaging: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),

@@ -287,6 +287,7 @@ def _soft_trace_norm(net: nn.Module, lr: float) -> torch.optim.Optimizer:
         "params": dense,
         "domain": TraceNormBall(50.0),
         "oracle": SoftTraceNorm(1.0),
+        "rescale": "diameter",
     }
     return FrankWolfeOptimizer([ball, {"params": rest}], lr=lr)
 
