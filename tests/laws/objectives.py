@@ -58,9 +58,10 @@ class Objective:
 
     @property
     def sampled(self) -> bool:
-        """Whether a minibatch of four terms can be drawn."""
+        """Whether a minibatch of four terms can be drawn; `MatrixFree` gives no rows."""
         terms = self.problem.terms() if isinstance(self.problem, fwnet.Problem) else None
-        return terms is not None and terms >= 4
+        rows = not isinstance(getattr(self.problem, "matrix", None), fwnet.MatrixFree)
+        return rows and terms is not None and terms >= 4
 
     @property
     def linear_image(self) -> bool:
