@@ -109,6 +109,13 @@ def test_a_batch_equals_a_loop(kind: str) -> None:
             torch.testing.assert_close(alone.sigma, pair.sigma[i, j], rtol=1e-10, atol=1e-300)
 
 
+def test_a_low_rank_matrix_survives_a_long_run_of_its_batch() -> None:
+    """Its bases are complete after 3 steps; the flat one beside it takes many more."""
+    flat, low = (matrix_of(SPECTRA[name], 300, 200) for name in ("flat", "rank 3"))
+    batch = torch.stack([flat, low])
+    check(batch, top_singular_pair(batch))
+
+
 def test_identity_and_one_row() -> None:
     check(torch.eye(300), top_singular_pair(torch.eye(300)))
     row = torch.arange(1.0, 500.0).reshape(1, -1)

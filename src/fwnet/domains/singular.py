@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from fwnet import checks
-from fwnet.domains.base import Cost, norm, unit
+from fwnet.domains.base import Cost, dense_cost, norm, unit
 from fwnet.domains.lanczos import Products, SingularPair, lanczos
 from fwnet.matrices import ImplicitMatrix
 
-_SMALL = 128  # a dense matrix with a side up to this is decomposed in full
+SMALL = 192  # a dense matrix with a side up to this is decomposed in full
 _SMALL_IMPLICIT = 16  # for an implicit one that means this many columns of products
+WARM_NOISE = 0.3  # added to a guess, relative to its norm
 
 
 def top_singular_pair(
@@ -37,16 +40,16 @@ def top_singular_pair(
     d, m = matrix.shape[-2:]
     if isinstance(matrix, ImplicitMatrix):
         if min(d, m) <= _SMALL_IMPLICIT or _has_gradient(matrix):
-            return _full(matrix.dense())
-    elif min(d, m) <= _SMALL or _has_gradient(matrix):
-        return _full(matrix)
+            return full_pair(matrix.dense())
+    elif min(d, m) <= SMALL or _has_gradient(matrix):
+        return full_pair(matrix)
     tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-7
     # some min(d, m) / 4 steps cost as much as a full decomposition
     max_restarts = 1 + min(d, m) // 256 if isinstance(matrix, Tensor) else 40
     with torch.no_grad():
-        pair, accurate = lanczos(Products(matrix), _guess(matrix, start), tol, max_restarts)
+        pair, accurate = lanczos(Products(matrix), guess(matrix, start), tol, max_restarts)
     if not accurate and isinstance(matrix, Tensor):
-        return _full(matrix)
+        return full_pair(matrix)
     return pair
 
 
@@ -59,18 +62,50 @@ def bottom_eigenpair(
 
         value = min over |v| = 1 of vᵀ C v
 
-    Large matrices: the top singular pair of |S| I − S, whose largest eigenvalue that is.
+    Large matrices: the top singular pair of `shifted(S)`, whose largest eigenvalue that is.
     """
-    if isinstance(matrix, Tensor):
-        symmetric = (matrix + matrix.mT) / 2
-        if matrix.shape[-1] <= _SMALL or _has_gradient(matrix):
-            return _bottom_full(symmetric)
-    elif matrix.shape[-1] <= _SMALL_IMPLICIT or _has_gradient(matrix):
-        dense = matrix.dense()
-        return _bottom_full((dense + dense.mT) / 2)
-    shifted = _shifted(symmetric if isinstance(matrix, Tensor) else matrix)
-    v = top_singular_pair(shifted, start, tol).v
+    n = matrix.shape[-1]
+    small = SMALL if isinstance(matrix, Tensor) else _SMALL_IMPLICIT
+    if n <= small or _has_gradient(matrix):
+        return full_bottom(dense_cost(matrix))
+    v = top_singular_pair(shifted(matrix)[0], start, tol).v
     return (Products(matrix).matvec(v) * v).sum(-1), v
+
+
+def shifted(matrix: Cost) -> tuple[Cost, Tensor]:
+    """A = top · I − S for S = (C + Cᵀ)/2, and top `(*batch,)`; A's top eigenvalue is its norm.
+
+        top = μ + |S − μI|,   μ = zᵀSz / zᵀz for some z
+
+    μ lies between the extreme eigenvalues of S. So the eigenvalues of S − μI that are furthest
+    from 0 on both sides decide, however large μ is, and any estimate of |S − μI| above its half
+    will do.
+    """
+    products = Products(matrix)
+    z = guess(matrix, None)
+    middle = (products.matvec(z) * z).sum(-1) / z.square().sum(-1)
+    if isinstance(matrix, Tensor):
+        eye = torch.eye(matrix.shape[-1]).to(matrix)
+        centred = (matrix + matrix.mT) / 2 - middle[..., None, None] * eye
+        size = top_singular_pair(centred, tol=1e-2).sigma
+        return size[..., None, None] * eye - centred, middle + size
+
+    def times(v: Tensor) -> Tensor:
+        flat = v if v.ndim == 1 else v.squeeze(-1)
+        image = (products.matvec(flat) + products.rmatvec(flat)) / 2 - middle[..., None] * flat
+        return image if v.ndim == 1 else image.unsqueeze(-1)
+
+    def rest(v: Tensor) -> Tensor:
+        return (size if v.ndim == 1 else size[..., None, None]) * v - times(v)
+
+    def dense() -> Tensor:
+        whole = matrix.dense()
+        eye = torch.eye(whole.shape[-1]).to(whole)
+        return (middle + size)[..., None, None] * eye - (whole + whole.mT) / 2
+
+    kind = (dense, matrix.dtype, matrix.device)
+    size = top_singular_pair(ImplicitMatrix(matrix.shape, times, times, *kind), tol=1e-2).sigma
+    return ImplicitMatrix(matrix.shape, rest, rest, *kind), middle + size
 
 
 def power_iteration(matrix: Cost, v: Tensor, steps: int) -> SingularPair:
@@ -103,26 +138,33 @@ def _has_gradient(matrix: Cost) -> bool:
     return matrix.matvec(probe.to(matrix.device)).requires_grad
 
 
-def _guess(matrix: Cost, start: Tensor | None) -> Tensor:
-    """The start of Lanczos, noise or `start` with some noise.
+def guess(matrix: Cost, start: Tensor | None) -> Tensor:
+    """The start of Lanczos: Gaussian noise of norm about 1, or `start` with some of it.
 
-    The noise is the same for every matrix of a batch, so that a batch equals a loop.
+    The noise depends on the matrix, so that no matrix has all its large singular vectors
+    orthogonal to it but by chance; the same matrix gets the same noise, in a batch or not.
     """
-    noise = _noise(matrix.shape[-1], matrix.dtype, matrix.device)
-    noise = noise.expand(*matrix.shape[:-2], -1)
-    return noise if start is None else unit(start.detach()) + 0.3 * noise
+    *batch, _, m = matrix.shape
+    probe = _gaussian(m, 2016).to(matrix.device, matrix.dtype).expand(*batch, m)
+    image = Products(matrix).matvec(probe).detach().cpu().reshape(math.prod(batch), -1)
+    size = image.abs().amax(-1, keepdim=True)
+    digits = (image / torch.where(size == 0, 1.0, size) * 100).nan_to_num().round()  # no rounding
+    seeds = [zlib.crc32(row.numpy().tobytes()) for row in digits.to(torch.int8)]
+    noise = torch.stack([_gaussian(m, seed) for seed in seeds]) / m**0.5
+    noise = noise.to(matrix.device, matrix.dtype).reshape(*batch, m)
+    return noise if start is None else unit(start.detach()) + WARM_NOISE * noise
 
 
-@lru_cache(maxsize=4)
-def _noise(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    generator = torch.Generator().manual_seed(2016)
-    return unit(torch.randn(size, dtype=torch.float64, generator=generator)).to(device, dtype)
+@lru_cache(maxsize=16)
+def _gaussian(size: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, dtype=torch.float64, generator=generator)
 
 
-def _full(matrix: Tensor) -> SingularPair:
+def full_pair(matrix: Tensor) -> SingularPair:
     """The pair from the eigenvectors of GᵀG, G tall."""
     if matrix.shape[-2] < matrix.shape[-1]:
-        v, sigma, u = _full(matrix.mT)
+        v, sigma, u = full_pair(matrix.mT)
         return SingularPair(u, sigma, v)
     scale = matrix.detach().abs().amax((-2, -1), keepdim=True)
     scaled = matrix / torch.where(scale == 0, 1.0, scale)
@@ -137,7 +179,9 @@ def _full(matrix: Tensor) -> SingularPair:
     return SingularPair(unit(image), sigma, v)
 
 
-def _bottom_full(symmetric: Tensor) -> tuple[Tensor, Tensor]:
+def full_bottom(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest eigenvalue of (C + Cᵀ)/2 and its vector, by a full decomposition."""
+    symmetric = (matrix + matrix.mT) / 2
     values, vectors = torch.linalg.eigh(symmetric.detach().nan_to_num())
     v = vectors[..., 0]
     image = symmetric @ v.unsqueeze(-1)
@@ -159,27 +203,3 @@ def _with_gradient(values: Tensor, vectors: Tensor, which: int, image: Tensor) -
     weights = torch.where(tied, 0.0, 1.0 / torch.where(tied, 1.0, distance))
     change = weights.unsqueeze(-1) * (vectors.mT @ (image - image.detach()))
     return vectors[..., which] + (vectors @ change).squeeze(-1)
-
-
-def _shifted(matrix: Cost) -> ImplicitMatrix:
-    """|S| I − S for S = (C + Cᵀ)/2; a dense matrix is symmetric already."""
-    products = Products(matrix)
-
-    def times(v: Tensor) -> Tensor:
-        flat = v if v.ndim == 1 else v.squeeze(-1)
-        image = products.matvec(flat)
-        if isinstance(matrix, ImplicitMatrix):
-            image = (image + products.rmatvec(flat)) / 2
-        return image if v.ndim == 1 else image.unsqueeze(-1)
-
-    def shifted(v: Tensor) -> Tensor:
-        return (size if v.ndim > 1 else size.squeeze()) * v - times(v)
-
-    def dense() -> Tensor:
-        whole = matrix.dense() if isinstance(matrix, ImplicitMatrix) else matrix
-        return size * torch.eye(whole.shape[-1]).to(whole) - (whole + whole.mT) / 2
-
-    kind = (matrix.dtype, matrix.device)
-    symmetric = ImplicitMatrix(matrix.shape, times, times, dense, *kind)
-    size = top_singular_pair(symmetric, tol=1e-2).sigma[..., None, None]  # a rough |S| will do
-    return ImplicitMatrix(matrix.shape, shifted, shifted, dense, *kind)
