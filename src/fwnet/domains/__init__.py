@@ -2,6 +2,7 @@
 
 from fwnet.domains.base import Cost, Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
+from fwnet.domains.certified import bounded_singular_pair
 from fwnet.domains.hulls import Block, ConvexHull, Product
 from fwnet.domains.lanczos import SingularPair
 from fwnet.domains.matrix_balls import RowBall, SpectralBall, Spectraplex, TraceNormBall
@@ -37,6 +38,7 @@ __all__ = [
     "TransportPolytope",
     "Unsized",
     "bottom_eigenpair",
+    "bounded_singular_pair",
     "power_iteration",
     "top_singular_pair",
 ]

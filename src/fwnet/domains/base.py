@@ -43,6 +43,21 @@ class Domain(ABC):
     def diameter(self, shape: tuple[int, ...]) -> float:
         """Largest Euclidean distance of two points of `shape` (an upper bound where it says so)."""
 
+    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
+        """A vertex, and a lower bound `(*batch,)` of the minimum that holds up to rounding.
+
+            ⟨cost, vertex⟩ >= min over v in D of ⟨cost, v⟩ >= bound
+
+        Here the bound is ⟨cost, vertex⟩ itself. A domain whose oracle iterates, and could miss the
+        best vertex, bounds what it missed.
+
+        Arguments:
+            along: ⟨cost, x⟩ `(*batch,)` if the gap of x is asked for: where it is costly, an error
+                of 1 % of the gap is small enough.
+        """
+        vertex = self.vertex(cost)
+        return vertex, vertex.inner(cost)
+
     def lmo(self, cost: Cost) -> Vertex:
         """A vertex that minimises ⟨cost, v⟩ over the domain.
 

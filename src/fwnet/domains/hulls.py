@@ -177,6 +177,15 @@ class Product(Domain):
         parts = zip(self.blocks, self.split(dense_cost(cost)), strict=True)
         return Dense(self.join([block.domain.vertex(part).dense() for block, part in parts]))
 
+    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
+        """The vertices of the blocks, and the sum of their bounds."""
+        parts = zip(self.blocks, self.split(dense_cost(cost)), strict=True)
+        vertices, bounds = zip(
+            *(block.domain.certified_vertex(part) for block, part in parts), strict=True
+        )
+        vertex = Dense(self.join([vertex.dense() for vertex in vertices]))
+        return vertex, torch.stack([bound.double() for bound in bounds]).sum(0)
+
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         parts = zip(self.blocks, self.split(checks.a_tensor("x", x)), strict=True)
         return torch.stack([block.domain.contains(part, tol) for block, part in parts]).all(0)

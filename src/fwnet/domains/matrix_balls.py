@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fwnet import checks
 from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, settle, slack, unit
+from fwnet.domains.certified import bounded_eigenpair, bounded_singular_pair
 from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.domains.singular import bottom_eigenpair, top_singular_pair
@@ -42,6 +43,12 @@ class TraceNormBall(NormBall):
         """
         u, _, v = top_singular_pair(cost, start, tol)
         return Rank1(-self.radius * u, v)
+
+    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
+        """−radius · u vᵀ, and −radius · (an upper bound of σ₁); see `bounded_singular_pair`."""
+        offset = None if along is None else along.double() / self.radius
+        (u, _, v), upper = bounded_singular_pair(cost, offset=offset)
+        return Rank1(-self.radius * u, v), -self.radius * upper
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         limit = self.radius + slack(x, tol, self.radius)
@@ -172,6 +179,11 @@ class Spectraplex(Domain):
         """
         _, v = bottom_eigenpair(cost, start, tol)
         return Rank1(self.radius * v, v)
+
+    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
+        """radius · v vᵀ, and radius · (a lower bound of λ_min); see `bounded_eigenpair`."""
+        v, lower = bounded_eigenpair(cost)
+        return Rank1(self.radius * v, v), self.radius * lower
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         tol = slack(x, tol, self.radius)
