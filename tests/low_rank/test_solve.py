@@ -58,6 +58,26 @@ def test_the_certificate_is_that_of_the_core(radius: float) -> None:
     assert float(truth.decrease) <= found.gap <= float(truth.decrease) * 1.01 + 1e-4
 
 
+def test_a_certificate_never_misses_a_larger_tied_value() -> None:
+    """W holds the second singular vector of a gradient whose first two are nearly tied."""
+    generator = torch.Generator().manual_seed(0)
+    n, rows = 200, ArrayRows(torch.eye(200, dtype=torch.float64))
+    for tie in (1e-3, 1e-4, 1e-6) * 10:
+        random = torch.randn(2, n, n, generator=generator, dtype=torch.float64)
+        left, right = torch.linalg.qr(random)[0]
+        values = 0.9 * torch.rand(n, generator=generator, dtype=torch.float64)
+        values[:2] = torch.tensor([1 + tie, 1.0])
+        loss = SquaredLoss((left * values) @ right.mT, torch.ones(n, dtype=torch.float64))
+        problem = RowProblem(rows, loss)
+        W = Factors(left[:, 1:2], torch.tensor([1e-9], dtype=torch.float64), right[:, 1:2])
+        look = problem.look(problem.scores(W.left), W.V, W.V)
+        top = float(torch.linalg.svdvals(look.gradient.dense())[0])
+        along = float((look.product * W.left).sum())
+        found = certify(problem, W, 1.0, 1e-6)
+        assert found.gap >= along + top * (1 - 1e-13)
+        assert found.gap <= 1.01 * (along + top) + 2e-6 * top
+
+
 def test_least_squares_inside_the_ball_is_the_plain_solution() -> None:
     X, _ = cases.data()
     Y = X[:, :5].sin()

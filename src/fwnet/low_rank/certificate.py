@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fwnet.domains.singular import top_singular_pair
+from fwnet.domains.certified import bounded_singular_pair
 from fwnet.low_rank.factors import Factors
 from fwnet.low_rank.problems import FactoredProblem
 
@@ -22,15 +22,17 @@ class Certificate(NamedTuple):
 def certify(
     problem: FactoredProblem, W: Factors, radius: float, accuracy: float = 1e-6
 ) -> Certificate:
-    """f and its gap at W: f(W) − min f is at most the gap.
+    """f and its gap at W: f(W) − min f is at most the gap, up to rounding.
 
-        gap = ⟨G, W⟩ + radius · σ₁(G),   G = ∇f(W)
+        gap = ⟨G, W⟩ + radius · upper,   upper >= σ₁(G),   G = ∇f(W)
+
+    The upper bound, and how sure it is, are those of `fwnet.domains.bounded_singular_pair`.
 
     Arguments:
-        accuracy: relative error of σ₁, which is added to it: the gap is an upper bound.
+        accuracy: relative error of σ₁ that is small enough; an error of 1 % of the gap is, too.
     """
     left = W.left
     look = problem.look(problem.scores(left), W.V, W.V)
-    pair = top_singular_pair(look.gradient, W.V[:, 0], tol=accuracy)
-    along = float((look.product.double() * left.double()).sum())
-    return Certificate(look.value, along + radius * float(pair.sigma) * (1 + accuracy), pair.v)
+    along = (look.product.double() * left.double()).sum()
+    pair, upper = bounded_singular_pair(look.gradient, W.V[:, 0], accuracy, along / radius)
+    return Certificate(look.value, float(along + radius * upper), pair.v)

@@ -205,11 +205,17 @@ class RowProblem(FactoredProblem):
                 total.addmm_(errors.mT, block.times(columns))
             return total if thin.ndim == 2 else total[:, 0]
 
+        def materialize() -> Tensor:
+            total = torch.zeros(self.shape[1], self.shape[0], dtype=self.dtype)
+            for block, errors in self._blocks(scores, V):
+                block.add_adjoint(errors, total)
+            return total.mT
+
         return ImplicitMatrix(
             shape=torch.Size(self.shape),
             matmul=matmul,
             rmatmul=rmatmul,
-            materialize=lambda: matmul(torch.eye(self.shape[1], dtype=self.dtype)),
+            materialize=materialize,
             dtype=self.dtype,
             device=torch.device("cpu"),
         )
