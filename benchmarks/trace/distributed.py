@@ -38,7 +38,7 @@ from fwnet.distributed.factors import nothing_yet
 from fwnet.distributed.rows import take_rows
 from fwnet.distributed.run import Run
 from fwnet.distributed.softmax import ShardedSoftmax
-from fwnet.oracles import linearize
+from fwnet.oracles import certify
 from fwnet.solvers import SlotStates
 
 FEATURES, CLASSES, BAR = 2000, 1000, 300
@@ -106,7 +106,7 @@ def worker(data: Path, steps: int, out: Path) -> None:
     for _ in range(config.memory):  # until the mixture has all its vertices
         step()
     found = {"step": measured(team, step, steps)}
-    found["certificate"] = measured(team, lambda: linearize(problem, solver.domain, it), 1)
+    found["certificate"] = measured(team, lambda: certify(problem, solver.domain, it), 1)
     lin, _ = solver.look(problem, it, slots)
     move, _ = solver.direction(problem, it, lin, None)
     tiny = torch.tensor(1e-6, dtype=torch.float64)

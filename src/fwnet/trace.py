@@ -25,7 +25,8 @@ Number = float | Tensor
 class StepRecord(NamedTuple):
     """One step: numbers for one problem, tensors `(batch,)` for a batch.
 
-    `gap` is the true duality gap, NaN on steps where an inexact oracle left it unknown; `value`
+    `gap` is the duality gap that the exact oracle found, NaN on steps where an inexact one left it
+    unknown; the gap of the last record is certified, as that of the `Result`. `value`
     is f(x) before the step, NaN where only a minibatch was seen; `step_size` is 0 in the record
     of the last iterate, from which no step was taken (`on_step` may stop before a step: then it
     is the size of that one).
@@ -128,10 +129,12 @@ class Result:
     Arguments:
         x: the last iterate (the best one where the run was cut short), `(*batch, *shape)`.
         value: f(x), `(*batch,)`.
-        gap: duality gap at x, from the true gradient and the exact oracle, `(*batch,)`. On a
-            convex problem f(x) − min f is at most this.
+        gap: duality gap at x, from the true gradient and a bound on what the oracle may miss,
+            `(*batch,)`. On a convex problem f(x) − min f is at most this, up to rounding. It is
+            infinite where the oracle failed.
         status: why it stopped: "converged", "max_steps", "max_seconds", "stopped" (by
-            `on_step`), "interrupted" (Ctrl-C), "non_finite" or "stalled"; for a batch, a tuple.
+            `on_step`), "interrupted" (Ctrl-C), "non_finite", "stalled" or "oracle_failed" (its
+            vertex is worse than x, by more than rounding); for a batch, a tuple.
         steps: how many steps were taken; for a batch, a tuple.
         trace: the records.
         message: the status as a sentence.

@@ -19,7 +19,7 @@ from fwnet.distributed.model import LowRankModel, make_folder
 from fwnet.distributed.segment import RecentVertices, SearchOnShards
 from fwnet.distributed.softmax import ShardedSoftmax
 from fwnet.domains import TraceNormBall
-from fwnet.oracles import PowerIteration, linearize
+from fwnet.oracles import PowerIteration, certify
 from fwnet.solvers import FrankWolfe, SlotStates
 from fwnet.vertices import Rank1
 
@@ -65,8 +65,9 @@ class Run:
         while True:
             # Every run passes here, also one that was just restarted: from the same state.
             it = self.problem.at_atoms(state.active)
-            lin = linearize(self.problem, self.solver.domain, it)
-            value, gap = self.problem.true_value(state.active), float(lin.decrease)
+            lin = certify(self.problem, self.solver.domain, it)
+            assert lin.gap is not None
+            value, gap = self.problem.true_value(state.active), float(lin.gap)
             if self.team.rank == 0:
                 rank = int(state.active.used.sum())
                 on_report(Report(state.t, value, gap, rank, time.perf_counter() - began))

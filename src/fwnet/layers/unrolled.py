@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint as save_memory
 
 from fwnet.iterates import Iterate
 from fwnet.layers.domain_parameters import UNROLLED, refuse_gradients
-from fwnet.oracles import linearize
+from fwnet.oracles import certify
 from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
 from fwnet.solvers import FrankWolfe, Objective, SlotStates
@@ -76,7 +76,8 @@ class FWNet(nn.Module):
             records.append(StepRecord(t, cell.value, torch.nan, cell.step_size, 0.0))
         end = problem.at(it.x)
         with torch.no_grad():
-            gap = linearize(problem, self.solver.domain, end).decrease
+            gap = certify(problem, self.solver.domain, end).gap
+        assert gap is not None
         batch = gap.shape[0] if gap.ndim else 0
         return Result(
             it.x,

@@ -1,6 +1,6 @@
 """How the domain is asked: exactly, softly, iteratively, lazily, by samples, block by block."""
 
-from fwnet.oracles.base import Answer, CostOracle, Exact, Linearization, Oracle, linearize
+from fwnet.oracles.base import Answer, CostOracle, Exact, Linearization, Oracle, certify, linearize
 from fwnet.oracles.blocks import Blocks
 from fwnet.oracles.lazy import Lazy
 from fwnet.oracles.newton_schulz import NewtonSchulz
@@ -22,5 +22,6 @@ __all__ = [
     "SoftTraceNorm",
     "Softmin",
     "Stochastic",
+    "certify",
     "linearize",
 ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
+import torch
 from torch import Tensor, nn
 
 from fwnet.domains import Cost, Domain
+from fwnet.domains.base import slack
 from fwnet.iterates import Iterate
 from fwnet.problems import Gradient, Problem
+from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Vertex
 
 
@@ -26,6 +30,8 @@ class Linearization:
         vertex: the oracle's answer to the gradient.
         decrease: ⟨gradient, x − vertex⟩, `(*batch,)`.
         exact: gradient and vertex are true, so `decrease` is the duality gap; else an estimate.
+        gap: the certified duality gap, an upper bound of f(x) − min f; None where only `certify`
+            would find it, infinite where the oracle failed.
     """
 
     value: Tensor
@@ -34,6 +40,7 @@ class Linearization:
     vertex: Vertex
     decrease: Tensor
     exact: bool
+    gap: Tensor | None = None
 
 
 class Oracle(nn.Module, ABC):
@@ -114,7 +121,42 @@ class Exact(CostOracle):
 
 
 def linearize(problem: Problem, domain: Domain, it: Iterate) -> Linearization:
-    """The true linearisation: exact gradient, exact oracle, certified gap."""
+    """The true linearisation: exact gradient, exact oracle."""
     value, gradient, along = problem.first_order(it)
     vertex = domain.vertex(gradient)
     return Linearization(value, gradient, along, vertex, along - vertex.inner(gradient), exact=True)
+
+
+def certify(problem: Problem, domain: Domain, it: Iterate) -> Linearization:
+    """The true linearisation with its certified gap.
+
+        gap = ⟨∇f(x), x⟩ − bound,   bound <= min over v in D of ⟨∇f(x), v⟩
+
+    The bound is that of `Domain.certified_vertex`. A gap below 0 by more than rounding says that
+    the vertex is worse than x itself: the oracle failed, nothing bounds f(x) − min f, and the gap
+    is infinite.
+    """
+    value, gradient, along = problem.first_order(it)
+    vertex, bound = domain.certified_vertex(gradient, along)
+    decrease = along - vertex.inner(gradient)
+    gap = (along.double() - bound.double()).to(along.dtype)
+    if not torch.compiler.is_compiling() and bool((gap < 0).any()):
+        gap = gap.masked_fill((gap < 0) & _worse_than(it.x, gradient, vertex), torch.inf)
+    return Linearization(value, gradient, along, vertex, decrease, True, gap)
+
+
+def _worse_than(x: Tensor, gradient: Gradient, vertex: Vertex) -> Tensor:
+    """Where ⟨g, vertex − x⟩ > level · ⟨|g|, |vertex| + |x|⟩: not by rounding, `(*batch,)`.
+
+    Products and x itself are rounded: ε(1 + √n) for n entries. A point may also lie outside the
+    domain by the tolerance of `Domain.contains`; the level is the sum of both. The same gradient is
+    used for both points, since its own rounding is no fault of the oracle.
+    """
+    if x.is_meta:  # nobody holds this point
+        return torch.zeros((), dtype=torch.bool)
+    events = slice(-vertex.event_dim, None)
+    g, v = dense_gradient(gradient).double(), vertex.dense().double()
+    x64, dims = x.double(), tuple(range(-vertex.event_dim, 0))
+    level = slack(x, None) + torch.finfo(x.dtype).eps * (1 + math.sqrt(math.prod(x.shape[events])))
+    worse = (g * (v - x64)).sum(dims)
+    return worse > level * (g.abs() * (v.abs() + x64.abs())).sum(dims)

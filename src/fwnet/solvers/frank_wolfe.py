@@ -15,7 +15,7 @@ from fwnet.active_set import ActiveSet
 from fwnet.directions import Direction, Toward
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
-from fwnet.oracles import Exact, Linearization, Oracle
+from fwnet.oracles import Exact, Linearization, Oracle, linearize
 from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
 from fwnet.progress import observers
@@ -229,27 +229,32 @@ class FrankWolfe(nn.Module):
                 value = watch.plain(lin.value)
                 gap = watch.plain(lin.decrease) if lin.exact else None
                 due = t % self.check_every == 0 and not self.oracle.certifies
-            if last or (gap is None and due):
-                fresh, true = watch.certify(it)
-                value, gap = watch.plain(true.value), watch.plain(true.decrease)
+            if not last and gap is None and due:
+                fresh = watch.refreshed(it)
+                here = linearize(problem, self.domain, fresh)
+                value, gap = watch.plain(here.value), watch.plain(here.decrease)
                 it = it if sampled else fresh
-            status = watch.verdict(value, gap)
-            if status == "converged" and true is None:
-                # Without the rounding of the steps so far.
-                it, lin = fresh, true = watch.certify(it)
-                value, gap = watch.plain(lin.value), watch.plain(lin.decrease)
+            status = None if last else watch.verdict(value, gap)
+            if last or status not in (None, "non_finite"):
+                # The oracle of a step may have missed the best vertex, and steps round.
+                fresh, true = watch.certify(it)
+                assert true.gap is not None
+                value, gap = watch.plain(true.value), watch.plain(true.gap)
+                it = it if sampled else fresh
                 status = watch.verdict(value, gap)
+                if last:
+                    status = status or "max_steps"
+                elif lin.exact:
+                    lin = true
             if sampled and gap is None:
                 value = value * math.nan  # only a minibatch was seen
             elif status != "non_finite":
                 watch.keep_best(it, value)
-            if status is None and last:
-                status = "max_steps"
             if status is not None:
                 watch.record(t, value, gap, None)
                 if status == "non_finite":
                     return Ending(watch.best or it, status, t)
-                return Ending(it if true is None else fresh, status, t, true)
+                return Ending(fresh, status, t, true)
             move, step_size, state = self.choose(problem, it, lin, state)
             step_size = watch.freeze(gap, step_size)
             if watch.record(t, value, gap, step_size):
@@ -327,16 +332,20 @@ class FrankWolfe(nn.Module):
         message = SENTENCES[end.status]
         statuses: str | tuple[str, ...] = end.status
         steps: int | tuple[int, ...] = end.t
+        assert true.gap is not None
         lost = watch.lost()
         if true.value.ndim:
-            each = ["converged" if bool(d) else end.status for d in true.decrease <= self.tol]
-            statuses = tuple("non_finite" if k in lost else name for k, name in enumerate(each))
+            each = ["converged" if bool(d) else end.status for d in true.gap <= self.tol]
+            for name, indices in lost.items():
+                for k in indices:
+                    each[k] = name
+            statuses = tuple(each)
             counts = [0] * len(each) if watch.steps is None else watch.steps.int().tolist()
             steps = tuple(counts)
         if end.status == "non_finite":
             message += f" (step {end.t})"
-        elif lost:
-            message += f"; of problems {lost} {SENTENCES['non_finite']}"
-        return Result(
-            it.x, true.value, true.decrease, statuses, steps, watch.trace, message, it.active
-        )
+        elif true.value.ndim:
+            for name, indices in lost.items():
+                if name != end.status:
+                    message += f"; of problems {indices} {SENTENCES[name]}"
+        return Result(it.x, true.value, true.gap, statuses, steps, watch.trace, message, it.active)

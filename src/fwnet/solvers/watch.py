@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
-from fwnet.oracles import Linearization, linearize
+from fwnet.oracles import Linearization, certify
 from fwnet.problems import Problem
 from fwnet.trace import Number, StepRecord, Trace
 
@@ -26,6 +26,7 @@ SENTENCES = {
     "stopped": "on_step asked to stop",
     "interrupted": "interrupted from the keyboard; x is the best iterate so far",
     "non_finite": "f or its gap became NaN or infinite; x is the best iterate before that",
+    "oracle_failed": "the oracle's vertex is worse than x itself, so that no gap is known",
     "stalled": "steps of size 0 at the precision of this dtype; try float64 or another rule",
 }
 
@@ -34,8 +35,8 @@ SENTENCES = {
 class Watch:
     """Decides at each step whether to go on, for every problem of a batch.
 
-    A problem whose gap reached `tol`, or whose numbers are no longer finite, is frozen: its steps
-    have size 0 from then on, and the others go on.
+    A problem whose gap reached `tol`, whose numbers are no longer finite or whose oracle failed is
+    frozen: its steps have size 0 from then on, and the others go on.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Watch:
         self.best_value: Number = math.inf
         self.done: Tensor | None = None  # a batch: which problems are finished
         self.broken: Tensor | None = None  # a batch: which problems became NaN or infinite
+        self.failed: Tensor | None = None  # where the oracle failed at the last certificate
         self.taken = 0  # steps
         self.steps: Tensor | None = None  # a batch: steps of each problem
         self.idle = 0  # steps of size 0 in a row
@@ -72,32 +74,47 @@ class Watch:
         return value if self.problem.batch_dims else value.item()
 
     def certify(self, it: Iterate) -> tuple[Iterate, Linearization]:
-        """The true linearisation at a refreshed iterate."""
+        """The true linearisation with its certified gap, at a refreshed iterate."""
         it = self.refreshed(it)
-        return it, linearize(self.problem, self.domain, it)
+        lin = certify(self.problem, self.domain, it)
+        assert lin.gap is not None
+        self.failed = lin.gap.isinf() & lin.decrease.isfinite()
+        return it, lin
 
     def verdict(self, value: Number, gap: Number | None) -> str | None:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
         if isinstance(value, Tensor):
-            bad = ~torch.isfinite(value if gap is None else value + gap)
-            self.broken = bad if self.broken is None else self.broken | bad
-            broken = bool(self.broken.all())
-            solved = isinstance(gap, Tensor) and bool(((gap <= self.tol) | self.broken).all())
+            status = self._batch_verdict(value, gap)
+        elif self.failed is not None and bool(self.failed):
+            status = "oracle_failed"
+        elif not (math.isfinite(value) and (gap is None or math.isfinite(gap))):
+            status = "non_finite"
         else:
-            broken = not (math.isfinite(value) and (gap is None or math.isfinite(gap)))
-            solved = gap is not None and bool(gap <= self.tol)
-        if broken or solved:
-            return "non_finite" if broken else "converged"
+            status = "converged" if gap is not None and gap <= self.tol else None
+        if status is not None:
+            return status
         if self.max_seconds is not None and self.seconds() >= self.max_seconds:
             return "max_seconds"
         return "stalled" if self.idle >= self.patience else None
+
+    def _batch_verdict(self, value: Tensor, gap: Number | None) -> str | None:
+        failed = torch.zeros_like(value, dtype=torch.bool) if self.failed is None else self.failed
+        numbers = value + gap.masked_fill(failed, 0.0) if isinstance(gap, Tensor) else value
+        bad = ~torch.isfinite(numbers)
+        self.broken = bad if self.broken is None else self.broken | bad
+        lost = self.broken | failed
+        if bool(lost.all()):
+            return "oracle_failed" if bool(failed.any()) else "non_finite"
+        solved = isinstance(gap, Tensor) and bool(((gap <= self.tol) | lost).all())
+        return "converged" if solved else None
 
     def freeze(self, gap: Number | None, step_size: Tensor) -> Tensor:
         """Step sizes with 0 for the problems of a batch that are finished."""
         if isinstance(gap, Tensor):  # at a frozen point it stays, but for rounding: judge it anew
             self.done = gap <= self.tol
-        if self.broken is not None:
-            self.done = self.broken if self.done is None else self.done | self.broken
+        for lost in (self.broken, self.failed) if self.problem.batch_dims else ():
+            if lost is not None:
+                self.done = lost if self.done is None else self.done | lost
         return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
 
     def keep_best(self, it: Iterate, value: Number) -> None:
@@ -162,9 +179,14 @@ class Watch:
             stop = _is_true(observer(record)) or stop
         return stop
 
-    def lost(self) -> list[int]:
-        """Which problems of a batch became NaN or infinite."""
-        return [] if self.broken is None else self.broken.nonzero().flatten().tolist()
+    def lost(self) -> dict[str, list[int]]:
+        """Which problems of a batch became NaN or infinite, or had no oracle, by status."""
+        masks = {"oracle_failed": self.failed, "non_finite": self.broken}
+        return {
+            name: mask.nonzero().flatten().tolist()
+            for name, mask in masks.items()
+            if mask is not None and bool(mask.any())
+        }
 
     def sound(self, it: Iterate) -> Iterate:
         """The iterate, with the best before it where numbers became NaN or infinite."""
