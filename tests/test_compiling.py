@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from fwnet.compiling import compiled
+from fwnet.numerics.compiled import compiled
 
 
 def test_without_a_folder_to_write_to_it_compiles_all_the_same() -> None:

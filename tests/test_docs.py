@@ -71,7 +71,7 @@ def documented_names() -> dict[str, list[str]]:
 
 def test_every_name_of_the_api_page_exists() -> None:
     names = documented_names()
-    assert {"fwnet", "fwnet.learned", "fwnet.data", "fwnet.paper.run"} <= set(names)
+    assert {"fwnet", "fwnet.learned", "fwnet.data", "fwnet.lab.paper.run"} <= set(names)
     assert "baselines.Trajectory" in names["fwnet.learned"]
     assert sum(map(len, names.values())) > 150
     done = subprocess.run(

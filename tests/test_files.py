@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fwnet.files import written_whole
+from fwnet.numerics.files import written_whole
 
 
 def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:

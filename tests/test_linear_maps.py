@@ -10,7 +10,7 @@ from torch import Tensor
 
 import fwnet
 from cases import F64, csr, forms, normal, seeded, sparse_like
-from fwnet.linear_maps import DenseMap, LinearMap, SparseMap, as_linear_map
+from fwnet.numerics.linear_maps import DenseMap, LinearMap, SparseMap, as_linear_map
 from fwnet.vertices import Dense, OneHot, Slice
 
 A = sparse_like(1, 7, 5)

@@ -10,8 +10,8 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from fwnet import faces
-from fwnet.quadratic_programs import simplex_qp, solve_simplex_qp
+from fwnet.quadratic import faces
+from fwnet.quadratic.solve import simplex_qp, solve_simplex_qp
 
 
 @pytest.fixture(params=["compiled", "batched"], autouse=True)

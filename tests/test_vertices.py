@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.vertices import Dense, OneHot, Permutation, Rank1, Sign, Slice, Vertex, as_dense
 
 N, D, M = 5, 4, 3

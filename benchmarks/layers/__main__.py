@@ -26,7 +26,7 @@ from torch import Tensor
 
 from benchmarks.layers.peers import PEERS
 from fwnet.layers.simplex_qp import SimplexQP
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 
 BARS = {32: (0.5, 0.2), 100: (0.7, 0.1), 500: (1.0, 0.03)}
 

@@ -4,7 +4,7 @@
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
 FWNET_DATA); for `untouched`, a9a and CIFAR-10, which were opened once. `--also` adds trainings with
-other seeds, as `python -m fwnet.learned.recipes --seed 1 --out FOLDER` writes them; the figures are
+other seeds, as `python -m fwnet.lab.recipes --seed 1 --out FOLDER` writes them; the figures are
 then medians over problems and seeds.
 """
 

@@ -34,8 +34,8 @@ from fwnet.learned.baselines import (
 )
 from fwnet.learned.baselines.base import Report
 from fwnet.learned.families.real import all_mnist
-from fwnet.linear_maps import LinearMap
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.numerics.linear_maps import LinearMap
+from fwnet.quadratic.solve import simplex_qp
 
 LIMIT = 1.3
 

@@ -11,11 +11,11 @@ from benchmarks.learned.bars import Bar
 from fwnet import learned
 from fwnet.directions import Averaging
 from fwnet.domains import Domain
+from fwnet.lab.recipes import SEED
 from fwnet.learned import Evaluation, baselines
 from fwnet.learned.baselines import Baseline, Tuned, default_baselines
 from fwnet.learned.families import LogUniform, SVMFamily, circles, digits_pairs, mnist_pairs
 from fwnet.learned.families.real import all_digits
-from fwnet.learned.recipes import SEED
 from fwnet.solvers import FrankWolfe
 
 Family = Callable[..., SVMFamily]

@@ -16,7 +16,7 @@ from fwnet.learned.baselines import Solver
 from fwnet.learned.families.real import digits
 from fwnet.learned.recurring import TASKS, Recurring
 from fwnet.problems import Quadratic
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 
 SIZES = {"C-paths": 240, "one-vs-one pairs": 240, "few-shot episodes": 40}
 

@@ -22,22 +22,14 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
 
 from benchmarks import THREADS
-from fwnet.distributed import (
-    FitConfig,
-    Report,
-    Team,
-    fit,
-    join,
-    leave,
-    open_shards,
-    write_shards,
-)
-from fwnet.distributed.factors import nothing_yet
-from fwnet.distributed.rows import take_rows
-from fwnet.distributed.run import Run
-from fwnet.distributed.softmax import ShardedSoftmax
+from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.factors import nothing_yet
+from fwnet.estimators.low_rank.distributed.rows import take_rows
+from fwnet.estimators.low_rank.distributed.run import Run
+from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.oracles import certify
 from fwnet.solvers import SlotStates
 

@@ -14,14 +14,14 @@ from functools import partial
 
 import numpy as np
 import torch
+from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
 from scipy import sparse
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import D, M, N, softmax, thousand_classes
-from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
-from fwnet.low_rank.rank_one import RankOneFrankWolfe
-from fwnet.low_rank.sweeps import Move, compiled_sweep, torch_sweep
+from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
+from fwnet.estimators.low_rank.sweeps import Move, compiled_sweep, torch_sweep
 
 
 def run(repeats: int) -> list[Row]:

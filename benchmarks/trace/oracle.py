@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.harness import OURS, Case, Row, compare
-from fwnet.domains.singular import power_iteration, top_singular_pair
+from fwnet.numerics.singular import power_iteration, top_singular_pair
 
 SHAPES = ((784, 10), (1000, 1000), (5000, 2000))
 N = 5000

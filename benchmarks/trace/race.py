@@ -7,13 +7,14 @@ max_steps = k, its time that of the k-th record of one long run.
 import time
 
 import torch
+from fwnet.low_rank import Budget, Factors, RowProblem
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import OURS, Case, Row, compare, figure, require
 from benchmarks.trace.data import D, M, softmax, thousand_classes
 from fwnet import TraceNormBall
-from fwnet.low_rank import Budget, Factors, RowProblem, solve
-from fwnet.low_rank.rank_one import RankOneFrankWolfe
+from fwnet.estimators.low_rank import solve
+from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
 
 SECONDS = 16.0
 

@@ -24,7 +24,7 @@ from fwnet.domains import (
     TransportPolytope,
 )
 from fwnet.layers import FWNet
-from fwnet.linear_maps import LinearMap, MatrixFree
+from fwnet.numerics.linear_maps import LinearMap, MatrixFree
 from fwnet.oracles import (
     Blocks,
     Exact,

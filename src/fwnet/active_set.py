@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from fwnet.matrices import ImplicitMatrix
-from fwnet.scaling import rescaled
+from fwnet.numerics.scaling import rescaled
+from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.vertices import Vertex, as_dense
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fwnet.active_set import ActiveSet
-from fwnet.scaling import expand, rescaled
+from fwnet.numerics.scaling import expand, rescaled
 from fwnet.vertices import Vertex
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.active_set import ActiveSet
+from fwnet.numerics import checks
 
 if TYPE_CHECKING:
     import pandas
@@ -116,7 +116,7 @@ class Trace(Sequence[StepRecord]):
 
     def plot(self, against: str = "t", ax: Axes | None = None) -> Axes:
         """Gap and value against steps (`"t"`) or time (`"seconds"`); needs matplotlib."""
-        from fwnet.plotting import plot_trace
+        from fwnet.show.plotting import plot_trace
 
         return plot_trace(self, against, ax)
 

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, TypeVar, final
 import torch
 from torch import Tensor
 
-from fwnet.matrices import ImplicitMatrix
-from fwnet.scaling import expand
+from fwnet.numerics.scaling import expand
+from fwnet.numerics.tensors import ImplicitMatrix
 
 _V = TypeVar("_V", bound="Vertex")
 

@@ -17,11 +17,11 @@ from sklearn.datasets import load_iris
 from tests import scripts
 from typer.testing import CliRunner
 
-import fwnet.paper.experiments as experiments
+import fwnet.lab.paper.experiments as experiments
 from fwnet.cli.app import app
 from fwnet.cli.fit import MODELS
-from fwnet.paper.experiment import Verdict
-from fwnet.paper.run import Job
+from fwnet.lab.paper.experiment import Verdict
+from fwnet.lab.paper.run import Job
 from paper.toy import Toy
 
 RUNNER = CliRunner()
@@ -336,7 +336,7 @@ def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> N
     def faulty(*arguments: object) -> list[Job]:
         raise LookupError("deep inside")
 
-    monkeypatch.setattr("fwnet.paper.run.plan", faulty)
+    monkeypatch.setattr("fwnet.lab.paper.run.plan", faulty)
     _, error = call("reproduce", code=1)
     assert error.startswith(
         "fwnet: LookupError: deep inside. This is a fault of fwnet; FWNET_DEBUG"

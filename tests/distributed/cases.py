@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-
 from fwnet.distributed import write_shards
+from scipy import sparse
 
 WORKERS = Path(__file__).parent / "workers.py"
 SOURCES = str(Path(__file__).parents[2] / "src")

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fwnet.distributed import FitConfig, Report, load_model
 from scipy import sparse
 
 from distributed.cases import folder, rows
-from fwnet.distributed import FitConfig, Report, fit, load_model
 from fwnet.estimators import LowRankSoftmaxClassifier
+from fwnet.estimators.low_rank.distributed import fit
 
 
 def loss(X: np.ndarray, y: np.ndarray, W: np.ndarray) -> float:

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fwnet.distributed import FitConfig, open_shards, write_shards
 
 from distributed.cases import by_hand, folder, rows
-from fwnet.distributed import FitConfig, fit, open_shards, write_shards
-from fwnet.distributed.command import main
-from fwnet.distributed.exact_sums import FixedPoint
+from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.command import main
+from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
 
 
 def test_shards_hold_the_rows_in_order(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fwnet.distributed import FitConfig, Team, open_shards, write_shards
 from scipy import sparse
 
 from distributed.cases import by_hand, sparse_rows
-from fwnet.distributed import FitConfig, Team, fit, open_shards, write_shards
-from fwnet.distributed.command import main
-from fwnet.distributed.rows import take_rows
+from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.command import main
+from fwnet.estimators.low_rank.distributed.rows import take_rows
 
 CONFIG = FitConfig(5, 8.0, max_steps=12, checkpoint_every=6, block=16)
 

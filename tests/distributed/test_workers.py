@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from fwnet.distributed import FitConfig, write_shards
 
 from distributed.cases import (
     WORKERS,
@@ -24,7 +25,7 @@ from distributed.cases import (
     sparse_rows,
     teams,
 )
-from fwnet.distributed import FitConfig, fit, write_shards
+from fwnet.estimators.low_rank.distributed import fit
 
 SIZES = (1, 2, 4)
 KINDS = {"single": np.float32, "double": np.float64, "sparse": np.float32}

@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 
-from fwnet.distributed.command import main
+from fwnet.estimators.low_rank.distributed.command import main
 
 
 def start(rank: int, size: int, port: int, arguments: list[str]) -> int:

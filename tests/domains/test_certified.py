@@ -11,8 +11,8 @@ from torch import Tensor
 
 import fwnet
 from fwnet.domains import Spectraplex, TraceNormBall, bounded_singular_pair, top_singular_pair
-from fwnet.domains.certified import bounded_eigenpair
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics.bounds import bounded_eigenpair
+from fwnet.numerics.tensors import ImplicitMatrix
 
 F64 = torch.float64
 
@@ -132,8 +132,8 @@ def test_the_bound_of_the_smallest_eigenvalue_holds(kind: str, shift: float) -> 
 
 
 def test_a_large_implicit_spectraplex_has_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fwnet.domains.certified._FACTORED", 0)
-    monkeypatch.setattr("fwnet.domains.certified._DENSE", 0)
+    monkeypatch.setattr("fwnet.numerics.bounds._FACTORED", 0)
+    monkeypatch.setattr("fwnet.numerics.bounds._DENSE", 0)
     diagonal = 5 + torch.linspace(0, 1, 250, dtype=F64) ** 2
     v, lower = bounded_eigenpair(implicit_any(torch.diag(diagonal)))
     assert 5 - 1e-3 <= float(lower) <= 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fwnet.domains.orthogonal import coefficients, orthogonalize, peak
+from fwnet.numerics.polar import coefficients, orthogonalize, peak
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import TraceNormBall, bottom_eigenpair, power_iteration, top_singular_pair
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics.tensors import ImplicitMatrix
 
 SPECTRA = {
     "flat": 1.0 - 0.3 * torch.linspace(0, 1, 200, dtype=torch.float64),

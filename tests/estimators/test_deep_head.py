@@ -4,8 +4,8 @@ import torch
 from sklearn.svm import LinearSVC
 
 import fwnet
-from fwnet.estimators.deep_head import head_of, solve_head, with_bias
-from fwnet.estimators.deep_modes import Batch, ExactMode, NetMode
+from fwnet.estimators.deep.head import head_of, solve_head, with_bias
+from fwnet.estimators.deep.modes import Batch, ExactMode, NetMode
 
 SHAPES = [(80, 3, 1), (80, 5, 4), (30, 60, 3), (2, 2, 1)]
 

@@ -11,16 +11,16 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
 
-import fwnet.estimators.svc
+import fwnet.estimators.svm.svc
 from fwnet.estimators import FWSVC
-from fwnet.estimators.certificate import certified_gap
-from fwnet.estimators.columns import Columns
-from fwnet.estimators.corrective import corrective
-from fwnet.estimators.encoding import Encoding
-from fwnet.estimators.hull import exact_weights, line_search
-from fwnet.estimators.kernels import KernelRows, KernelSpec, cross_kernel
-from fwnet.estimators.pairwise import add_rows, gather, pairwise_steps, reflect, survey
-from fwnet.estimators.records import BinaryProblem, Budget, TubeProblem, relative_gap
+from fwnet.estimators.svm.certificate import certified_gap
+from fwnet.estimators.svm.columns import Columns
+from fwnet.estimators.svm.corrective import corrective
+from fwnet.estimators.svm.encoding import Encoding
+from fwnet.estimators.svm.hull import exact_weights, line_search
+from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
+from fwnet.estimators.svm.pairwise import add_rows, gather, pairwise_steps, reflect, survey
+from fwnet.estimators.svm.records import BinaryProblem, Budget, TubeProblem, relative_gap
 
 
 @pytest.fixture
@@ -257,4 +257,4 @@ def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
 
 
 def test_documentation_examples_run() -> None:
-    assert doctest.testmod(fwnet.estimators.svc).failed == 0
+    assert doctest.testmod(fwnet.estimators.svm.svc).failed == 0

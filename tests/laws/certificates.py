@@ -13,12 +13,12 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import torch
+from fwnet.low_rank import ArrayRows, Factors, RowProblem
 
 import fwnet
 from cases import DOMAINS, SOLVERS
-from fwnet.low_rank import ArrayRows, Factors, RowProblem
-from fwnet.low_rank.certificate import certify
-from fwnet.low_rank.losses import SquaredLoss
+from fwnet.estimators.low_rank.certificate import certify
+from fwnet.estimators.low_rank.losses import SquaredLoss
 from laws.hard_data import draw_scale, draw_spectrum
 from laws.objectives import Look
 from laws.sets import SIDES, Array, Set, draw_radius, draw_set, draw_sides
@@ -223,7 +223,7 @@ def attack_oracle(generator: np.random.Generator) -> str | None:
     given: Any = tensor
     if generator.random() < 0.5:
         text += ", implicit"
-        given = fwnet.matrices.ImplicitMatrix(
+        given = fwnet.numerics.tensors.ImplicitMatrix(
             tensor.shape,
             lambda v: tensor @ v,
             lambda u: tensor.mT @ u,

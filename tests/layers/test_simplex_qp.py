@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from fwnet import faces
 from fwnet.layers.simplex_qp import SimplexQP
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic import faces
+from fwnet.quadratic.solve import simplex_qp
 
 layer = SimplexQP()
 

@@ -9,11 +9,10 @@ import torch
 import fwnet
 from fwnet import learned
 from fwnet.directions.proposals import LastStep
-from fwnet.learned import compiled_atoms
-from fwnet.learned.compiled_points import project
-from fwnet.learned.controllers import atoms, direction
+from fwnet.learned.controllers import atoms, compiled_atoms, direction
+from fwnet.learned.controllers.compiled_points import project
 from fwnet.oracles import linearize
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 from learned_cases import seeded, svm_family, with_random_weights
 
 

@@ -17,8 +17,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import fwnet
 from fwnet import learned
-from fwnet.learned.meta_gradients import Episode, MetaGradient
-from fwnet.learned.rollouts import draw
+from fwnet.learned.training.gradients import Episode, MetaGradient
+from fwnet.learned.training.rollouts import draw
 from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, with_random_weights
 
 QUICK = learned.MetaConfig(steps=4, unroll=5, batch=3, validate_every=2, validation_problems=4)

@@ -7,9 +7,9 @@ import torch
 
 import fwnet
 from fwnet import learned
-from fwnet.domains.singular import power_iteration
 from fwnet.learned.spectra import SPECTRA, matrices, train_power
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics.singular import power_iteration
+from fwnet.numerics.tensors import ImplicitMatrix
 from learned_cases import seeded, with_random_weights
 
 BALL = fwnet.TraceNormBall(2.5)

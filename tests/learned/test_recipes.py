@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fwnet import learned
-from fwnet.learned.recipes import RECIPES, Recipe, __main__, svm_families
+from fwnet.lab.recipes import RECIPES, Recipe, __main__, svm_families
 
 CARD = {"trained_on", "how", "horizon", "size", "validation", "validation_is", "recipe", "seed"}
 
@@ -21,7 +21,7 @@ def test_every_shipped_controller_has_its_recipe() -> None:
 def test_the_card_is_that_of_the_recipe(name: str) -> None:
     card, recipe = learned.load(name).card, RECIPES[name]
     assert set(card) >= CARD | {"licence", "torch"}
-    assert card["recipe"] == f"python -m fwnet.learned.recipes {name}"
+    assert card["recipe"] == f"python -m fwnet.lab.recipes {name}"
     assert card["how"] == recipe.train.__doc__
     assert card["trained_on"] == recipe.trained_on
     assert (card["horizon"], card["size"]) == (list(recipe.horizon), list(recipe.size))

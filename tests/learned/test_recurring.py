@@ -11,7 +11,7 @@ from fwnet import learned
 from fwnet.learned.controllers import atoms
 from fwnet.learned.families.real import digits
 from fwnet.learned.recurring import TASKS, train_start
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 from learned_cases import seeded, svm_family, with_random_weights
 
 SIMPLEX = fwnet.Simplex()

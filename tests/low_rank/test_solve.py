@@ -6,9 +6,6 @@ import cvxpy
 import numpy as np
 import pytest
 import torch
-from tests.low_rank import cases
-
-import fwnet
 from fwnet.low_rank import (
     Budget,
     Factors,
@@ -17,11 +14,14 @@ from fwnet.low_rank import (
     SoftmaxLoss,
     SquaredLoss,
     certify,
-    solve,
 )
-from fwnet.low_rank import solve as solve_function
-from fwnet.low_rank.descent import FactoredDescent
-from fwnet.low_rank.rows import ArrayRows
+from tests.low_rank import cases
+
+import fwnet
+from fwnet.estimators.low_rank import solve
+from fwnet.estimators.low_rank import solve as solve_function
+from fwnet.estimators.low_rank.descent import FactoredDescent
+from fwnet.estimators.low_rank.rows import ArrayRows
 from fwnet.oracles.base import linearize
 from fwnet.trace import StepRecord
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 from scipy import sparse
 from tests.low_rank import cases
 
-from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows, sweeps
-from fwnet.low_rank.compiled_softmax import exp
-from fwnet.low_rank.losses import SquaredLoss
-from fwnet.low_rank.rank_one import RankOneFrankWolfe
-from fwnet.low_rank.sweeps import Move, Sweep, compiled_sweep, sweep, torch_sweep
+from fwnet.estimators.low_rank import sweeps
+from fwnet.estimators.low_rank.compiled_softmax import exp
+from fwnet.estimators.low_rank.losses import SquaredLoss
+from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
+from fwnet.estimators.low_rank.sweeps import Move, Sweep, compiled_sweep, sweep, torch_sweep
 
 WAYS = ("compiled", "torch")
 
@@ -149,8 +150,8 @@ def test_compiled_code_runs_where_it_can(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "_WORTH_COMPILING", 0)
-    monkeypatch.setitem(sys.modules, "fwnet.low_rank.compiled_softmax", None)
-    monkeypatch.delattr("fwnet.low_rank.compiled_softmax")
+    monkeypatch.setitem(sys.modules, "fwnet.estimators.low_rank.compiled_softmax", None)
+    monkeypatch.delattr("fwnet.estimators.low_rank.compiled_softmax")
     sweeps._numba_code.cache_clear()
     try:
         f = problem()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fwnet.paper.experiment import Profile, Results, SeedResult, Verdict
-from fwnet.paper.experiments import cifar2, circles, density, manmade, mnist
+from fwnet.lab.paper.experiment import Profile, Results, SeedResult, Verdict
+from fwnet.lab.paper.experiments import cifar2, circles, density, manmade, mnist
 
 LEARNING = {"meta": {"lrs": [0.003, 0.01]}}
 

@@ -8,12 +8,12 @@ from torch import nn
 
 from fwnet import Constant, FrankWolfe, LineSearch, Simplex, Softmin
 from fwnet.data import load
+from fwnet.lab.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, decide
+from fwnet.lab.paper.kernel_nets import image_kernel, rings_net
+from fwnet.lab.paper.meta import seeded
+from fwnet.lab.paper.simplex_runs import Reparameterised
+from fwnet.lab.paper.updates import Adam
 from fwnet.learned import LSTMStep, LSTMUpdates
-from fwnet.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, decide
-from fwnet.paper.kernel_nets import image_kernel, rings_net
-from fwnet.paper.meta import seeded
-from fwnet.paper.simplex_runs import Reparameterised
-from fwnet.paper.updates import Adam
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ import pytest
 import torch
 
 from fwnet.data import DataError
-from fwnet.paper import configs
-from fwnet.paper.experiment import Claim, Experiment, Profile, Results, SeedResult
-from fwnet.paper.experiments import EXPERIMENTS
-from fwnet.paper.experiments.beyond import Beyond
-from fwnet.paper.experiments.cifar2 import Cifar2
-from fwnet.paper.experiments.circles import Circles, roughness
-from fwnet.paper.experiments.density import Density
-from fwnet.paper.experiments.manmade import Manmade
-from fwnet.paper.experiments.mnist import Mnist, images
-from fwnet.paper.figures import Curves, Maps, Table
-from fwnet.paper.meta import MetaTraining
-from fwnet.paper.store import plain
+from fwnet.lab.paper import configs
+from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Results, SeedResult
+from fwnet.lab.paper.experiments import EXPERIMENTS
+from fwnet.lab.paper.experiments.beyond import Beyond
+from fwnet.lab.paper.experiments.cifar2 import Cifar2
+from fwnet.lab.paper.experiments.circles import Circles, roughness
+from fwnet.lab.paper.experiments.density import Density
+from fwnet.lab.paper.experiments.manmade import Manmade
+from fwnet.lab.paper.experiments.mnist import Mnist, images
+from fwnet.lab.paper.figures import Curves, Maps, Table
+from fwnet.lab.paper.meta import MetaTraining
+from fwnet.lab.paper.store import plain
 
 META = MetaTraining(episodes=1, horizon=4, window=2, lrs=(0.003, 0.01), check_every=1)
 CIFAR2 = replace(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fwnet.paper.experiment import Verdict
-from fwnet.paper.measures import (
+from fwnet.lab.paper.experiment import Verdict
+from fwnet.lab.paper.measures import (
     effective_rank,
     grid_text,
     median_of_known,

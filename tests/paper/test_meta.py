@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fwnet.paper.meta import MetaTraining, meta_train, seeded
+from fwnet.lab.paper.meta import MetaTraining, meta_train, seeded
 
 
 class Halving:

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fwnet.paper.experiment import Profile, Results
-from fwnet.paper.figures import Curves, Figure, Panel, Series, band
-from fwnet.paper.plots import draw_curves, panel_png, picture
-from fwnet.paper.report import write_report
-from fwnet.paper.run import plan, run
-from fwnet.paper.store import Store, StoreError
+from fwnet.lab.paper.experiment import Profile, Results
+from fwnet.lab.paper.figures import Curves, Figure, Panel, Series, band
+from fwnet.lab.paper.plots import draw_curves, panel_png, picture
+from fwnet.lab.paper.report import write_report
+from fwnet.lab.paper.run import plan, run
+from fwnet.lab.paper.store import Store, StoreError
 
 from .toy import METHODS, Toy
 
@@ -153,7 +153,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(folder: Path, tmp_path: P
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:
-    from fwnet.paper.report.figures import _series
+    from fwnet.lab.paper.report.figures import _series
 
     x = np.arange(1, 5001)
     data = _series(Series("a", x.tolist(), (1 / x).tolist()), 0)

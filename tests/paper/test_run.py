@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fwnet.data import DataError, load
-from fwnet.paper.experiment import Profile, Progress
-from fwnet.paper.run import Job, plan, run
-from fwnet.paper.store import Store
+from fwnet.lab.paper.experiment import Profile, Progress
+from fwnet.lab.paper.run import Job, plan, run
+from fwnet.lab.paper.store import Store
 
 from .toy import Toy, ToyConfig
 
@@ -174,7 +174,7 @@ def dies(parent: Connection) -> None:
 def test_a_process_that_dies_at_once_is_a_failure_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fwnet.paper.run._begin", dies)
+    monkeypatch.setattr("fwnet.lab.paper.run._begin", dies)
     jobs = plan([Toy(), Odd()], Profile.QUICK, 1)
     failures = run(jobs, Profile.QUICK, Store(tmp_path), workers=2)
     assert [each.reason for each in failures] == [DIED] * 2

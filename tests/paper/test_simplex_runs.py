@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fwnet import FrankWolfe, Simplex, Softmin, SVMDual
-from fwnet.paper.simplex_runs import (
+from fwnet.lab.paper.simplex_runs import (
     Coordinates,
     DescentRun,
     FrankWolfeRun,
@@ -13,8 +13,8 @@ from fwnet.paper.simplex_runs import (
     Reparameterised,
     curve,
 )
-from fwnet.paper.updates import Adam
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.lab.paper.updates import Adam
+from fwnet.quadratic.solve import simplex_qp
 
 
 @pytest.fixture

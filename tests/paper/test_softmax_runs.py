@@ -7,9 +7,9 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet import TraceNormBall
+from fwnet.lab.paper.softmax_runs import Images, SoftmaxRun, Split, TraceNormSteps, curves
+from fwnet.lab.paper.updates import Adam
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
-from fwnet.paper.softmax_runs import Images, SoftmaxRun, Split, TraceNormSteps, curves
-from fwnet.paper.updates import Adam
 
 
 def test_steps_go_to_the_best_vertex_and_stay_inside() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from fwnet.paper.experiment import Profile, SeedResult
-from fwnet.paper.store import Store, StoreError, plain
+from fwnet.lab.paper.experiment import Profile, SeedResult
+from fwnet.lab.paper.store import Store, StoreError, plain
 
 from .toy import ToyConfig
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fwnet.paper.updates import Adam, GradientDescent, Updates
+from fwnet.lab.paper.updates import Adam, GradientDescent, Updates
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.paper.experiment import Claim, Experiment, Profile, Progress, Results, Verdict
-from fwnet.paper.figures import Curves, Figure, Maps, Panel, Table, band
+from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results, Verdict
+from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel, Table, band
 
 METHODS = ("FWNet", "L2LC_γ", "Adam, tuned")
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import fwnet
 from cases import F64, FEASIBLE, L1, SIMPLEX, DomainCase, csr, labels, normal, seeded, solved
-from fwnet.solvers import compiled
+from fwnet.solvers.compiled import forward as compiled
 
 Make = Callable[[], Any]
 DIRECTIONS: dict[str, Make] = {

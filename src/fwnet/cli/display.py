@@ -10,7 +10,7 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fwnet.paper.run import Job
+from fwnet.lab.paper.run import Job
 
 
 @final

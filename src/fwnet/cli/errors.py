@@ -14,7 +14,7 @@ from typing import ParamSpec, TextIO, TypeVar
 import typer
 
 from fwnet.data import DataError
-from fwnet.paper.store import StoreError
+from fwnet.lab.paper.store import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")

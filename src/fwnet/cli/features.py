@@ -14,7 +14,7 @@ from fwnet.cli.errors import Failed
 from fwnet.cli.output import check_target, show, table
 from fwnet.data import load
 from fwnet.data.features import extract_features, onnx_extractor, torch_extractor
-from fwnet.files import written_whole
+from fwnet.numerics.files import written_whole
 
 
 def features(

@@ -16,7 +16,7 @@ from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, show, table
 from fwnet.cli.tables import read_points
-from fwnet.files import written_whole
+from fwnet.numerics.files import written_whole
 
 
 @final

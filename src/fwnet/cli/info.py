@@ -23,7 +23,7 @@ def info(
     from fwnet.data import available
     from fwnet.data.load import missing_file
     from fwnet.data.sources import folders
-    from fwnet.paper.environment import device, versions
+    from fwnet.lab.paper.environment import device, versions
 
     found = available()
     searched = [str(folder) for folder in folders()]

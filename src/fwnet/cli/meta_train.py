@@ -13,6 +13,7 @@ import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.output import make_folder, save_picture, show, table
+from fwnet.lab.recipes.simplex import DIRECTION, STEP, svm_families
 from fwnet.learned import (
     Controller,
     HierarchicalDirection,
@@ -26,9 +27,8 @@ from fwnet.learned import (
     MetaHistory,
     ProblemFamily,
     families,
-    meta_train,
 )
-from fwnet.learned.recipes.simplex import DIRECTION, STEP, svm_families
+from fwnet.learned.training import trainer as meta_train
 
 
 class FamilyName(str, Enum):

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fwnet.files import written_whole
-from fwnet.paper.store import plain
+from fwnet.lab.paper.store import plain
+from fwnet.numerics.files import written_whole
 
 
 def show(data: Any, as_json: bool, *tables: Table) -> None:

@@ -10,7 +10,7 @@ import typer
 from fwnet.cli.errors import Failed, say
 from fwnet.cli.output import make_folder
 from fwnet.cli.reproduce import write_page
-from fwnet.paper.experiment import Profile, Results
+from fwnet.lab.paper.experiment import Profile, Results
 
 
 def report(
@@ -29,8 +29,8 @@ def report(
 
         fwnet report runs --profile paper --out docs/reproduction
     """
-    from fwnet.paper.experiments import EXPERIMENTS
-    from fwnet.paper.store import Store
+    from fwnet.lab.paper.experiments import EXPERIMENTS
+    from fwnet.lab.paper.store import Store
 
     if not runs.is_dir():
         raise Failed(f"there is no folder {runs}. Run `fwnet reproduce` first.")

@@ -11,11 +11,11 @@ import typer
 from fwnet.cli.errors import Failed, say
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import make_folder, show, table
-from fwnet.paper.experiment import Experiment, Profile, Results
+from fwnet.lab.paper.experiment import Experiment, Profile, Results
 
 
 def _names() -> list[str]:
-    from fwnet.paper.experiments import EXPERIMENTS
+    from fwnet.lab.paper.experiments import EXPERIMENTS
 
     return [experiment.name for experiment in EXPERIMENTS]
 
@@ -51,9 +51,9 @@ def reproduce(
     import torch
 
     from fwnet.cli.display import Display
-    from fwnet.paper.experiments import EXPERIMENTS
-    from fwnet.paper.run import plan, run
-    from fwnet.paper.store import Store
+    from fwnet.lab.paper.experiments import EXPERIMENTS
+    from fwnet.lab.paper.run import plan, run
+    from fwnet.lab.paper.store import Store
 
     chosen = _chosen(names or [], EXPERIMENTS)
     for option, folder in (("--runs", runs), ("--out", out)):
@@ -89,7 +89,7 @@ def write_page(
     as_json: bool,
 ) -> None:
     """Write the page, and print where it is and what it says."""
-    from fwnet.paper.report import write_report
+    from fwnet.lab.paper.report import write_report
 
     written = write_report(experiments, results, out, command=command, warn=say)
     claims = [(part.name, claim) for part in written.sections for claim in part.claims]

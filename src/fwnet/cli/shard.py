@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.distributed.command import run_shard
+from fwnet.estimators.low_rank.distributed.command import run_shard
 
 
 def shard(

@@ -19,7 +19,7 @@ from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, save_picture, show, table
 from fwnet.cli.problems import Given, Task, read_problem
 from fwnet.cli.tables import read_arrays
-from fwnet.files import written_whole
+from fwnet.numerics.files import written_whole
 
 
 class SolverName(str, Enum):

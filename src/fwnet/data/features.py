@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
+from fwnet.numerics import checks
 
 Extractor = Callable[[np.ndarray], np.ndarray]  # (n, channels, rows, columns) to (n, d)
 

@@ -14,14 +14,7 @@ from typing import final
 import numpy as np
 
 from fwnet.data.checksums import CHECKSUMS
-from fwnet.data.formats import (
-    Batch,
-    binary_batch,
-    idx,
-    pickled_batch,
-    residual_batch,
-    unpacked,
-)
+from fwnet.data.formats import Batch, binary_batch, idx, pickled_batch, residual_batch, unpacked
 from fwnet.data.sources import DataError, find, read, shown
 
 Reader = Callable[[bytes, Path], Batch]

@@ -23,7 +23,7 @@ from fwnet.data.download import TIMEOUT, Unreachable
 from fwnet.data.formats import Batch
 from fwnet.data.images import Parts
 from fwnet.data.sources import DataError, cache_folder, read, shown
-from fwnet.files import written_whole
+from fwnet.numerics.files import written_whole
 
 _SETS = {  # OpenML's number, training points, shape of a point
     "mnist": (554, 60_000, (1, 28, 28)),

@@ -9,12 +9,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.directions.base import Direction
 from fwnet.directions.hull_search import hull_weights, mix, quadratic_weights, semidefinite
 from fwnet.directions.proposals import Candidates, ProjectedStep, Proposal
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move, Term
+from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient

@@ -8,9 +8,9 @@ from torch.nn.functional import pad
 
 from fwnet.domains import Simplex
 from fwnet.iterates import Iterate
+from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.problems import Problem
-from fwnet.quadratic_programs import solve_simplex_qp
-from fwnet.sensitivity import Face, reattached
+from fwnet.quadratic.solve import solve_simplex_qp
 
 _ALONG = 5  # Newton steps of the line search toward the vertex: its error is squared by each
 _HALVINGS = 20

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.directions.base import toward
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
+from fwnet.numerics import checks
+from fwnet.numerics.scaling import expand
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
-from fwnet.scaling import expand
 from fwnet.vertices import OneHot
 
 

@@ -8,10 +8,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.directions.proposals import Candidates, Proposal
 from fwnet.domains import Domain, TraceNormBall
 from fwnet.iterates import Iterate
+from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet import checks
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics import checks
+from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.vertices import Dense, Vertex
 
 Cost = Tensor | ImplicitMatrix

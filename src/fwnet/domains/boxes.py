@@ -10,9 +10,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, settle, slack
 from fwnet.domains.norm_balls import against
+from fwnet.numerics import checks
 from fwnet.vertices import Dense, Sign, Vertex
 
 

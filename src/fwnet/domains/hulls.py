@@ -10,9 +10,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import Cost, Domain, dense_cost, norm, settle, slack
-from fwnet.domains.nearest import hull_weights
+from fwnet.numerics import checks
+from fwnet.quadratic.nearest import hull_weights
 from fwnet.vertices import Dense, Vertex
 
 

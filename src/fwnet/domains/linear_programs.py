@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import slack
+from fwnet.numerics import checks
 
 Bound = float | Tensor | None
 Array = np.ndarray[Any, np.dtype[Any]]

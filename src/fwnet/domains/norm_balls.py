@@ -9,9 +9,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import Cost, NormBall, argmin, dense_cost, norm, settle, unit
 from fwnet.domains.simplex import Simplex
+from fwnet.numerics import checks
 from fwnet.vertices import Dense, OneHot, Vertex
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import Cost, Domain, dense_cost, settle, slack
 from fwnet.domains.linear_programs import (
     Answer,
@@ -23,6 +22,7 @@ from fwnet.domains.linear_programs import (
     scipy_optimize,
     solve,
 )
+from fwnet.numerics import checks
 from fwnet.vertices import Dense, Permutation, Vertex
 
 

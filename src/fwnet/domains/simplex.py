@@ -9,8 +9,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import Cost, Domain, argmin, dense_cost, settle, slack
+from fwnet.numerics import checks
 from fwnet.vertices import Dense, OneHot, Vertex
 
 

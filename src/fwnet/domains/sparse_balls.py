@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains.base import Cost, NormBall, dense_cost, settle, slack, unit
 from fwnet.domains.norm_balls import against
 from fwnet.domains.simplex import Simplex, shift_and_clip
+from fwnet.numerics import checks
 from fwnet.vertices import Dense, Vertex
 
 

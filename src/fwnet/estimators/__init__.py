@@ -1,14 +1,14 @@
 """fit and predict: estimators with scikit-learn's manners."""
 
 try:
-    from fwnet.estimators.deep_svc import DeepSVC
-    from fwnet.estimators.low_rank_completion import LowRankCompletion
-    from fwnet.estimators.low_rank_cv import LowRankSoftmaxClassifierCV
-    from fwnet.estimators.low_rank_regressor import LowRankRegressor
-    from fwnet.estimators.low_rank_softmax import LowRankSoftmaxClassifier
-    from fwnet.estimators.one_class import FWOneClassSVM
-    from fwnet.estimators.svc import FWSVC
-    from fwnet.estimators.svr import FWSVR
+    from fwnet.estimators.deep.svc import DeepSVC
+    from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
+    from fwnet.estimators.low_rank.classifier_cv import LowRankSoftmaxClassifierCV
+    from fwnet.estimators.low_rank.completer import LowRankCompletion
+    from fwnet.estimators.low_rank.regressor import LowRankRegressor
+    from fwnet.estimators.svm.one_class import FWOneClassSVM
+    from fwnet.estimators.svm.svc import FWSVC
+    from fwnet.estimators.svm.svr import FWSVR
 except ModuleNotFoundError as error:
     missing = str(error.name).split(".")[0]
     if missing not in ("numba", "scipy", "sklearn"):

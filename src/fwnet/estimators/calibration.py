@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
-from fwnet.estimators.kernels import Array
+from fwnet.estimators.svm.kernels import Array
 
 _FOLDS = 5
 

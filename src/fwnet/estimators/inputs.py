@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
-from fwnet import checks
-from fwnet.estimators.kernels import Array, KernelSpec, cross_kernel
+from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
+from fwnet.numerics import checks
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 _LARGEST = 1e150  # the square of a larger number may not be one

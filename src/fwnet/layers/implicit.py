@@ -7,14 +7,14 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.domains import Domain
 from fwnet.layers.domain_parameters import refuse_gradients
 from fwnet.layers.unrolled import FWNet
-from fwnet.precision import without_autocast
+from fwnet.numerics import checks
+from fwnet.numerics.precision import without_autocast
+from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.problems import Problem, as_problem
 from fwnet.problems.base import dense_gradient
-from fwnet.sensitivity import Face, reattached
 from fwnet.solvers import FrankWolfe, Objective
 from fwnet.trace import Result
 

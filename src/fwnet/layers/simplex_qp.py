@@ -8,20 +8,15 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.domains import Simplex
-from fwnet.layers.face_gradients import (
-    DenseFaceSystem,
-    FaceSystem,
-    FeatureFaceSystem,
-    face_solve,
-)
-from fwnet.layers.feature_qp import solve_feature_qp
 from fwnet.layers.unrolled import FWNet
+from fwnet.numerics import checks
+from fwnet.numerics.precision import in_full_precision, without_autocast
 from fwnet.oracles import Softmin
-from fwnet.precision import in_full_precision, without_autocast
 from fwnet.problems import Quadratic
-from fwnet.quadratic_programs import SimplexQPSolution, solve_simplex_qp
+from fwnet.quadratic.features import solve_feature_qp
+from fwnet.quadratic.gradients import DenseFaceSystem, FaceSystem, FeatureFaceSystem, face_solve
+from fwnet.quadratic.solve import SimplexQPSolution, solve_simplex_qp
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import OpenLoop
 

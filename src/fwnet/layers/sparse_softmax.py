@@ -7,9 +7,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.domains import TraceNormBall
 from fwnet.layers.unrolled import FWNet
+from fwnet.numerics import checks
 from fwnet.oracles import Oracle, PowerIteration
 from fwnet.problems import SoftmaxRegression
 from fwnet.solvers import FrankWolfe

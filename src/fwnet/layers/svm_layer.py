@@ -7,9 +7,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.layers.simplex_qp import SimplexQP
-from fwnet.precision import in_full_precision
+from fwnet.numerics import checks
+from fwnet.numerics.precision import in_full_precision
 
 
 @final

@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint as save_memory
 
 from fwnet.iterates import Iterate
 from fwnet.layers.domain_parameters import UNROLLED, refuse_gradients
+from fwnet.numerics.precision import without_autocast
 from fwnet.oracles import certify
-from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
 from fwnet.solvers import FrankWolfe, Objective, SlotStates
 from fwnet.trace import Result, StepRecord, Trace

@@ -20,14 +20,14 @@ from fwnet.learned.controllers import (
     LSTMPowerIteration,
     LSTMStep,
 )
-from fwnet.learned.evaluate import evaluate
-from fwnet.learned.evaluation import Cost, Evaluation
+from fwnet.learned.evaluation.evaluate import evaluate
+from fwnet.learned.evaluation.results import Cost, Evaluation
 from fwnet.learned.families import LogUniform, ProblemFamily
-from fwnet.learned.meta_gradients import Backpropagation, EvolutionStrategies, PersistentES
-from fwnet.learned.meta_losses import LogSuboptimality, SumOfValues
-from fwnet.learned.meta_runs import MetaHistory, MetaRecord
-from fwnet.learned.meta_train import MetaConfig, meta_train
 from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
+from fwnet.learned.training.gradients import Backpropagation, EvolutionStrategies, PersistentES
+from fwnet.learned.training.losses import LogSuboptimality, SumOfValues
+from fwnet.learned.training.runs import MetaHistory, MetaRecord
+from fwnet.learned.training.trainer import MetaConfig, meta_train
 
 __all__ = [
     "Backpropagation",

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet.files import written_whole
 from fwnet.learned.controllers import KINDS, Controller
 from fwnet.learned.features import FEATURES
+from fwnet.numerics.files import written_whole
 
 FORMAT = 1
 _SHIPPED = Path(__file__).parent / "shipped"

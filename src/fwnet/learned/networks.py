@@ -7,9 +7,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.learned.controllers.hierarchical import HierarchicalRNN, Memories
 from fwnet.learned.controllers.lstm import EntrywiseLSTM, Memory
+from fwnet.numerics import checks
 
 Parameters = dict[str, Tensor]
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fwnet import checks
 from fwnet.domains import Simplex
 from fwnet.learned.controllers import LearnedStart
 from fwnet.learned.families import LinearKernel, LogUniform, RBFKernel
+from fwnet.numerics import checks
 from fwnet.problems import Quadratic
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 from fwnet.solvers import PairwiseFrankWolfe
 
 _C, _RATIO, _WIDTH = LogUniform(0.5, 50.0), LogUniform(1.6, 4.0), LogUniform(1.0, 1.0)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import TraceNormBall
 from fwnet.learned.controllers import LearnedPowerIteration
 from fwnet.learned.families.base import LogUniform, sample_size
+from fwnet.numerics import checks
 
 SIDES = (8, 64)
 _DRIFT = LogUniform(0.01, 0.3)  # of a gradient from one solver step to the next, relative

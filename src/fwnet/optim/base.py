@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Domain, SpectralBall, TraceNormBall
+from fwnet.numerics import checks
 from fwnet.optim.adam import adam_step
 from fwnet.optim.averages import average_in, averages_in_place
 from fwnet.optim.points import (

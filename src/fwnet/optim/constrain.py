@@ -12,17 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fwnet import checks
 from fwnet.domains import Domain, SpectralBall, Unsized
+from fwnet.numerics import checks
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import (
-    as_point,
-    check_fits,
-    check_kind,
-    check_known,
-    domain_of,
-    move_inside,
-)
+from fwnet.optim.points import as_point, check_fits, check_kind, check_known, domain_of, move_inside
 
 Choice = Domain | OperatorNorm | None
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from fwnet import checks
 from fwnet.domains import L2Ball, LInfBall, NormBall, RowBall, SpectralBall
+from fwnet.numerics import checks
 
 
 def _rms_to_rms(outputs: int, inputs: int, radius: float) -> NormBall:

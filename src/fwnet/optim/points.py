@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from fwnet import checks
 from fwnet.domains import Domain, NormBall, SpectralBall, TraceNormBall, Unsized
+from fwnet.numerics import checks
 from fwnet.optim.norms import OperatorNorm
 from fwnet.vertices import Rank1, Vertex
 

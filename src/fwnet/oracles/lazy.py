@@ -8,9 +8,9 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
+from fwnet.numerics import checks
 from fwnet.oracles.base import Linearization, Oracle
 from fwnet.problems import Problem
 from fwnet.vertices import Vertex

@@ -6,10 +6,10 @@ from typing import Any, final
 
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Cost, Domain, SpectralBall, TraceNormBall
 from fwnet.domains.base import dense_cost
-from fwnet.domains.orthogonal import orthogonalize
+from fwnet.numerics import checks
+from fwnet.numerics.polar import orthogonalize
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.vertices import Dense
 

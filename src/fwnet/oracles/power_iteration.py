@@ -7,9 +7,9 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Cost, Domain, TraceNormBall
-from fwnet.domains.singular import power_iteration
+from fwnet.numerics import checks
+from fwnet.numerics.singular import power_iteration
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.vertices import Rank1
 

@@ -7,11 +7,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Cost, Domain, TraceNormBall
+from fwnet.numerics import checks
+from fwnet.numerics.scaling import expand
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.problems.base import dense_gradient
-from fwnet.scaling import expand
 from fwnet.vertices import Dense, Vertex
 
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.linear_maps import DenseMap, LinearMap
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics import checks
+from fwnet.numerics.linear_maps import DenseMap, LinearMap
+from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.vertices import Vertex
 
 Gradient = Tensor | ImplicitMatrix

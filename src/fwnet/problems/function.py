@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate
+from fwnet.numerics import checks
 from fwnet.problems.base import FirstOrder, Problem, inner
 
 

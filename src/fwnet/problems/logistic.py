@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fwnet.linear_maps import LinearMap, as_linear_map
+from fwnet.numerics.linear_maps import LinearMap, as_linear_map
 from fwnet.problems.base import LinearLoss
 
 

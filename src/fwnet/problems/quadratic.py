@@ -7,9 +7,9 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.linear_maps import DenseMap, LinearMap, SparseMap, as_linear_map
+from fwnet.numerics import checks
+from fwnet.numerics.linear_maps import DenseMap, LinearMap, SparseMap, as_linear_map
 from fwnet.problems.base import FirstOrder, LinearLoss, Problem, image_of
 from fwnet.vertices import OneHot, Vertex
 

@@ -7,9 +7,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate, Move
-from fwnet.matrices import ImplicitMatrix
+from fwnet.numerics import checks
+from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.problems.base import FirstOrder, Gradient, Problem, image_of
 from fwnet.vertices import Rank1, Vertex
 

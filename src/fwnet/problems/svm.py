@@ -7,8 +7,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate, Move
+from fwnet.numerics import checks
 from fwnet.problems.base import FirstOrder, Gradient, Problem
 from fwnet.problems.quadratic import LeastSquares, Quadratic, check_symmetric
 from fwnet.vertices import Vertex

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.active_set import ActiveSet
 from fwnet.directions import Direction, Toward
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
+from fwnet.numerics import checks
+from fwnet.numerics.precision import without_autocast
 from fwnet.oracles import Exact, Linearization, Oracle, linearize
-from fwnet.precision import without_autocast
 from fwnet.problems import Problem, as_problem
-from fwnet.progress import observers
-from fwnet.solvers.compiled import FastForward, check_slots
+from fwnet.show.progress import observers
+from fwnet.solvers.compiled.forward import FastForward, check_slots
 from fwnet.solvers.watch import SENTENCES, Observer, Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded

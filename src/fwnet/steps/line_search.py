@@ -7,10 +7,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate, Move
+from fwnet.numerics import checks
+from fwnet.numerics.scaling import ratio
 from fwnet.problems import Problem
-from fwnet.scaling import ratio
 from fwnet.steps.base import StepRule, bounded, is_plain
 
 

@@ -8,8 +8,8 @@ from typing import Any, final
 
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.iterates import Iterate, Move
+from fwnet.numerics import checks
 from fwnet.problems import Problem
 from fwnet.steps.base import StepRule
 

@@ -11,7 +11,7 @@ import fwnet
 from fwnet.learned import baselines
 from fwnet.learned.baselines import Baseline, Tuned, default_baselines
 from fwnet.learned.families import digits_pairs
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 
 ALL = {b.name: b.make(b.grid[len(b.grid) // 2]) if isinstance(b, Tuned) else b
        for b in default_baselines()}  # fmt: skip

@@ -7,13 +7,13 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
 from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.numerics import checks
+from fwnet.numerics.scaling import expand
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
-from fwnet.scaling import expand
 
 
 class Projected(Baseline):

@@ -7,9 +7,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Domain, Simplex
 from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.numerics import checks
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
 

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.directions import Corrections, Exchanges, Proposal
 from fwnet.directions.corrective import CorrectionState, vertex_of
 from fwnet.directions.proposals import Candidates, LastStep, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
+from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem, Quadratic, SVMDual
 from fwnet.problems.base import dense_gradient

@@ -9,15 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.directions import Corrections, ProjectedStep, Proposal
-from fwnet.directions.proposals import (
-    Candidates,
-    LastStep,
-    exchanges,
-    finite_or,
-    next_step,
-)
+from fwnet.directions.proposals import Candidates, LastStep, exchanges, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
@@ -28,6 +21,7 @@ from fwnet.learned.features import (
     coordinate_features,
     surplus_of,
 )
+from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 

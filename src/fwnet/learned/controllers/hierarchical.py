@@ -8,9 +8,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.learned.controllers.l2l import LogitDirection
 from fwnet.learned.controllers.lstm import SoftminDirection, log_and_sign
+from fwnet.numerics import checks
 
 
 class Memories(NamedTuple):

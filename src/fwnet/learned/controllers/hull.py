@@ -58,8 +58,8 @@ def alone(x: Tensor) -> bool:
 def compiled_code() -> SimpleNamespace | None:
     """The points of one problem in compiled code, if Numba is installed."""
     try:
-        from fwnet.learned.compiled_atoms import learned_atom
-        from fwnet.learned.compiled_points import learned_point
+        from fwnet.learned.controllers.compiled_atoms import learned_atom
+        from fwnet.learned.controllers.compiled_points import learned_point
     except ImportError:
         return None
     return SimpleNamespace(learned_atom=learned_atom, learned_point=learned_point)

@@ -9,17 +9,17 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.directions import Corrections, Proposal
 from fwnet.directions.proposals import Candidates, finite_or
 from fwnet.directions.singular_vertices import Spectrum, spectrum
 from fwnet.domains import Domain, TraceNormBall
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.hull import HullDirection
+from fwnet.numerics import checks
+from fwnet.numerics.scaling import expand
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import inner
-from fwnet.scaling import expand
 
 FEATURES = 5
 _MOMENTUM = math.log(0.8 / 0.2)  # of the untrained policy, as a logit

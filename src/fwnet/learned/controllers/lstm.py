@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.directions import Direction
 from fwnet.directions.base import image_if_kept
 from fwnet.domains import Domain, Simplex, TraceNormBall
-from fwnet.domains.singular import power_iteration
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.learned.controllers.base import Controller
+from fwnet.numerics import checks
+from fwnet.numerics.singular import power_iteration
 from fwnet.oracles import Linearization, Oracle, PowerIteration
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient

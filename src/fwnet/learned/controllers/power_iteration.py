@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.domains.base import norm, unit
-from fwnet.domains.lanczos import Products, SingularPair
 from fwnet.learned.controllers.base import Controller
+from fwnet.numerics import checks
+from fwnet.numerics.lanczos import Products, SingularPair
 from fwnet.oracles import PowerIteration
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.solvers import FrankWolfe

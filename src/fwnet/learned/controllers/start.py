@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.domains import Domain
-from fwnet.faces import pack
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.base import Controller
+from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
 from fwnet.problems.base import dense_gradient
+from fwnet.quadratic.faces import pack
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.starts import Start
 from fwnet.vertices import Dense, OneHot

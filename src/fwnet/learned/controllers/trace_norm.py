@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from fwnet import checks
 from fwnet.domains import Domain, TraceNormBall
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.base import Controller
+from fwnet.numerics import checks
 from fwnet.oracles import Linearization, Oracle
 from fwnet.oracles.soft_trace_norm import soft_vertex
 from fwnet.problems import Problem

@@ -11,11 +11,11 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Domain, L1Ball, Simplex
-from fwnet.linear_maps import DenseMap
+from fwnet.numerics import checks
+from fwnet.numerics.linear_maps import DenseMap
 from fwnet.problems import LeastSquares, Problem, Quadratic
-from fwnet.quadratic_programs import simplex_qp
+from fwnet.quadratic.solve import simplex_qp
 from fwnet.solvers import minimize
 
 

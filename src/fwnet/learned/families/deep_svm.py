@@ -9,10 +9,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Simplex
 from fwnet.learned.families.base import LogUniform, ProblemFamily
 from fwnet.learned.families.svm import Draw, LinearKernel, SVMFamily, svm_matrix
+from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
 
 _C = LogUniform(0.3, 100.0)

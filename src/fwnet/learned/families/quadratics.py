@@ -7,9 +7,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Domain, L1Ball, Simplex
 from fwnet.learned.families.base import LogUniform, ProblemFamily, check_limits, sample_size
+from fwnet.numerics import checks
 from fwnet.problems import LeastSquares, Problem, Quadratic
 
 _EIGENVALUES = LogUniform(1e-3, 1.0)

@@ -8,9 +8,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import TraceNormBall
 from fwnet.learned.families.base import ProblemFamily, check_limits, sample_size
+from fwnet.numerics import checks
 from fwnet.problems import Problem, SoftmaxRegression
 from fwnet.problems.base import dense_gradient
 

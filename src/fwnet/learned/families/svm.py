@@ -10,9 +10,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet import checks
 from fwnet.domains import Simplex
 from fwnet.learned.families.base import LogUniform, ProblemFamily, check_limits, sample_size
+from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
 
 Kernel = Callable[[Tensor, torch.Generator], Tensor]  # X (n, d) -> k(X, X) (n, n)

@@ -1,0 +1,43 @@
+"""What a fit shows while it trains: a progress bar, rows on the standard error stream."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from fwnet.estimators.deep.training import DeepRound
+from fwnet.show.progress import progress_bar
+
+
+def shown(
+    stack: ExitStack, progress: bool, verbose: int, max_iter: int
+) -> Callable[[DeepRound], None]:
+    """A function that shows a round; the stack closes what it opens."""
+    bar = _bar(stack, max_iter) if progress else None
+
+    def show(record: DeepRound) -> None:
+        if verbose:
+            sys.stderr.write(
+                f"DeepSVC update {record.t}: {_text(record)}, {record.seconds:.2f} s\n"
+            )
+        if bar is not None:
+            bar(record)
+
+    return show
+
+
+def _text(record: DeepRound) -> str:
+    parts = [f"loss {record.loss:.4f}"]
+    if not math.isnan(record.gap):
+        parts.append(f"gap {record.gap:.1e}")
+    parts.append(f"accuracy {record.accuracy:.4f}")
+    if not math.isnan(record.validation_accuracy):
+        parts.append(f"validation {record.validation_accuracy:.4f}")
+    return ", ".join(parts)
+
+
+def _bar(stack: ExitStack, max_iter: int) -> Callable[[DeepRound], None]:
+    advance = progress_bar(stack, max_iter)
+    return lambda record: advance(record.t, _text(record))

@@ -1,0 +1,33 @@
+"""Low-rank matrices on the trace-norm ball: f(W) = φ(XW) at W = U diag(s) Vᵀ, never dense."""
+
+from fwnet.estimators.low_rank.certificate import Certificate, certify
+from fwnet.estimators.low_rank.completion import CompletionProblem
+from fwnet.estimators.low_rank.factors import Factors
+from fwnet.estimators.low_rank.losses import Loss, SoftmaxLoss, SquaredLoss
+from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
+from fwnet.estimators.low_rank.radius import choose_radius, natural_radius, path
+from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
+from fwnet.estimators.low_rank.rows import ArrayRows, Rows, StreamedRows
+from fwnet.estimators.low_rank.solve import Budget, Solution, solve
+
+__all__ = [
+    "ArrayRows",
+    "Budget",
+    "Certificate",
+    "CompletionProblem",
+    "FactoredProblem",
+    "Factors",
+    "Loss",
+    "RankOneFrankWolfe",
+    "RowProblem",
+    "Rows",
+    "SoftmaxLoss",
+    "Solution",
+    "SquaredLoss",
+    "StreamedRows",
+    "certify",
+    "choose_radius",
+    "natural_radius",
+    "path",
+    "solve",
+]

@@ -1,0 +1,193 @@
+"""LowRankSoftmaxClassifierCV: the radius by cross-validation, along warm-started paths."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import get_scorer, log_loss, make_scorer
+from sklearn.model_selection import check_cv
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from fwnet.estimators.inputs import check_switches, sample_weights
+from fwnet.estimators.low_rank import RowProblem, SoftmaxLoss, natural_radius
+from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
+from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, rows_of
+
+
+class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
+    """`LowRankSoftmaxClassifier` with the radius that does best in cross-validation.
+
+    On each fold one path of growing radii, each fit from the one before; then one fit to all
+    rows. The folds solve to `path_tol`, the last fit to `tol`.
+
+    Arguments:
+        radii: a list, or how many of a geometric grid from f(0)/σ₁(∇f(0)) upward.
+        cv: number of folds, or a splitter of scikit-learn.
+        scoring: a scorer's name; None for the log loss.
+        path_tol: relative gap at which a fold's fit stops.
+        max_rank, tol, max_iter, max_time, fit_intercept, class_weight, random_state: as of
+            `LowRankSoftmaxClassifier`; `max_time` is for each fit.
+
+    Attributes: radii_, scores_ (folds, radii), radius_, best_estimator_ (the last fit), classes_,
+    U_, s_, V_, rank_, coef_, intercept_, duality_gap_, n_iter_, n_features_in_.
+    """
+
+    def __init__(
+        self,
+        radii: Any = 6,
+        *,
+        cv: Any = 5,
+        scoring: str | None = None,
+        path_tol: float = 1e-2,
+        max_rank: int | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 500,
+        max_time: float | None = None,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.radii = radii
+        self.cv = cv
+        self.scoring = scoring
+        self.path_tol = path_tol
+        self.max_rank = max_rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifierCV:
+        """Choose the radius, then fit to all rows."""
+        check_switches(self)
+        X, y = matrix_and_targets(self, X, y, reset=True)
+        check_classification_targets(y)
+        weight = sample_weights(sample_weight, len(y))
+        self.classes_ = np.unique(y)
+        self.radii_ = self._grid(X, y)
+        scorer = self._scorer()
+        folds = check_cv(self.cv, y, classifier=True)
+        scores = []
+        for train, test in folds.split(X, y):
+            if len(np.unique(y[train])) < len(self.classes_):
+                raise ValueError(
+                    "A fold leaves out every row of a class; use fewer folds than the smallest "
+                    "class has rows."
+                )
+            path = self._model(tol=self.path_tol).path(
+                self.radii_, X[train], y[train], weight[train]
+            )
+            scores.append([scorer(model, X[test], y[test]) for model in path])
+        if not scores:
+            raise ValueError(f"cv must give at least one fold; got {self.cv!r}.")
+        self.scores_ = np.array(scores)
+        self.radius_ = float(self.radii_[self.scores_.mean(axis=0).argmax()])
+        self.best_estimator_ = self._model(radius=self.radius_, tol=self.tol).fit(X, y, weight)
+        self.n_iter_ = self.best_estimator_.n_iter_
+        return self
+
+    def _scorer(self) -> Any:
+        if self.scoring is not None:
+            return get_scorer(self.scoring)
+        # All classes are named: a small fold need not hold them all.
+        return make_scorer(
+            log_loss,
+            greater_is_better=False,
+            response_method="predict_proba",
+            labels=self.classes_,
+        )
+
+    def _model(self, **options: Any) -> LowRankSoftmaxClassifier:
+        shared = ("max_rank", "max_iter", "max_time", "fit_intercept", "class_weight")
+        given = {name: getattr(self, name) for name in (*shared, "random_state")}
+        return LowRankSoftmaxClassifier(**given, **options)
+
+    def _grid(self, X: Any, y: Array) -> list[float]:
+        whole = isinstance(self.radii, numbers.Integral) and not isinstance(self.radii, bool)
+        if not whole:
+            given = np.ravel(self.radii)
+            radii = given.tolist() if given.dtype.kind in "fiu" else []
+            if not radii or not np.isfinite(radii).all() or min(radii) <= 0:
+                raise ValueError(
+                    f"radii must be a whole number above 0, or numbers above 0; got {self.radii!r}."
+                )
+            return sorted(set(map(float, radii)))
+        if self.radii < 1:
+            raise ValueError(f"radii must be at least 1; got {self.radii!r}.")
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes; y has one class, "
+                f"{self.classes_.tolist()[0]!r}."
+            )
+        rows = rows_of(X, self.fit_intercept)
+        labels = torch.from_numpy(np.searchsorted(self.classes_, y))
+        loss = SoftmaxLoss(labels, len(self.classes_), torch.ones(rows.n, dtype=rows.dtype))
+        unit = natural_radius(RowProblem(rows, loss))
+        return [unit * 4.0**k for k in range(int(self.radii))]
+
+    def decision_function(self, X: Any) -> Array:
+        """As of the last fit."""
+        return self._best().decision_function(X)
+
+    def predict(self, X: Any) -> Array:
+        """The class of each row (n,)."""
+        return self._best().predict(X)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (n, classes)."""
+        return self._best().predict_proba(X)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities (n, classes)."""
+        return self._best().predict_log_proba(X)
+
+    def _best(self) -> LowRankSoftmaxClassifier:
+        check_is_fitted(self)
+        return self.best_estimator_
+
+    @property
+    def U_(self) -> Array:
+        """Left singular vectors of the last fit."""
+        return self._best().U_
+
+    @property
+    def s_(self) -> Array:
+        """Singular values of the last fit."""
+        return self._best().s_
+
+    @property
+    def V_(self) -> Array:
+        """Right singular vectors of the last fit."""
+        return self._best().V_
+
+    @property
+    def coef_(self) -> Array:
+        """Wᵀ of the last fit without its intercepts, `(classes, features)`."""
+        return self._best().coef_
+
+    @property
+    def intercept_(self) -> Array:
+        """Intercepts of the last fit, `(classes,)`."""
+        return self._best().intercept_
+
+    @property
+    def rank_(self) -> int:
+        """Rank of the last fit."""
+        return self._best().rank_
+
+    @property
+    def duality_gap_(self) -> float:
+        """Certified gap of the last fit."""
+        return self._best().duality_gap_

@@ -1,0 +1,121 @@
+"""LowRankModel: W = U diag(s) Vᵀ, what a fit writes and what predicts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet.estimators.low_rank import files
+from fwnet.estimators.low_rank.rows import Block
+from fwnet.numerics.files import written_whole
+
+_FACTS = {"radius", "value", "gap", "steps", "config"}
+_FILE, _NOTES = "model.pt", "model.json"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LowRankModel:
+    """A linear classifier with a low-rank weight matrix.
+
+        scores = X U diag(s) Vᵀ,   prediction = argmax over the classes
+
+    Arguments:
+        U, s, V: singular vectors and values of W, `(d, r)`, `(r,)`, `(m, r)`; Σ s <= radius.
+        radius: of the trace-norm ball.
+        value: mean loss on the training rows.
+        gap: certified duality gap; the loss is at most this far above the minimum.
+        steps: how many were taken.
+        config: of the fit, plain values.
+    """
+
+    U: Tensor
+    s: Tensor
+    V: Tensor
+    radius: float
+    value: float
+    gap: float
+    steps: int
+    config: Mapping[str, Any]
+
+    @property
+    def classes(self) -> int:
+        """m."""
+        return len(self.V)
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return len(self.s)
+
+    def scores(self, X: Any) -> Tensor:
+        """Logits `(n, m)` of rows `(n, d)`: a tensor, an array or a SciPy CSR matrix."""
+        sparse = hasattr(X, "tocsr")
+        X = X.tocsr() if sparse else torch.as_tensor(X)
+        if X.ndim != 2 or X.shape[1] != len(self.U):
+            raise ValueError(f"X must be (n, {len(self.U)}) for this model; got {tuple(X.shape)}.")
+        rows = Block(X.astype(self.U.numpy().dtype) if sparse else X.to(self.U.dtype), None)
+        return (rows.times(self.U) * self.s.to(self.U.dtype)) @ self.V.mT
+
+    def predict(self, X: Any) -> Tensor:
+        """The most probable class of each row."""
+        return self.scores(X).argmax(-1)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write model.pt (tensors) and model.json (what a person reads)."""
+        folder = Path(folder)
+        make_folder(folder)
+        facts: dict[str, Any] = {
+            "radius": self.radius,
+            "value": self.value,
+            "gap": self.gap,
+            "steps": self.steps,
+        }
+        facts["config"] = dict(self.config)
+        tensors = {"U": self.U.cpu(), "s": self.s.cpu(), "V": self.V.cpu()}
+        files.write(folder / _FILE, tensors, {"class": type(self).__name__, **facts})
+        notes = {**facts, "rank": self.rank, "classes": self.classes}
+        with written_whole(folder / _NOTES) as file:
+            file.write((json.dumps(notes, indent=2) + "\n").encode())
+
+
+def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
+    """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run."""
+    path = Path(folder) / _FILE
+    tensors, facts = files.read(path)
+    kind = facts.pop("class", None)
+    if kind != LowRankModel.__name__:
+        raise ValueError(f"{path} holds a {kind}, not the model of a distributed fit.")
+    del facts["kind"]
+    if set(facts) != _FACTS or not _fits(**tensors):
+        raise ValueError(
+            f"{path} does not hold U (d, r), s (r,) and V (m, r) of finite numbers and the facts "
+            f"{', '.join(sorted(_FACTS))}. Write it with the fit of this fwnet."
+        )
+    return LowRankModel(tensors["U"], tensors["s"], tensors["V"], **facts)
+
+
+def _fits(**parts: Tensor) -> bool:
+    """Whether the tensors are the factors of a matrix."""
+    return (
+        set(parts) == {"U", "s", "V"}
+        and parts["U"].ndim == parts["V"].ndim == 2
+        and parts["s"].shape == parts["U"].shape[1:] == parts["V"].shape[1:]
+        and all(part.is_floating_point() for part in parts.values())
+        and all(bool(torch.isfinite(part).all()) for part in parts.values())
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it exists; an error in words where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # the latter for a zero byte in the name
+        raise OSError(f"{folder} cannot be made: {error}. Choose another folder.") from None

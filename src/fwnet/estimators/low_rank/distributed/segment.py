@@ -1,0 +1,222 @@
+"""Moves on sharded logits: toward the best mixture of recent vertices, as far as f falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from fwnet.directions import Direction
+from fwnet.estimators.low_rank.distributed.softmax import Bend, ShardedSoftmax
+from fwnet.iterates import Iterate, Move, Term
+from fwnet.numerics import checks
+from fwnet.oracles import Linearization
+from fwnet.problems import Problem
+from fwnet.quadratic.solve import simplex_qp
+from fwnet.steps import LineSearch, StepRule
+from fwnet.vertices import Dense, Rank1
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Segment(Move):
+    """x + γ d, d = scale · x + Σ c_k u_k v_kᵀ: weights move, and the logits with them, in place.
+
+        Z <- (1 + γ·scale) Z + γ (X u_1, …, X u_p) (c_1 v_1, …, c_p v_p)ᵀ
+
+    The terms carry no images: those would be n × m numbers each.
+
+    Arguments:
+        scores: X u_k of this worker's rows, `(blocks, rows, p)`.
+        mix: c_k v_k, `(p, m)`.
+        bend: slope and curvature of f at γ = 0.
+    """
+
+    scores: Tensor
+    mix: Tensor
+    bend: Bend
+
+    def arrive(self, step_size: Tensor) -> Iterate:
+        """The iterate at x + γ d; the logits of the one before are overwritten."""
+        z, active = self.it.image, self.it.active
+        assert z is not None
+        assert active is not None
+        size = float(step_size)
+        for logits, scores in zip(z, self.scores, strict=True):
+            logits.addmm_(scores, self.mix, beta=1.0 + size * float(self.scale), alpha=size)
+        slots = [(term.slot, term.coefficient) for term in self.terms if term.slot is not None]
+        return Iterate(self.it.x, z, active.moved(self.scale, slots, step_size))
+
+
+class Recent(NamedTuple):
+    """The last vertices, newest first."""
+
+    slots: list[Tensor]  # of the active set
+    v: Tensor  # (p, m)
+    scores: Tensor  # (blocks, rows, p)
+
+
+@final
+class RecentVertices(Direction):
+    """Toward the minimum, by the second-order model at x, over the last vertices and the rest of x.
+
+        d = y − x,   y = argmin of the model over conv{rest, s_1, …, s_p}
+        x = w_0 rest + Σ w_k s_k
+
+    s_1 is the vertex of this step. The model needs the products of p + 1 images with each other,
+    p²/2 numbers from all workers; it is a quadratic programme of p + 1 weights. With p = 1 this is
+    the Frank-Wolfe direction. A vertex from one power iteration, started from the last v, mostly
+    repeats what the mixture has settled: take two, or an exact one now and then.
+
+    Arguments:
+        memory: p, how many vertices.
+        rows: of the sample that the model is made from, about.
+    """
+
+    keeps_atoms = True
+
+    def __init__(self, memory: int = 8, rows: int = 65_536) -> None:
+        super().__init__()
+        self.memory = checks.at_least("RecentVertices(memory=...)", memory, 1)
+        self.rows = checks.at_least("RecentVertices(rows=...)", rows, 1)
+
+    def extra_repr(self) -> str:
+        return f"memory={self.memory}, rows={self.rows}"
+
+    def forward(
+        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
+    ) -> tuple[Move, Any]:
+        assert isinstance(problem, ShardedSoftmax)
+        assert isinstance(lin.vertex, Rank1)
+        assert it.active is not None
+        old = _still_used(state, it, self.memory - 1)
+        active, slot = it.active.holding(lin.vertex)
+        scores, v = problem.scores(lin.vertex.u).unsqueeze(-1), lin.vertex.v.unsqueeze(0)
+        recent = Recent([slot], v, scores)
+        if old is not None:
+            both = torch.cat([v, old.v]), torch.cat([scores, old.scores], -1)
+            recent = Recent([slot, *old.slots], *both)
+        model = problem.model(it, recent.scores, recent.v, _stride(problem, self.rows))
+        weights = active.weights[torch.stack(recent.slots)]
+        change = _best_change(weights, model.slopes, model.bends)
+        scale, coefficients = float(change[0]), change[1:]
+        terms = tuple(
+            Term(c, lin.vertex, slot=s) for c, s in zip(coefficients, recent.slots, strict=True)
+        )
+        bend = Bend(change @ model.slopes, change @ model.bends @ change)
+        move = Segment(
+            Iterate(it.x, it.image, active),
+            scale,
+            terms,
+            lin.value,
+            bend.slope,
+            scores=recent.scores,
+            mix=coefficients.to(v.dtype).unsqueeze(-1) * recent.v,
+            bend=bend,
+        )
+        return move, recent
+
+
+@final
+class SearchOnShards(StepRule):
+    """Exact line search on the rows of all workers, or on an even sample of them.
+
+        γ = argmin over [0, 1] of f(x + γ d)
+
+    The root of the slope is found by `LineSearch`, to which the segment is a problem of one
+    number; an evaluation sends two numbers.
+
+    Arguments:
+        rows: of the sample, about; all of them where there are no more.
+    """
+
+    reads_objective = True
+
+    def __init__(self, rows: int = 65_536) -> None:
+        super().__init__()
+        self.rows = checks.at_least("SearchOnShards(rows=...)", rows, 1)
+        self.search = LineSearch(tol=1e-2)
+
+    def extra_repr(self) -> str:
+        return f"rows={self.rows}"
+
+    def forward(
+        self, problem: Problem, it: Iterate, move: Move, state: Any
+    ) -> tuple[Tensor | float, Any]:
+        assert isinstance(problem, ShardedSoftmax)
+        assert isinstance(move, Segment)
+        line = _Line(problem, move, _stride(problem, self.rows))
+        start = Iterate(move.slope.new_zeros(1))
+        ahead = Term(1.0, Dense(move.slope.new_ones(1)))
+        along = Move(start, 0.0, (ahead,), move.value, move.slope)
+        return self.search(line, start, along, None)[0], state
+
+
+@final
+class _Line(Problem):
+    """f along a segment, as a problem of one number; remembers its last evaluation."""
+
+    def __init__(self, problem: ShardedSoftmax, move: Segment, stride: int) -> None:
+        self.problem, self.move, self.stride = problem, move, stride
+        self.last = (0.0, move.bend)
+
+    def bend(self, it: Iterate) -> Bend:
+        """Slope and curvature at γ = x."""
+        at, move = float(it.x), self.move
+        if self.last[0] != at:
+            scale = float(move.scale)
+            bend = self.problem.bend(move.it, (move.scores, move.mix, scale), at, self.stride)
+            self.last = (at, bend)
+        return self.last[1]
+
+    def value(self, it: Iterate) -> Tensor:
+        return self.move.value  # no line search asks for it
+
+    def gradient(self, it: Iterate) -> Tensor:
+        return self.bend(it).slope.reshape(1)
+
+    def slope(self, it: Iterate, move: Move) -> Tensor:
+        return self.bend(it).slope
+
+    def curvature(self, it: Iterate, move: Move) -> Tensor:
+        return self.bend(it).curvature
+
+
+def _stride(problem: ShardedSoftmax, rows: int) -> int:
+    return max(1, problem.rows.count // rows)
+
+
+def _still_used(recent: Recent | None, it: Iterate, most: int) -> Recent | None:
+    """Without the vertices whose weight fell to 0: their slots are free for others."""
+    if recent is None or it.active is None:
+        return None
+    kept = [k for k, s in enumerate(recent.slots) if float(it.active.weights[s]) > 0][:most]
+    if not kept:
+        return None
+    return Recent([recent.slots[k] for k in kept], recent.v[kept], recent.scores[..., kept])
+
+
+def _best_change(weights: Tensor, slopes: Tensor, bends: Tensor) -> Tensor:
+    """d of the best point of the hull, in terms of x, s_1, …, s_p: `(p + 1,)`.
+
+    rest = (x − Σ w_k s_k) / w_0,   w_0 = 1 − Σ w_k
+    """
+    p = len(weights)
+    corners = torch.eye(p + 1, dtype=torch.float64, device=weights.device)
+    here = corners[0].clone()
+    left = float(1.0 - weights.sum())
+    if left > 1e-6:  # else x consists of these vertices, and "rest" of rounding
+        corners[0, 0], corners[0, 1:] = 1.0 / left, -weights / left
+    else:
+        corners = corners[1:]
+    quadratic, linear = corners @ bends @ corners.mT, corners @ (slopes - bends @ here)
+    values, vectors = torch.linalg.eigh((quadratic + quadratic.mT) / 2)
+    quadratic = (vectors * values.clamp_min(0)) @ vectors.mT  # what is below 0 is rounding
+    change = corners.mT @ simplex_qp((quadratic + quadratic.mT) / 2, linear) - here
+    if float(change @ slopes) < 0:
+        return change
+    toward = -here  # no descent beyond rounding: the plain direction
+    toward[1] = 1.0
+    return toward

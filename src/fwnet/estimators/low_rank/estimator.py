@@ -1,0 +1,245 @@
+"""LowRankModel: what the low-rank estimators share."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fwnet.estimators.inputs import check_switches
+from fwnet.estimators.low_rank import (
+    Budget,
+    FactoredProblem,
+    Factors,
+    Solution,
+    certify,
+    choose_radius,
+    natural_radius,
+    solve,
+)
+from fwnet.estimators.low_rank.files import read, write
+from fwnet.estimators.low_rank.inputs import Array, generator_of, matrix, radius_of, rows_of
+from fwnet.numerics import checks
+from fwnet.trace import Trace
+
+_Model = TypeVar("_Model", bound="LowRankModel")
+_CHOICE = 20_000  # rows, at most, that choose a radius
+_REACH = 1e4  # natural radii beyond which a ball is too large for double precision to walk in
+_FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features_in_")
+
+
+class LowRankModel(BaseEstimator):
+    """A matrix W = U diag(s) Vᵀ in the trace-norm ball, fitted, stored, saved and loaded.
+
+    A subclass says what f is, and holds the parameters radius, max_rank, tol, max_iter, max_time,
+    warm_start, progress, verbose and random_state.
+    """
+
+    radius: Any
+    max_rank: int | None
+    tol: float
+    max_iter: int
+    max_time: float | None
+    warm_start: bool
+    progress: bool
+    verbose: int
+    random_state: Any
+    U_: Array
+    s_: Array
+    V_: Array
+
+    @property
+    def rank_(self) -> int:
+        """Rank of W."""
+        return int((self.s_ > 0).sum())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file: `.safetensors`, or any other name for torch's format."""
+        check_is_fitted(self)
+        tensors = {name: torch.as_tensor(getattr(self, name)) for name in ("U_", "s_", "V_")}
+        facts = {name: getattr(self, name) for name in _FACTS}
+        facts |= {"class": type(self).__name__, "parameters": _plain(self.get_params(deep=False))}
+        names = getattr(self, "feature_names_in_", None)
+        facts["feature_names"] = None if names is None else names.tolist()
+        write(path, tensors, facts | self._extra_facts())
+
+    @classmethod
+    def load(cls: type[_Model], path: str | os.PathLike[str]) -> _Model:
+        """Read a model that `save` wrote; its trace is empty."""
+        tensors, facts = read(path)
+        if facts["class"] != cls.__name__:
+            raise ValueError(
+                f"path={str(path)!r} holds a {facts['class']}, not a {cls.__name__}; load it with "
+                "the class that saved it."
+            )
+        model = cls(**{name: _python(value) for name, value in facts["parameters"].items()})
+        for name, tensor in tensors.items():
+            setattr(model, name, tensor.numpy())
+        for name in _FACTS:
+            setattr(model, name, facts[name])
+        if facts["feature_names"] is not None:
+            model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+        model.trace_ = Trace()
+        model._take_facts(facts)
+        return model
+
+    def _extra_facts(self) -> dict[str, Any]:
+        return {}
+
+    def _take_facts(self, facts: dict[str, Any]) -> None:
+        """Restore what `_extra_facts` gave."""
+
+    def _budget(self) -> Budget:
+        check_switches(self)
+        checks.verbosity("verbose", self.verbose)
+        checks.at_least("max_iter", self.max_iter, 1)
+        if self.max_time is not None:
+            checks.positive("max_time", self.max_time)
+        return Budget(self.tol, self.max_iter, self.max_time, self.max_rank)
+
+    def _factors(self, dtype: torch.dtype) -> Factors:
+        U, s, V = (torch.as_tensor(x).to(dtype) for x in (self.U_, self.s_, self.V_))
+        return Factors(U, s, V)
+
+    def _start(self, problem: FactoredProblem) -> Factors | None:
+        """The last solution, if it is wanted and fits."""
+        if not self.warm_start or not hasattr(self, "U_"):
+            return None
+        fits = (len(self.U_), len(self.V_)) == problem.shape
+        return self._factors(problem.dtype) if fits else None
+
+    def _choose_radius(self, problem: FactoredProblem) -> float:
+        """The radius that was given, or one chosen on held-out rows."""
+        radius = radius_of(self.radius)
+        if radius is not None:
+            return radius
+        if problem.n < 10:  # too few to hold some out
+            return natural_radius(problem)
+        generator = generator_of(self.random_state)
+        train, held_out = problem.split(_CHOICE, 0.2, generator)
+        return choose_radius(train, held_out, self._budget(), generator)
+
+    def _minimize(self, problem: FactoredProblem) -> None:
+        """Solve, and store what was found."""
+        budget = self._budget()
+        self.radius_ = self._choose_radius(problem)
+        found = self._solve(problem, self.radius_, self._start(problem), budget)
+        if found is None or found.status != "converged":
+            found = self._no_worse_than_zero(problem, budget, found)
+        self._store(found)
+        if found.status in ("max_steps", "stalled"):
+            share = found.gap / found.value if found.value > 0 else math.inf
+            warnings.warn(
+                f"{type(self).__name__} stopped ({found.status}) at a duality gap of "
+                f"{found.gap:.2g}, {share:.2g} of the loss, above tol={self.tol:g}. Raise "
+                "max_iter, tol or max_rank, scale the features, or use float64.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _solve(
+        self, problem: FactoredProblem, radius: float, start: Factors | None, budget: Budget
+    ) -> Solution | None:
+        """The solution, or None where it left the range of floating-point numbers."""
+        try:
+            return solve(
+                problem,
+                radius,
+                start,
+                budget,
+                generator=generator_of(self.random_state),
+                progress=bool(self.progress),
+                verbose=bool(self.verbose),
+            )
+        except torch.linalg.LinAlgError:
+            return None
+
+    def _no_worse_than_zero(
+        self, problem: FactoredProblem, budget: Budget, found: Solution | None
+    ) -> Solution:
+        """`found`; where W = 0 is better, the solution in a smaller ball, or W = 0.
+
+        In a ball that is too large for the features, a step is shorter than the rounding errors of
+        its W. The smaller ball's W is certified in the whole one.
+        """
+        zero = Factors.zero(*problem.shape, problem.dtype)
+        at_zero, gap, _ = certify(problem, zero, self.radius_)
+        if found is not None and found.value <= at_zero:
+            return found
+        inner = min(self.radius_, _REACH * natural_radius(problem))
+        found = self._solve(problem, inner, None, budget)
+        if found is None or not found.value <= at_zero:
+            found = Solution(zero, at_zero, gap, "stalled", 1, Trace())
+        else:
+            found = replace(found, gap=certify(problem, found.W, self.radius_).gap)
+        good = found.gap <= budget.tol * found.value
+        return replace(found, status="converged" if good else "stalled")
+
+    def _store(self, found: Solution) -> None:
+        self._store_factors(found.W)
+        self.value_, self.duality_gap_ = found.value, max(0.0, found.gap)
+        self.n_iter_, self.status_, self.trace_ = max(1, found.steps), found.status, found.trace
+
+    def _store_factors(self, W: Factors) -> None:
+        self.U_, self.s_, self.V_ = W.U.numpy(), W.s.numpy(), W.V.numpy()
+
+
+class LinearLowRankModel(LowRankModel):
+    """X · W, with a column of ones behind X if `fit_intercept` asks for it."""
+
+    fit_intercept: bool
+    offset_: Any = 0.0  # taken off the targets
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def coef_(self) -> Array:
+        """Wᵀ without the intercept, `(outputs, features)`, computed when asked for."""
+        return ((self.V_ * self.s_) @ self.U_[: self.n_features_in_].T).astype(self.s_.dtype)
+
+    @property
+    def intercept_(self) -> Array:
+        """The intercepts, `(outputs,)`: the last row of W, and what was taken off the targets."""
+        if not self._has_intercept:
+            return np.zeros(len(self.V_), dtype=self.s_.dtype)
+        return np.asarray((self.V_ * self.s_) @ self.U_[-1]) + self.offset_
+
+    @property
+    def _has_intercept(self) -> bool:
+        """Whether the fitted W has a row of intercepts; `fit_intercept` is about the next fit."""
+        return len(self.U_) > self.n_features_in_
+
+    def _scores(self, X: Any) -> Array:
+        """X · W, `(n, outputs)`."""
+        check_is_fitted(self)
+        X = matrix(self, X, reset=False)
+        rows = rows_of(X, self._has_intercept)
+        W = self._factors(rows.dtype)
+        return (rows.times(W.left) @ W.V.mT).numpy()
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that JSON can hold; the others, such as generators, take their default."""
+    kept = {}
+    for name, value in parameters.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, dict):  # a list of pairs, since keys of JSON are strings
+            value = {"pairs": [[np.asarray(x).item() for x in pair] for pair in value.items()]}
+        if value is None or isinstance(value, str | float | int | tuple | list | dict):
+            kept[name] = value
+    return kept
+
+
+def _python(value: Any) -> Any:
+    return dict(value["pairs"]) if isinstance(value, dict) else value

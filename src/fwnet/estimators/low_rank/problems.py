@@ -1,0 +1,221 @@
+"""Problems over factored matrices: f(W) = φ(XW) at W = L Vᵀ, seen through thin products."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from fwnet.estimators.low_rank.losses import Loss
+from fwnet.estimators.low_rank.rows import ArrayRows, Block, Rows
+from fwnet.numerics.tensors import ImplicitMatrix
+
+_ENTRIES = 1 << 19  # of a block of rows: 2 MB of float32 stay near between their uses
+_CACHED = 1 << 30  # bytes of errors that are kept; beyond, they are computed again
+
+
+class Look(NamedTuple):
+    """What one pass over the data tells of f at a point.
+
+    The gradient is good until the next look: the problem writes its errors into one place.
+    """
+
+    value: float  # f(W)
+    gradient: ImplicitMatrix  # G = ∇f(W), (d, m)
+    pull: Callable[[Tensor], Tensor]  # scores X Q (n, k) -> GᵀQ (m, k), without a pass over X
+    product: Tensor  # G · probe, (d, k)
+
+
+class Batch(NamedTuple):
+    """A minibatch estimate at W = L Rᵀ: f, and the gradients of the factors."""
+
+    value: float
+    left: Tensor  # G R, (d, k)
+    right: Tensor  # Gᵀ L, (m, k)
+
+
+class FactoredProblem(ABC):
+    """A smooth f of a matrix W that is given by factors.
+
+    Attributes:
+        shape: `(d, m)` of W.
+        dtype: of everything.
+        n: how many terms f sums.
+        batch_size: of minibatches; None where they are not worth it.
+    """
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    n: int
+    batch_size: int | None = 512
+
+    @abstractmethod
+    def scores(self, L: Tensor) -> Tensor:  # (d, k) -> (n, k)
+        """X L, the thin image of the left factor."""
+
+    @abstractmethod
+    def look(self, scores: Tensor, V: Tensor, probe: Tensor) -> Look:
+        """f, its gradient G and G · probe at the W whose logits are scores · Vᵀ."""
+
+    @abstractmethod
+    def value(self, scores: Tensor, V: Tensor) -> float:
+        """f at the W whose logits are scores · Vᵀ."""
+
+    def batches(
+        self, size: int, generator: torch.Generator
+    ) -> Iterator[Callable[[Tensor, Tensor], Batch]]:
+        """One pass over the terms in random batches: functions (L, R) -> `Batch`."""
+        raise TypeError(f"{type(self).__name__} has no minibatches.")
+
+    @abstractmethod
+    def sample(self, count: int, generator: torch.Generator) -> FactoredProblem:
+        """f over some of its terms, or all if they are few, in float64.
+
+        A step rule that looks ahead asks it for differences that are rounding in float32.
+        """
+
+    @abstractmethod
+    def split(
+        self, count: int, share: float, generator: torch.Generator
+    ) -> tuple[FactoredProblem, FactoredProblem]:
+        """Two problems in memory over at most `count` rows; the second has a share of them."""
+
+
+@final
+class RowProblem(FactoredProblem):
+    """f(W) = Σ wᵢ ℓ(xᵢW) over rows that come in blocks.
+
+    One pass fuses logits, losses, errors E and the product Xᵀ(E · probe) block by block, so that
+    a block of logits never leaves the cache before it is used.
+
+    Arguments:
+        rows: X.
+        loss: ℓ, its targets and its weights.
+    """
+
+    def __init__(self, rows: Rows, loss: Loss) -> None:
+        if len(loss.weight) != rows.n:
+            raise ValueError(f"X has {rows.n} rows, and the loss has {len(loss.weight)}.")
+        self.rows, self.loss = rows, loss
+        self.shape, self.n, self.dtype = (rows.d, loss.m), rows.n, rows.dtype
+        size = rows.n * loss.m * (8 if rows.dtype == torch.float64 else 4)
+        self.errors = torch.empty(rows.n, loss.m, dtype=rows.dtype) if size <= _CACHED else None
+        self.height = max(64, min(4096, _ENTRIES // max(self.shape)))
+
+    def scores(self, L: Tensor) -> Tensor:
+        return self.rows.times(L)
+
+    def look(self, scores: Tensor, V: Tensor, probe: Tensor) -> Look:
+        total = torch.zeros(probe.shape[1], self.shape[0], dtype=self.dtype)
+        value = 0.0
+        for lo, block in self.rows.blocks(self.height):
+            rows = slice(lo, lo + len(block))
+            Z = self._logits(scores, V, rows)
+            value += self.loss.errors_(Z, rows)
+            block.add_adjoint(Z @ probe, total)
+        return Look(value, self._gradient(scores, V), self._puller(scores, V), total.mT)
+
+    def value(self, scores: Tensor, V: Tensor) -> float:
+        value = 0.0
+        for lo in range(0, self.n, self.height):
+            rows = slice(lo, min(self.n, lo + self.height))
+            value += self.loss.value(scores[rows] @ V.mT, rows)
+        return value
+
+    def batches(
+        self, size: int, generator: torch.Generator
+    ) -> Iterator[Callable[[Tensor, Tensor], Batch]]:
+        for index, block in self.rows.batches(size, generator):
+            yield partial(self._batch, index, block)
+
+    def sample(self, count: int, generator: torch.Generator) -> RowProblem:
+        index = torch.randperm(self.n, generator=generator)[:count].sort().values
+        block = self.rows.some(index)
+        double = ArrayRows(block.double(), block.constant)
+        return RowProblem(double, self.loss.some(index, torch.float64))
+
+    def split(
+        self, count: int, share: float, generator: torch.Generator
+    ) -> tuple[RowProblem, RowProblem]:
+        # A row without weight is a row that is not there.
+        rows = self.loss.weight.nonzero().squeeze(-1)
+        rows = rows[torch.randperm(len(rows), generator=generator)[:count]]
+        held = max(1, round(share * len(rows)))
+        return self._some(rows[held:]), self._some(rows[:held])
+
+    def _some(self, index: Tensor) -> RowProblem:
+        index = index.sort().values
+        block = self.rows.some(index)
+        return RowProblem(ArrayRows(block.data, block.constant), self.loss.some(index, self.dtype))
+
+    def _batch(self, index: Tensor, block: Block, L: Tensor, R: Tensor) -> Batch:
+        scores = block.times(L)
+        Z = scores @ R.mT
+        share = float(self.loss.weight[index].sum())
+        value = self.loss.errors_(Z, index, 1.0 / max(share, 1e-30))
+        left = torch.zeros(L.shape[1], L.shape[0], dtype=self.dtype)
+        block.add_adjoint(Z @ R, left)
+        return Batch(value, left.mT, Z.mT @ scores)
+
+    def _logits(self, scores: Tensor, V: Tensor, rows: slice) -> Tensor:
+        if self.errors is None:
+            return scores[rows] @ V.mT
+        return torch.mm(scores[rows], V.mT, out=self.errors[rows])
+
+    def _blocks(self, scores: Tensor, V: Tensor) -> Iterator[tuple[Block, Tensor]]:
+        """Blocks of rows with their errors, kept or computed again."""
+        for lo, block in self.rows.blocks(self.height):
+            yield block, self._errors(scores, V, slice(lo, lo + len(block)))
+
+    def _errors(self, scores: Tensor, V: Tensor, rows: slice) -> Tensor:
+        if self.errors is not None:
+            return self.errors[rows]
+        Z = self._logits(scores, V, rows)
+        self.loss.errors_(Z, rows)
+        return Z
+
+    def _puller(self, scores: Tensor, V: Tensor) -> Callable[[Tensor], Tensor]:
+        def pull(image: Tensor) -> Tensor:  # (n, k) -> (m, k)
+            if self.errors is not None:
+                return self.errors.mT @ image
+            total = torch.zeros(self.shape[1], image.shape[1], dtype=self.dtype)
+            for lo in range(0, self.n, self.height):
+                rows = slice(lo, min(self.n, lo + self.height))
+                total.addmm_(self._errors(scores, V, rows).mT, image[rows])
+            return total
+
+        return pull
+
+    def _gradient(self, scores: Tensor, V: Tensor) -> ImplicitMatrix:
+        def matmul(thin: Tensor) -> Tensor:  # (m, k) -> (d, k)
+            columns = thin if thin.ndim == 2 else thin.unsqueeze(-1)
+            total = torch.zeros(columns.shape[1], self.shape[0], dtype=self.dtype)
+            for block, errors in self._blocks(scores, V):
+                block.add_adjoint(errors @ columns, total)
+            return total.mT if thin.ndim == 2 else total[0]
+
+        def rmatmul(thin: Tensor) -> Tensor:  # (d, k) -> (m, k)
+            columns = thin if thin.ndim == 2 else thin.unsqueeze(-1)
+            total = torch.zeros(self.shape[1], columns.shape[1], dtype=self.dtype)
+            for block, errors in self._blocks(scores, V):
+                total.addmm_(errors.mT, block.times(columns))
+            return total if thin.ndim == 2 else total[:, 0]
+
+        def materialize() -> Tensor:
+            total = torch.zeros(self.shape[1], self.shape[0], dtype=self.dtype)
+            for block, errors in self._blocks(scores, V):
+                block.add_adjoint(errors, total)
+            return total.mT
+
+        return ImplicitMatrix(
+            shape=torch.Size(self.shape),
+            matmul=matmul,
+            rmatmul=rmatmul,
+            materialize=materialize,
+            dtype=self.dtype,
+            device=torch.device("cpu"),
+        )

@@ -1,0 +1,229 @@
+"""solve: the smallest f on the trace-norm ball, by what suits the size, with a certificate."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import final
+
+import torch
+
+from fwnet.estimators.low_rank.certificate import Certificate, certify
+from fwnet.estimators.low_rank.descent import FactoredDescent
+from fwnet.estimators.low_rank.factors import Factors
+from fwnet.estimators.low_rank.problems import FactoredProblem
+from fwnet.estimators.low_rank.projection import AcceleratedProjection
+from fwnet.numerics import checks
+from fwnet.show.progress import Observer, observers
+from fwnet.trace import StepRecord, Trace
+
+_WIDTH = 32  # columns of the factors while minibatches move them
+_MANY_TERMS = 4096  # from here on, minibatches are worth a start
+_PATIENCE = 10  # steps no longer than rounding
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """When to stop, and how large to grow.
+
+    Arguments:
+        tol: stop once gap <= tol · max(f(W), f(0)/1000).
+        max_steps: passes over the data, those of minibatches included.
+        max_seconds: None for no limit; the certificate comes after it.
+        max_rank: None for no limit.
+        epochs: passes of minibatches, where there are many terms and columns and no start.
+    """
+
+    tol: float = 1e-3
+    max_steps: int = 500
+    max_seconds: float | None = None
+    max_rank: int | None = None
+    epochs: int = 4
+
+    def __post_init__(self) -> None:
+        checks.positive("tol", self.tol)
+        checks.at_least("max_steps", self.max_steps, 1)
+        checks.at_least("epochs", self.epochs, 0)
+        if self.max_seconds is not None:
+            checks.positive("max_seconds", self.max_seconds)
+        if self.max_rank is not None:
+            checks.at_least("max_rank", self.max_rank, 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """W in the ball, with f(W), its certified gap and the way there.
+
+    `status` is "converged", "max_steps", "max_seconds", "stalled", "stopped" (by `on_step`) or
+    "interrupted" (Ctrl-C). In the trace, `value` is f where the step took its gradient (NaN for
+    a pass of minibatches), `gap` the certified one where it was asked for.
+    """
+
+    W: Factors
+    value: float
+    gap: float
+    status: str
+    steps: int
+    trace: Trace
+
+
+def solve(
+    problem: FactoredProblem,
+    radius: float,
+    start: Factors | None = None,
+    budget: Budget | None = None,
+    *,
+    generator: torch.Generator | None = None,
+    on_step: Observer | None = None,
+    progress: bool = False,
+    verbose: bool = False,
+) -> Solution:
+    """min f(W) over ‖W‖_* <= radius.
+
+    Few columns or rows of W, few terms, or a start: accelerated projection alone. Otherwise
+    minibatch descent on two factors in the ball finds a start first. Either way the steps end
+    with the gap of the exact oracle; where the gap is too large, the oracle's vertex joins the
+    directions that the next steps correct.
+
+    Arguments:
+        problem: f.
+        radius: of the ball, above 0.
+        start: where to begin; scaled into the ball.
+        budget: see `Budget`.
+        generator: of batches and bases; seed 0 if left out.
+        on_step, progress, verbose: as of `fwnet.FrankWolfe.forward`.
+    """
+    checks.positive("radius", radius)
+    if start is not None and (len(start.U), len(start.V)) != problem.shape:
+        raise ValueError(f"start must be {problem.shape} as W; got {(len(start.U), len(start.V))}.")
+    budget = budget or Budget()
+    generator = generator or torch.Generator().manual_seed(0)
+    with ExitStack() as stack, torch.no_grad():
+        watching = observers(stack, on_step, progress, verbose, budget.max_steps, budget.tol)
+        return _Run(problem, radius, budget, generator, watching).run(start)
+
+
+@final
+class _Run:
+    def __init__(
+        self,
+        problem: FactoredProblem,
+        radius: float,
+        budget: Budget,
+        generator: torch.Generator,
+        watching: Sequence[Observer],
+    ) -> None:
+        self.problem, self.radius, self.budget = problem, radius, budget
+        self.generator, self.watching = generator, watching
+        self.rank = min(budget.max_rank or min(problem.shape), *problem.shape)
+        self.trace, self.steps = Trace(), 0
+        self.started = time.perf_counter()
+        self.stage: FactoredDescent | AcceleratedProjection | None = None
+        self.best: tuple[Factors, Certificate] | None = None
+        zero = Factors.zero(*problem.shape, problem.dtype)
+        self.at_zero = problem.value(problem.scores(zero.left), zero.V)  # f(0)
+        if not math.isfinite(self.at_zero):
+            raise ValueError(
+                f"f(0) is {self.at_zero}: the targets are too large for {problem.dtype}; scale "
+                "them down."
+            )
+
+    def run(self, start: Factors | None) -> Solution:
+        W = Factors.zero(*self.problem.shape, self.problem.dtype)
+        W = W if start is None else start.to(self.problem.dtype)
+        try:
+            status = None if start is not None else self._descend(W)
+            W = W if self.stage is None else self.stage.point()
+            status = status or self._project(W.into(self.radius))
+        except KeyboardInterrupt:
+            if self.stage is None:  # there is nothing to keep yet
+                raise
+            status = "interrupted"
+        if status != "converged" and self.stage is not None:
+            self._certify(self.stage.point(), 1e-6)
+        assert self.best is not None
+        W, (value, gap, _) = self.best
+        if gap <= self._goal(value):
+            status = "converged"
+        self._record(value, gap, 0.0)
+        return Solution(W, value, gap, status, self.steps, self.trace)
+
+    def _descend(self, W: Factors) -> str | None:
+        """Passes of minibatches; why to stop, or None."""
+        size = self.problem.batch_size
+        few = min(self.problem.shape) <= _WIDTH or self.problem.n < _MANY_TERMS
+        if size is None or few or self.budget.epochs == 0:
+            return None
+        width = min(_WIDTH, self.rank)
+        self.stage = descent = FactoredDescent(W, self.radius, width, self.generator)
+        total, t = self.budget.epochs * math.ceil(self.problem.n / size), 0
+        for _ in range(self.budget.epochs):
+            for batch in self.problem.batches(size, self.generator):
+                descent.step(batch(*descent.factors), max(0.05, 1 - 0.95 * t / total))
+                t += 1
+                if self._late():
+                    return "max_seconds"
+            status = self._advance(math.nan, math.nan, descent.rate)
+            if status is not None:
+                return status
+        return None
+
+    def _project(self, W: Factors) -> str:
+        """Accelerated projections until the certificate is good enough; why they stopped."""
+        self.stage = stage = AcceleratedProjection(
+            self.problem, self.radius, W, self.rank, self.generator
+        )
+        due, idle = 0, 0
+        while True:
+            stage.step()
+            gap = math.nan
+            if stage.estimate <= self._goal(stage.value) and self.steps >= due:
+                found = self._certify(stage.point(), min(1e-4, 1e-3 * self.budget.tol))
+                if found.gap <= self._goal(found.value):
+                    return "converged"
+                gap = found.gap
+                stage.follow(found.v)
+                due = self.steps + max(3, self.steps // 5)
+            status = self._advance(stage.value, gap, stage.length)
+            if status is not None:
+                return status
+            idle = idle + 1 if stage.still else 0
+            if idle >= _PATIENCE:
+                return "stalled"
+
+    def _certify(self, W: Factors, accuracy: float) -> Certificate:
+        """The certificate at W, which is kept if it is the best point so far."""
+        found = certify(self.problem, W, self.radius, accuracy)
+        if self.best is None or found.value <= self.best[1].value:
+            self.best = W, found
+        return found
+
+    def _goal(self, value: float) -> float:
+        """The gap that is small enough; f(0) counts where f itself goes to 0."""
+        return self.budget.tol * max(value, 1e-3 * self.at_zero)
+
+    def _advance(self, value: float, gap: float, size: float) -> str | None:
+        """Record a step; why to stop, or None."""
+        stop = self._record(value, gap, size)
+        self.steps += 1
+        if stop:
+            return "stopped"
+        if self._late():
+            return "max_seconds"
+        return "max_steps" if self.steps >= self.budget.max_steps else None
+
+    def _record(self, value: float, gap: float, size: float) -> bool:
+        seconds = time.perf_counter() - self.started
+        record = StepRecord(self.steps, value, gap, size, seconds)
+        self.trace.append(record)
+        answers = [observer(record) for observer in self.watching]  # all see it
+        return any(answer is True for answer in answers)
+
+    def _late(self) -> bool:
+        limit = self.budget.max_seconds
+        return limit is not None and time.perf_counter() - self.started >= limit

@@ -1,0 +1,190 @@
+"""Points as the products of a kernel need them: common features dense, rare ones pair by pair.
+
+    rbf   −γ|x − z|² = ⟨(√(2γ) x, −γ|x|², 1), (√(2γ) z, 1, −γ|z|²)⟩
+    else  ⟨x, z⟩
+
+A feature that nearly always has one value (a pixel at the border, a one-hot code) costs a matrix
+product as much as any other. Distances do not see where the origin is: measured from that value the
+feature is nearly always 0, and only the pairs of points that both have it add anything. Sparse
+input is the case where every feature is rare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fwnet.estimators.svm.pairwise import compiled
+
+Array = NDArray[Any]
+TILE = 512  # points on either side of a product: one that stays in the cache, worth its packing
+_WIDE = 32  # features from where it is worth looking for rare ones
+_RARE = 0.05  # share of points with a feature below which its pairs cost less than its products
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Points in one precision; the products of two such sides are what a kernel starts from."""
+
+    dense: Array  # (n, k) common features; for rbf also 1 and −γ|x|²
+    rare: Any  # (n, r) CSR, or None
+    distances: bool  # whether the products are exponents of rbf
+    start: int = 0  # place of the first point, for pieces
+
+    @property
+    def span(self) -> slice:
+        """Where these points are in the whole."""
+        return slice(self.start, self.start + len(self.dense))
+
+    def take(self, index: Any, start: int = 0) -> Encoded:
+        """Return some of the points: an array of indices or a slice."""
+        rare = None if self.rare is None else self.rare[index]
+        return Encoded(self.dense[index], rare, self.distances, start)
+
+    @cached_property
+    def pieces(self) -> list[Encoded]:
+        """The points in pieces of at most TILE."""
+        n = len(self.dense)
+        if n <= TILE:
+            return [self]
+        return [self.take(slice(lo, lo + TILE), lo) for lo in range(0, n, TILE)]
+
+    def products(self, right: Encoded, out: Array) -> None:
+        """Write the products (n, m) with the points on the right."""
+        if self.dense.shape[1] > 2 * _WIDE:  # torch is a seventh faster, but slower to call
+            left, other = torch.from_numpy(self._left), torch.from_numpy(right.dense)
+            torch.mm(left, other.T, out=torch.from_numpy(out))
+        else:
+            np.matmul(self._left, right.dense.T, out=out)
+        if self.rare is not None:
+            a, b = self.rare, right._by_feature
+            add_pairs(out, a.indptr, a.indices, a.data, b.indptr, b.indices, b.data)
+
+    @cached_property
+    def _left(self) -> Array:
+        """The last two features exchanged: a product with the other side then adds both norms."""
+        if not self.distances:
+            return self.dense
+        left = self.dense.copy()
+        left[:, -2], left[:, -1] = self.dense[:, -1], self.dense[:, -2]
+        return left
+
+    @cached_property
+    def _by_feature(self) -> Any:
+        return self.rare.tocsc()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """Which features are common and which are rare, and where each one's origin is."""
+
+    common: Array  # (k,) indices
+    rare: Array  # (r,) indices
+    origin: Array  # (d,)
+    scale: float
+    distances: bool
+    entries: int  # that rare features have at most, over all points
+
+    @classmethod
+    def of(cls, X: Any, gamma: float | None) -> Encoding:
+        """Look at points X (n, d), dense or CSR; gamma is None for products without distances."""
+        n, d = X.shape
+        scale = 1.0 if gamma is None else float(np.sqrt(2.0 * gamma))
+        common, rare, entries = np.arange(d), np.arange(0), 0
+        if sparse.issparse(X) or gamma is None:  # products see where the origin is
+            origin = np.zeros(d)
+        else:  # rounding errors grow with the norms
+            origin = X.mean(axis=0)
+        if gamma is not None and d > _WIDE and not sparse.issparse(X):
+            usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
+            count = np.zeros(d, np.int64)
+            count_others(X, usual, count)
+            few = count < _RARE * n
+            common, rare = np.flatnonzero(~few), np.flatnonzero(few)
+            origin[rare], entries = usual[rare], int(count[rare].sum())
+        return cls(common, rare, origin, scale, gamma is not None, entries)
+
+    def encode(self, X: Any, dtype: Any, index: Array | None = None) -> Encoded:
+        """Return the points X, or some of them, in one precision."""
+        if sparse.issparse(X):
+            return self._sparse(X if index is None else X[index], dtype)
+        if not self.distances:
+            some = X if index is None else X[index]
+            return Encoded(some.astype(dtype), None, False)
+        index = np.arange(X.shape[0]) if index is None else index
+        n, k = len(index), len(self.common)
+        dense, starts = np.empty((n, k + 2), dtype), np.zeros(n + 1, np.int32)
+        places, values = np.empty(self.entries, np.int32), np.empty(self.entries, dtype)
+        split_features(
+            X, index, self.common, self.rare, self.origin, self.scale, dense, starts, places, values
+        )
+        if not self.entries:
+            return Encoded(dense, None, True)
+        last = starts[-1]
+        shape = (n, len(self.rare))
+        rare = sparse.csr_array((values[:last], places[:last], starts), shape=shape)
+        return Encoded(dense, rare, True)
+
+    def _sparse(self, X: Any, dtype: Any) -> Encoded:
+        rare = sparse.csr_array((X * self.scale).astype(dtype))
+        if not self.distances:
+            return Encoded(np.empty((X.shape[0], 0), dtype), rare, False)
+        dense = np.ones((X.shape[0], 2), dtype)
+        dense[:, 1] = -0.5 * squared_norms(rare)
+        return Encoded(dense, rare, True)
+
+
+def squared_norms(X: Any) -> Array:
+    """Return |x_i|² (n,) in float64 for a dense or sparse X."""
+    if sparse.issparse(X):
+        square = X.astype(np.float64)
+        return np.asarray(square.multiply(square).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+
+
+@compiled
+def count_others(X, usual, count):  # type: ignore[no-untyped-def]
+    """Add to count (d,) how many points have another value of the feature than `usual` (d,)."""
+    for i in range(X.shape[0]):
+        row = X[i]
+        for f in range(X.shape[1]):
+            count[f] += row[f] != usual[f]
+
+
+@compiled
+def split_features(X, index, common, rare, origin, scale, dense, starts, places, values):  # type: ignore[no-untyped-def]
+    """Fill (√(2γ)(x − origin), 1, −γ|x − origin|²) of common features, CSR rows of rare ones."""
+    k, at = common.shape[0], 0
+    for i in range(index.shape[0]):
+        row, into, square = X[index[i]], dense[i], 0.0
+        for c in range(k):
+            into[c] = scale * (row[common[c]] - origin[common[c]])
+        for c in range(k):  # norms of what was stored, so that a point is at distance 0 of itself
+            square += np.float64(into[c]) * np.float64(into[c])
+        for c in range(rare.shape[0]):
+            if row[rare[c]] != origin[rare[c]]:
+                places[at] = c
+                values[at] = scale * (row[rare[c]] - origin[rare[c]])
+                square += np.float64(values[at]) * np.float64(values[at])
+                at += 1
+        starts[i + 1] = at
+        into[k], into[k + 1] = 1.0, -0.5 * square
+
+
+@compiled
+def add_pairs(out, starts, features, values, tops, points, others):  # type: ignore[no-untyped-def]
+    """out[i, j] += Σ over features of values: CSR rows on the left, CSC columns on the right."""
+    for i in range(out.shape[0]):
+        row = out[i]
+        for a in range(starts[i], starts[i + 1]):
+            f, value = features[a], values[a]
+            for b in range(tops[f], tops[f + 1]):
+                row[points[b]] += value * others[b]

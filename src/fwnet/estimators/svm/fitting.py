@@ -1,0 +1,145 @@
+"""One fit: all binary problems on shared points, starts, warnings."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+
+from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
+from fwnet.estimators.svm.kernels import Array, KernelSpec
+from fwnet.estimators.svm.linear import solve_linear, with_vector
+from fwnet.estimators.svm.multiclass import Split
+from fwnet.estimators.svm.neural import is_network, solve_network
+from fwnet.estimators.svm.records import BinaryProblem, Budget, Machine
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """How to solve: the solver's name, the order of first trial, threads."""
+
+    solver: Any  # a name, or a network
+    random_state: Any
+    n_jobs: int | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What to solve: points, kernel, C of each point, binary problems, their starting points."""
+
+    X: Any
+    spec: KernelSpec
+    box: Array  # (n,)
+    problems: list[Split]
+    starts: list[Array | None]  # yᵢβᵢ of an earlier fit
+    bias: float = 1.0  # added to the kernel
+
+
+def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
+    """Solve the binary problems, all with one store of kernel rows."""
+    network = is_network(options.solver)
+    linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
+    if linear and options.solver != "pairwise" and not network:
+        points, whole = None, True
+    else:
+        points = Points.prepare(task.X, task.spec, budget)
+        whole = points.columns.fits
+        if (options.solver == "pairwise" or network) and not whole:
+            size = task.X.shape[0] ** 2 * points.columns.kernel.dtype.itemsize / 2**20
+            name = options.solver if isinstance(options.solver, str) else "fwnet"
+            raise ValueError(
+                f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
+                f"cache_size={budget.megabytes:g} MB. Raise cache_size or use solver='auto'."
+            )
+    order = trial_order(options.random_state, task.X.shape[0])
+    jobs = list(zip(task.problems, task.starts, strict=True))
+    if points is not None and whole and len(jobs) > 2:
+        points.columns.square()  # together the problems ask for most rows: half the work at once
+    # Rows of a shared store may be dropped, so threads need a matrix that is whole.
+    common = (task, points, order, options.solver, budget)
+    if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
+        machines = [_solve(*common, *job) for job in jobs]
+    else:
+        run = Parallel(n_jobs=options.n_jobs, prefer="threads")
+        machines = list(run(delayed(_solve)(*common, *job) for job in jobs))
+    if points is not None:
+        points.columns.release()
+    return machines
+
+
+def trial_order(random_state: Any, n: int) -> Array:
+    """Return a permutation (n,), a fixed one for None, so that two fits agree."""
+    if random_state is None:
+        return np.random.default_rng(0).permutation(n)
+    return np.asarray(check_random_state(random_state).permutation(n))
+
+
+def _solve(
+    task: Task,
+    points: Points | None,
+    order: Array,
+    solver: Any,
+    budget: Budget,
+    split: Split,
+    start: Array | None,
+) -> Machine:
+    index, box = split.points, task.box
+    if index is not None:
+        place = np.full(len(box), -1)
+        place[index] = np.arange(len(index))
+        order, box = place[order][place[order] >= 0], box[index]
+    problem = BinaryProblem(split.y, box, order, task.bias)
+    if points is not None:
+        some = points if index is None else points.part(index, budget)
+        if is_network(solver):
+            found = solve_network(some, problem, budget, solver)
+            return with_vector(some.X, found) if task.spec.name == "linear" else found
+        solved = solve_kernel(some, problem, budget, solver, _simplex(start, split.y))
+        return with_vector(some.X, solved) if task.spec.name == "linear" else solved
+    X = task.X if index is None else task.X[index]
+    vector = None
+    if start is not None and start.any():
+        vector = np.append(start @ X, start.sum())
+    return solve_linear(X, problem, budget, solver, vector)
+
+
+def _simplex(start: Array | None, y: Array) -> Array | None:
+    """Weights on the simplex from yᵢβᵢ of an earlier fit; labels may have changed."""
+    if start is None:
+        return None
+    beta = np.maximum(start * y, 0.0)
+    return beta / beta.sum() if beta.any() else None
+
+
+_ADVICE = {
+    "max_iter": "Raise max_iter, or accept a larger tol",
+    "max_time": "Raise max_time, or accept a larger tol",
+    "precision": "Double precision allows no more: accept a larger tol, lower C or scale X",
+}
+
+
+def tell(name: str, machines: list[Machine], tol: float, verbose: int) -> None:
+    """Warn about a gap above tol; with `verbose`, say what was reached on standard error."""
+    for k, solved in enumerate(machines):
+        lines = solved.trace if verbose > 1 else solved.trace[-1:] if verbose else []
+        for r in lines:
+            sys.stderr.write(
+                f"{name} problem {k}: {r.t} steps, dual {r.value:.6g}, gap {r.gap:.2e}, "
+                f"{r.support} support vectors, {r.seconds:.3f} s\n"
+            )
+    worst = max(machines, key=lambda solved: solved.gap)
+    if worst.gap > tol:
+        warnings.warn(
+            f"{name} stopped after {worst.steps} steps ({worst.stopped}) at a relative duality gap "
+            f"of {worst.gap:.2e}, above tol={tol:g}. {_ADVICE[worst.stopped]}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,144 @@
+"""The exact weights on a hull of vertices: finite Newton in the coordinates of the kernel.
+
+    P(u) = ½ uᵀGu + ½ Σ Cᵢeᵢ²,   f = Gu,   G = k + bias,   e = 0 or t − f
+
+u are the coefficients of w = Σ uᵢφᵢ. Where the set S of points with a loss stays the same, the
+minimum is one solve on S, and a line search makes P fall until it does:
+
+    (G_SS + diag(1/C)) u_S = t_S,   u = 0 elsewhere
+
+At the end u = Ce is the dual optimum. One solve costs |S|³/3, whatever the conditioning, where
+pairwise steps may need very many.
+
+Where C is large, e = t − f can be all rounding on S, and so is the set of its signs. Then active
+sets in the dual finish: they see the signs of u, which the same systems give to full precision.
+
+References: Chapelle (2007), "Training a support vector machine in the primal"; Lawson and Hanson
+(1974), "Solving least squares problems", chapter 23.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.records import Problem
+
+_STEP = 1e-8  # a Newton step that is shorter was stopped by rounding
+_NOISE = 8 * np.finfo(np.float64).eps  # of a score, of the sizes it is summed from
+
+
+def exact_weights(
+    kernel: Array, problem: Problem, bias: float, u: Array, max_steps: int = 40
+) -> Array:
+    """Return the optimal u (m,) for a kernel matrix whose first m rows and columns count.
+
+    Raises numpy.linalg.LinAlgError where a system is not positive definite beyond rounding.
+    """
+    m = len(problem.y)
+    f = _scores(kernel, bias, np.flatnonzero(u), u)
+    for _ in range(max_steps):
+        excess = problem.excess(f)
+        inside = np.flatnonzero(excess)
+        target = np.zeros(m)
+        factor = _factored(kernel, bias, inside, problem.box[inside])
+        target[inside] = cho_solve(factor, (f + excess)[inside], check_finite=False)
+        ahead = _scores(kernel, bias, inside, target)
+        if np.array_equal(np.sign(problem.excess(ahead)), np.sign(excess)):
+            if (target * excess >= 0).all():
+                return target  # the same quadratic at both ends: its minimum is the minimum
+            break  # u = Ce, so these signs of e are rounding
+        norms = (float(u @ f), float(u @ ahead), float(target @ ahead))
+        t = line_search(norms, problem, f, ahead - f)
+        if t < _STEP:
+            break
+        u, f = u + t * (target - u), f + t * (ahead - f)
+    return _dual_active_sets(kernel, problem, bias, u, max_steps)
+
+
+def _dual_active_sets(
+    kernel: Array, problem: Problem, bias: float, u: Array, max_steps: int
+) -> Array:
+    """Minimise ½ uᵀ(G + diag(1/C))u − tᵀu by steps to the minimum on a set S of signs.
+
+    A step ends where the first sign would change, and that point leaves S; a point whose excess is
+    beyond rounding enters. The dual falls at every step.
+    """
+    u = problem.feasible(u)
+    signs = np.sign(u)
+    for _ in range(max_steps):
+        inside = np.flatnonzero(signs)
+        factor = _factored(kernel, bias, inside, problem.box[inside])
+        target = np.zeros(len(u))
+        target[inside] = cho_solve(factor, problem.aims(signs)[inside], check_finite=False)
+        wrong = inside[target[inside] * signs[inside] <= 0]
+        if len(wrong):
+            shares = u[wrong] / (u[wrong] - target[wrong])
+            share = float(shares.min())
+            u = u + share * (target - u)
+            signs[wrong[shares == share]] = 0.0
+            u[signs == 0] = 0.0
+            continue
+        u = target
+        f = _scores(kernel, bias, inside, u)
+        excess = problem.excess(f)
+        excess[inside] = 0.0
+        sizes = np.sqrt(np.maximum(kernel.diagonal()[: len(u)] + bias, 0.0))
+        noise = _NOISE * (np.abs(problem.y) + sizes * float(sizes @ np.abs(u)))
+        excess[np.abs(excess) <= noise] = 0.0
+        entered = np.flatnonzero(excess)
+        if not len(entered):
+            break
+        worst = np.argsort(-np.abs(excess[entered]) * np.sqrt(problem.box[entered]))
+        entered = entered[worst[: max(1, len(entered) // 2)]]
+        signs[entered] = np.sign(excess[entered])
+    return u
+
+
+def _factored(kernel: Array, bias: float, inside: Array, box: Array) -> tuple[Array, bool]:
+    """The Cholesky factor of G_SS + diag(1/C), nudged where only rounding makes it indefinite."""
+    for nudge in (0.0, len(inside) * np.finfo(np.float64).eps):
+        block = kernel[inside[:, None], inside].astype(np.float64)
+        block += bias
+        more = nudge * block.diagonal().max(initial=0.0) if nudge else 0.0
+        block.flat[:: len(inside) + 1] += 1.0 / box + more
+        try:
+            return cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            if nudge:
+                raise
+    raise AssertionError("unreachable: the second try returns or raises")
+
+
+def line_search(
+    norms: tuple[float, float, float], problem: Problem, scores: Array, move: Array
+) -> float:
+    """Minimise ½|w + t(v − w)|² + ½ Σ Cᵢeᵢ(f + t move)² over t > 0.
+
+    `norms` are |w|², ⟨w, v⟩, |v|². The slope is increasing and piecewise linear, so Newton's
+    method on it, kept in a bracket, ends after a few pieces.
+    """
+    linear, square = norms[1] - norms[0], norms[0] - 2.0 * norms[1] + norms[2]
+    low, high, t = 0.0, np.inf, 1.0
+    weighted = problem.box * move
+    bends = weighted * move
+    for _ in range(50):
+        excess = problem.excess(scores + t * move)
+        slope = linear + t * square - float(weighted @ excess)
+        curve = square + float(bends @ (excess != 0))
+        if curve <= 0 or abs(slope) <= 1e-13 * (abs(linear) + curve):
+            break
+        low, high = (t, high) if slope < 0 else (low, t)
+        step = t - slope / curve
+        if not low < step < high:
+            step = 2.0 * t if np.isinf(high) else 0.5 * (low + high)
+        if abs(step - t) <= 1e-13 * t:
+            break
+        t = step
+    return t
+
+
+def _scores(kernel: Array, bias: float, index: Array, u: Array) -> Array:
+    weights = u[index]
+    return np.asarray(kernel[: len(u), : len(u)][:, index] @ weights + bias * weights.sum())

@@ -1,0 +1,133 @@
+"""What the kernel estimators share: budgets, support vectors, certificates, sums over kernels."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fwnet.estimators import inputs
+from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
+from fwnet.estimators.svm.records import Budget, Machine
+from fwnet.numerics import checks
+from fwnet.trace import StepRecord, Trace
+
+_SLICE = 1 << 22  # kernel values that a prediction makes at a time
+
+
+class KernelEstimator(BaseEstimator):
+    """A sum Σ cᵢ k(xᵢ, x) over support vectors, fitted to a duality gap.
+
+    Subclasses have the parameters kernel, gamma, degree, coef0, tol, max_iter, max_time,
+    cache_size and verbose.
+    """
+
+    kernel: Any
+    gamma: Any
+    degree: float
+    coef0: float
+    tol: float
+    max_iter: int
+    max_time: float | None
+    cache_size: float
+    verbose: int
+    _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.sparse = bool(_sparse(self.kernel))
+        return tags
+
+    def _budget(self) -> Budget:
+        checks.verbosity("verbose", self.verbose)
+        limit = np.inf if self.max_time is None else inputs.positive("max_time", self.max_time)
+        return Budget(
+            inputs.positive("tol", self.tol),
+            inputs.step_limit(self.max_iter),
+            time.perf_counter() + limit,
+            inputs.positive("cache_size", self.cache_size),
+        )
+
+    def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
+        """Check the points of a fit, and their labels or targets if there are any."""
+        rules |= {"accept_sparse": _sparse(self.kernel), "dtype": np.float64, "order": "C"}
+        found = validate_data(self, X, y, ensure_all_finite=False, **rules)
+        X, y = found if isinstance(found, tuple) else (found, None)
+        given = self.kernel == "precomputed"
+        inputs.check_numbers("X", X, self, products=not given)
+        if given:
+            inputs.check_square(X)
+        return X, y
+
+    def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array, Array]:
+        """Drop the points without weight; return the others, their weights and their indices."""
+        weight = inputs.sample_weights(sample_weight, X.shape[0])
+        kept = np.flatnonzero(weight)
+        if len(kept) < len(weight):
+            X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
+        return X, weight[kept], kept
+
+    def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
+        return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
+
+    def _keep(self, X: Any, spec: KernelSpec, coefs: Array, kept: Array) -> Array:
+        """Store the points with a coefficient in one of the problems; return their places in X."""
+        self._spec = spec
+        self.__dict__.pop("coef_", None)  # of an earlier fit with a linear kernel
+        support = np.flatnonzero(coefs.any(axis=0))
+        self.support_ = kept[support]
+        self.dual_coef_ = coefs[:, support]
+        given = self._spec.name == "precomputed"
+        self.support_vectors_ = np.empty((0, 0)) if given else X[support]
+        return support
+
+    def _certify(self, machines: list[Machine]) -> None:
+        """Store what proves the result; a trace's value is minus the dual objective, so it falls.
+
+        A round takes many steps, so a step size would tell nothing.
+        """
+        if not all(math.isfinite(solved.gap) for solved in machines):
+            raise ValueError(
+                f"{type(self).__name__}: the kernel values of these points, or their products with "
+                "C, are too large for double precision. Scale X, e.g. with StandardScaler, or "
+                "lower C or gamma."
+            )
+        self.duality_gaps_ = np.array([max(solved.gap, 0.0) for solved in machines])
+        worst = int(self.duality_gaps_.argmax())
+        self.duality_gap_ = float(self.duality_gaps_[worst])
+        self.n_iter_ = max(1, *(solved.steps for solved in machines))
+        self.solver_ = "+".join(sorted({solved.solver for solved in machines}))
+        self.traces_ = []
+        for solved in machines:
+            trace = Trace()
+            for r in solved.trace:
+                trace.append(StepRecord(r.t, -r.value, r.gap, math.nan, r.seconds))
+            self.traces_.append(trace)
+        self.trace_ = self.traces_[worst]
+
+    def _expansion(self, X: Any) -> Array:
+        """Return Σ cᵢ k(xᵢ, x) for each row x of X and each problem (n, problems)."""
+        if self._spec.name == "precomputed":
+            return np.asarray(X[:, self.support_] @ self.dual_coef_.T)
+        out = np.empty((X.shape[0], len(self.dual_coef_)))
+        height = max(1, _SLICE // max(1, len(self.support_)))
+        for lo in range(0, X.shape[0], height):
+            kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, self._spec)
+            out[lo : lo + height] = kernel @ self.dual_coef_.T
+        return out
+
+    def _seen(self, X: Any) -> Any:
+        """Check points that are to be predicted."""
+        check_is_fitted(self)
+        rules = {"accept_sparse": _sparse(self._spec.name), "dtype": np.float64}
+        return validate_data(self, X, reset=False, **rules)
+
+
+def _sparse(kernel: Any) -> str | bool:
+    """What scikit-learn may accept as sparse points for this kernel."""
+    return "csr" if kernel != "precomputed" and not callable(kernel) else False

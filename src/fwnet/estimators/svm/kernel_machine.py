@@ -1,0 +1,102 @@
+"""Kernel SVMs: one store of kernel rows for all binary problems, precision chosen and certified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from fwnet.estimators.svm.certificate import certified_gap
+from fwnet.estimators.svm.columns import Columns
+from fwnet.estimators.svm.corrective import corrective
+from fwnet.estimators.svm.encoding import Encoding
+from fwnet.estimators.svm.hull import exact_weights
+from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
+from fwnet.estimators.svm.records import BinaryProblem, Budget, Machine, Weights, relative_gap
+
+TINY = 384  # points up to which float64 and an exact finish cost less than a millisecond
+_FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
+_SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Training points with their kernel, and the rows in float32 or float64 that are kept."""
+
+    X: Any
+    spec: KernelSpec
+    columns: Columns
+    encoding: Encoding | None  # of X; None for kernels without one
+
+    @classmethod
+    def prepare(cls, X: Any, spec: KernelSpec, budget: Budget, dtype: Any = None) -> Points:
+        """Choose the precision: float32 if rounding errors stay far below `tol`, else float64."""
+        named = not callable(spec.name) and spec.name != "precomputed"
+        single = named and X.shape[0] > TINY and budget.tol >= _SINGLE
+        with np.errstate(over="ignore"):  # said below
+            kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
+        if not kernel.reach < _FAR:
+            raise ValueError(
+                f"gamma={spec.gamma:g} is too large for these points: γ|x|² reaches "
+                f"{kernel.reach:.1e}, and its rounding is all that a kernel value shows. Lower "
+                "gamma, or scale X."
+            )
+        if dtype is None and single and 1e-7 * kernel.reach > 0.1 * budget.tol:
+            kernel = KernelRows(X, spec, np.float64, kernel.encoding)
+        return cls(X, spec, Columns(kernel, budget.megabytes), kernel.encoding)
+
+    def part(self, index: Array, budget: Budget) -> Points:
+        """Return some of the points, with a block of the whole kernel matrix if that fits."""
+        if not self.columns.fits:
+            return Points.prepare(self.X[index], self.spec, budget, self.columns.kernel.dtype)
+        block = self.columns.square()[index[:, None], index]
+        rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
+        X = block if self.spec.name == "precomputed" else self.X[index]
+        return Points(X, self.spec, Columns(rows, budget.megabytes), self.encoding)
+
+
+def solve_kernel(
+    points: Points, problem: BinaryProblem, budget: Budget, mode: str, alpha0: Array | None = None
+) -> Machine:
+    """Solve one binary problem to the certified relative duality gap `budget.tol`."""
+    found = corrective(problem, points.columns, budget, mode, alpha0)
+    if points.columns.kernel.dtype == np.float64:
+        if points.columns.fits and len(problem.y) <= TINY:
+            found = _finished(points.columns.square(), problem, found, budget.tol)
+    else:
+        assert points.encoding is not None  # only named kernels are evaluated in float32
+        rho, gap = certified_gap(points.X, points.spec, points.encoding, problem, found)
+        if found.stopped in ("tolerance", "precision") and not gap <= budget.tol:
+            double = Points.prepare(points.X, points.spec, budget, np.float64)
+            again = solve_kernel(double, problem, budget, mode, found.alpha)
+            return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
+        found = replace(found, rho=rho, gap=gap)
+    return machine(problem, found)
+
+
+def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float) -> Weights:
+    """Replace the weights by the exact optimum, if that is what the active sets found."""
+    try:
+        start = problem.y * found.alpha / found.rho
+        u = problem.y * exact_weights(kernel, problem, problem.bias, start)
+    except np.linalg.LinAlgError:
+        return found
+    alpha = np.maximum(u, 0.0) / np.maximum(u, 0.0).sum()
+    weighted = alpha * problem.y
+    scores = kernel @ weighted + problem.bias * weighted.sum()
+    rho, gap = relative_gap(problem, alpha, scores)
+    if not gap < found.gap:
+        return found
+    stopped = "tolerance" if gap <= tol else found.stopped
+    return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap, stopped=stopped)
+
+
+def machine(problem: BinaryProblem, found: Weights) -> Machine:
+    """Return the classifier of the weights: yᵢβᵢ = yᵢαᵢ/ρ."""
+    coef = problem.y * found.alpha / found.rho
+    intercept = problem.bias * float(coef.sum())
+    return Machine(
+        coef, intercept, found.gap, found.steps, found.stopped, found.solver, found.trace
+    )

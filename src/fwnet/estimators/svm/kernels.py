@@ -1,0 +1,165 @@
+"""Kernels evaluated in tiles: k(x_i, x_j) for a few i and j at a time, in float32 or float64.
+
+    rbf  exp(−γ|x − z|²)      poly  (γ⟨x, z⟩ + r)^p      sigmoid  tanh(γ⟨x, z⟩ + r)
+
+A tile is one matrix product and one elementwise function, done while it is in the processor's
+cache; `encoding` says what is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fwnet.estimators.svm.encoding import TILE, Encoded, Encoding, squared_norms
+
+Array = NDArray[Any]
+_PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
+_WIDE = 32  # features from which a block of rows is dear
+
+
+@final
+@dataclass(frozen=True)
+class KernelSpec:
+    """Which kernel: its name or a callable, and its numbers."""
+
+    name: str | Callable[..., Any]
+    gamma: float = 1.0
+    degree: float = 3
+    coef0: float = 0.0
+
+    def of_products(self, products: Array) -> Array:
+        """Turn products (for rbf: exponents) into kernel values, in place."""
+        if self.name == "rbf":
+            np.exp(products, out=products)
+        elif self.name in ("poly", "sigmoid"):
+            products *= products.dtype.type(self.gamma)
+            products += products.dtype.type(self.coef0)
+            if self.name == "poly":
+                np.power(products, products.dtype.type(self.degree), out=products)
+            else:
+                np.tanh(products, out=products)
+        return products
+
+
+def tiles(
+    spec: KernelSpec, left: Encoded, right: Encoded | None = None, out: Array | None = None
+) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield the rows, the columns and the values of one tile of the kernel matrix after the other.
+
+    Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
+    `out`, or of one buffer that the next tile overwrites.
+    """
+    width = min(TILE, len((right or left).dense)) + _PAD
+    buffer = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
+    upper = combinations_with_replacement(left.pieces, 2)
+    for a, b in upper if right is None else product(left.pieces, right.pieces):
+        tile = buffer[: len(a.dense), : len(b.dense)] if out is None else out[a.span, b.span]
+        a.products(b, tile)
+        yield a.span, b.span, spec.of_products(tile)
+
+
+@final
+class KernelRows:
+    """Rows k(x_i, ·) against one set of points X, in one precision."""
+
+    def __init__(
+        self, X: Any, spec: KernelSpec, dtype: Any, encoding: Encoding | None = None
+    ) -> None:
+        self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
+        self._X, self.wide = X, X.shape[1] > _WIDE
+        self.encoding: Encoding | None = None
+        if callable(spec.name) or spec.name == "precomputed":
+            return
+        gamma = spec.gamma if spec.name == "rbf" else None
+        self.encoding = Encoding.of(X, gamma) if encoding is None else encoding
+        if gamma is not None:
+            self._points = self.encoding.encode(X, self.dtype)
+            self.reach = -float(self._points.dense[:, -1].min(initial=0.0))
+
+    def _some(self, index: Array | None) -> Encoded:
+        assert self.encoding is not None
+        if self.spec.name != "rbf":  # cast when used: a linear kernel needs few of the rows
+            return self.encoding.encode(self._X, self.dtype, index)
+        return self._points if index is None else self._points.take(index)
+
+    def rows(self, index: Array, columns: Array | None = None, out: Array | None = None) -> Array:
+        """Return k(x_i, x_j) for i in index (k,) and j in columns, all of them by default."""
+        spec, width = self.spec, self.n if columns is None else len(columns)
+        if out is None:
+            out = np.empty((len(index), width), self.dtype)
+        if spec.name == "precomputed":
+            out[:] = self._X[index] if columns is None else self._X[np.ix_(index, columns)]
+            return out
+        if callable(spec.name):
+            out[:] = call_kernel(
+                spec.name, self._X[index], self._X if columns is None else self._X[columns]
+            )
+            return out
+        for _ in tiles(spec, self._some(index), self._some(columns), out):
+            pass
+        return out
+
+    def square(self, out: Array | None = None) -> Array:
+        """Return the whole matrix (n, n), in `out` if given, each pair of points evaluated once."""
+        if self.spec.name == "precomputed":
+            return np.ascontiguousarray(self._X, self.dtype)
+        if callable(self.spec.name):
+            return self.rows(np.arange(self.n), out=out)
+        if out is None:
+            out = np.empty((self.n, self.n), self.dtype)
+        for rows, columns, tile in tiles(self.spec, self._some(None)):
+            out[rows, columns] = tile
+            if rows != columns:
+                out[columns, rows] = tile.T
+        return out
+
+    def diagonal(self, index: Array) -> Array:
+        """Return k(x_i, x_i) (len(index),) in float64."""
+        if self.spec.name == "rbf":
+            return np.ones(len(index))
+        if self.spec.name == "precomputed":
+            return np.asarray(self._X[index, index], dtype=np.float64)
+        if callable(self.spec.name):
+            return np.array(
+                [self.rows(index[k : k + 1], index[k : k + 1])[0, 0] for k in range(len(index))]
+            )
+        return self.spec.of_products(squared_norms(self._X[index]))
+
+
+def cross_kernel(left: Any, right: Any, spec: KernelSpec) -> Array:
+    """Return k(left_i, right_j) (m, n) in float64; for "precomputed", see the estimator."""
+    if callable(spec.name):
+        return call_kernel(spec.name, left, right)
+    dense = not (sparse.issparse(left) or sparse.issparse(right))
+    if spec.name == "rbf" and dense and len(right):
+        centre = right.mean(axis=0)  # |x − z|² far from 0 would be rounding
+        left, right = left - centre, right - centre
+    products = left @ right.T
+    products = np.asarray(products.toarray() if sparse.issparse(products) else products, np.float64)
+    if spec.name == "rbf":
+        products *= 2.0
+        products -= squared_norms(left)[:, None]
+        products -= squared_norms(right)
+        products *= spec.gamma
+    return spec.of_products(products)
+
+
+def call_kernel(function: Callable[..., Any], left: Any, right: Any) -> Array:
+    """Return function(left, right) (m, n) as a float64 array, with its shape and values checked."""
+    values = np.asarray(function(left, right), dtype=np.float64)
+    shape = (left.shape[0], right.shape[0])
+    if values.shape != shape:
+        raise ValueError(
+            f"kernel(X, Z) must return a matrix of shape (len(X), len(Z)) = {shape}; "
+            f"got shape {values.shape}."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError("kernel(X, Z) must return finite numbers; got NaN or Inf.")
+    return values

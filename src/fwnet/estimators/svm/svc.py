@@ -1,0 +1,216 @@
+"""FWSVC: squared-hinge support vector classification with a certificate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from fwnet.estimators import inputs
+from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
+from fwnet.estimators.svm.fitting import Options, Task, solve_all, tell
+from fwnet.estimators.svm.kernel_estimator import KernelEstimator
+from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.multiclass import Split, splits, votes
+from fwnet.estimators.svm.neural import check_network, is_network
+from fwnet.estimators.svm.records import Machine
+
+_SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
+_LINEAR_ONLY = ("newton", "liblinear")
+
+
+class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
+    """Support vector classification with the squared hinge, solved by Frank-Wolfe methods.
+
+        min ½|w|² + ½b² + ½ Σ Cᵢ max(0, 1 − yᵢf(xᵢ))²,   f(x) = ⟨w, φ(x)⟩ + b
+
+    Its dual is min ½ αᵀ(yyᵀ∘(k + 1) + diag(1/C))α over the simplex. The optimum is that of
+    liblinear's squared hinge with half the C and a regularised bias. Every fit ends with the
+    relative duality gap (P − D)/P of the classifier that it returns, in double precision.
+
+    Arguments:
+        C: weight of the errors; Cᵢ = C · class weight · sample weight.
+        kernel: "linear", "rbf", "poly", "sigmoid", "precomputed", or a callable k(X, Z) -> matrix.
+        gamma: factor in rbf, poly and sigmoid: a number, "scale" (1/(d·Var X)), "auto" (1/d).
+        degree, coef0: of poly, and coef0 of sigmoid.
+        tol: the fit stops once (P − D)/P <= tol. Up to 384 points get the exact optimum.
+        solver: "pairwise" (compiled pairwise Frank-Wolfe on the whole kernel matrix),
+            "corrective" (the same on a growing set of vertices; memory within `cache_size`),
+            "newton" or "liblinear" (kernel="linear" only), "fwnet" (the paper's neural SVM: a
+            softmin network of 300 steps, or `max_iter` if that is less), any `fwnet.FWNet` or
+            core solver over the simplex, or "auto"; `solver_` tells which ran.
+        multi_class: "ovr" (one against the rest) or "ovo" (each pair of classes).
+        class_weight: None, "balanced", or a dict from class to weight.
+        max_iter: steps a binary problem may take, −1 for no limit.
+        max_time: seconds for the whole fit, None for no limit.
+        cache_size: megabytes for kernel rows; if they are 128 at most, the next fit reuses them.
+        warm_start: start from the last fit's solution, if the number of points is the same.
+        verbose: 1 tells each binary problem, 2 each round, on the standard error stream.
+        n_jobs: threads for several binary problems, as in joblib.
+        probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`.
+        random_state: order in which points are tried first; None is a fixed order.
+
+    Attributes: classes_, n_features_in_, support_, support_vectors_, n_support_, dual_coef_
+    (problems, support) with entries yᵢβᵢ, intercept_ (problems,), coef_ (problems, d) for a linear
+    kernel, duality_gap_ (the largest of the problems), duality_gaps_, n_iter_ (the largest),
+    solver_, trace_ (the `fwnet.Trace` of the problem with the largest gap: t, value −D, gap
+    (P − D)/P, seconds), traces_ (one a problem).
+
+    >>> from sklearn.datasets import make_circles
+    >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
+    >>> clf = FWSVC(C=1.0, kernel="rbf").fit(X, y)
+    >>> float(clf.score(X, y)), clf.duality_gap_ <= 1e-3, clf.solver_
+    (1.0, True, 'corrective')
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-3,
+        solver: Any = "auto",
+        multi_class: str = "ovr",
+        class_weight: Any = None,
+        max_iter: int = -1,
+        max_time: float | None = None,
+        cache_size: float = 200,
+        warm_start: bool = False,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        probability: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.tol = tol
+        self.solver = solver
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.cache_size = cache_size
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.probability = probability
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:
+        """Fit to points X (n, d), dense or CSR, with labels y (n,)."""
+        self._check_choices()
+        budget = self._budget()
+        X, y = self._points(X, y)
+        if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
+            check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        X, weight, kept = self._weighted(X, sample_weight)
+        labels = labels[kept]
+        self._require_classes(labels)
+        spec = self._kernel_spec(X, weight)
+        box = inputs.positive("C", self.C) * weight * self._class_weights(y)[labels]
+        inputs.check_kernel(X, spec, box)
+        problems = splits(labels, len(self.classes_), self.multi_class)
+        task = Task(X, spec, box, problems, self._starts(problems))
+        options = Options(self.solver, self.random_state, self.n_jobs)
+        machines = solve_all(task, options, budget)
+        self._store(task, machines, labels, kept)
+        tell("FWSVC", machines, budget.tol, self.verbose)
+        self._forget_sigmoids()
+        if self.probability:
+            other = clone(self).set_params(probability=False, warm_start=False, verbose=0)
+            square = self.kernel == "precomputed"
+            self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return f (n,) for two classes, else one score a class (n, classes)."""
+        decisions = self._decisions(X)
+        if len(self.classes_) == 2:
+            return decisions[:, 0]
+        if self._scheme == "ovo":
+            return votes(decisions, len(self.classes_))
+        return decisions
+
+    def predict(self, X: Any) -> Array:
+        """Return the class of each point (n,)."""
+        decisions = self.decision_function(X)
+        if decisions.ndim == 1:
+            return np.asarray(self.classes_[(decisions > 0).astype(np.int64)])
+        return np.asarray(self.classes_[decisions.argmax(axis=1)])
+
+    def _check_choices(self) -> None:
+        inputs.check_switches(self)
+        if is_network(self.solver):
+            check_network(self.solver)
+        else:
+            inputs.one_of("solver", self.solver, _SOLVERS)
+        inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
+        if isinstance(self.solver, str) and self.solver in _LINEAR_ONLY and self.kernel != "linear":
+            raise ValueError(
+                f"solver={self.solver!r} needs kernel='linear'; got kernel={self.kernel!r}. "
+                "Use solver='auto'."
+            )
+
+    def _require_classes(self, labels: Array) -> None:
+        present = np.flatnonzero(np.bincount(labels))
+        if len(present) < 2:
+            name = self.classes_.tolist()[present[0]]
+            raise ValueError(
+                "FWSVC needs points of at least two classes with a sample weight above 0; "
+                f"got one class, {name!r}."
+            )
+        if len(present) < len(self.classes_):
+            missing = np.setdiff1d(np.arange(len(self.classes_)), present)[0]
+            raise ValueError(
+                f"Every point of class {self.classes_.tolist()[missing]!r} has sample weight 0. "
+                "Drop these points, or give one of them a weight above 0."
+            )
+
+    def _class_weights(self, y: Array) -> Array:
+        if self.class_weight is None:
+            return np.ones(len(self.classes_))
+        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not np.isfinite(weights).all() or weights.min() <= 0:
+            raise ValueError(
+                "class_weight must be finite and above 0 for every class; "
+                f"got {self.class_weight!r}."
+            )
+        return np.asarray(weights, dtype=np.float64)
+
+    def _starts(self, problems: list[Split]) -> list[Array | None]:
+        """The last fit's coefficients on the same number of points, if they are wanted."""
+        last = getattr(self, "_last", None) if self.warm_start else None
+        if last is None or [len(c) for c in last] != [len(split.y) for split in problems]:
+            return [None] * len(problems)
+        return list(last)
+
+    def _store(self, task: Task, machines: list[Machine], labels: Array, kept: Array) -> None:
+        coefs = np.zeros((len(machines), len(labels)))
+        for row, split, solved in zip(coefs, task.problems, machines, strict=True):
+            row[slice(None) if split.points is None else split.points] = solved.coef
+        support = self._keep(task.X, task.spec, coefs, kept)
+        self._scheme = self.multi_class
+        self.intercept_ = np.array([solved.intercept for solved in machines])
+        self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
+        self._certify(machines)
+        if self.kernel == "linear":
+            self.coef_ = np.array([solved.w for solved in machines])
+        if self.warm_start:
+            self._last = [solved.coef for solved in machines]
+
+    def _decisions(self, X: Any) -> Array:
+        """Return the decision value of every binary problem (n, problems)."""
+        X = self._seen(X)
+        if self._spec.name == "linear":
+            return np.asarray(X @ self.coef_.T) + self.intercept_
+        return self._expansion(X) + self.intercept_

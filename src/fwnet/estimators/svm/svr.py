@@ -1,0 +1,127 @@
+"""FWSVR: regression with the squared ε-insensitive loss, and a certificate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from fwnet.estimators import inputs
+from fwnet.estimators.svm.fitting import tell, trial_order
+from fwnet.estimators.svm.kernel_estimator import KernelEstimator
+from fwnet.estimators.svm.kernel_machine import TINY, Points
+from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.liblinear import solve_liblinear
+from fwnet.estimators.svm.linear import with_vector
+from fwnet.estimators.svm.newton import solve_newton
+from fwnet.estimators.svm.records import TubeProblem
+from fwnet.estimators.svm.regression import solve_tube
+
+_WIDE = 2000  # features from which Newton's d × d systems cost too much
+
+
+class FWSVR(RegressorMixin, KernelEstimator):
+    """Support vector regression with the squared ε-insensitive loss, exact on the support.
+
+        min ½|w|² + ½b² + ½ Σ Cᵢ max(0, |yᵢ − f(xᵢ)| − ε)²,   f(x) = ⟨w, φ(x)⟩ + b
+
+    For a linear kernel that is `LinearSVR(loss="squared_epsilon_insensitive")` with half the C. The
+    bias is regularised: centre y if its mean is large. Kernels are solved by fully corrective
+    Frank-Wolfe with a Cholesky factor of the support vectors' matrix a step, so time grows with the
+    cube and memory with the square of their number (5000: about 400 MB); ε = 0 makes every point
+    one. Every fit ends with its relative duality gap (P − D)/P.
+
+    Arguments:
+        C: weight of the errors; Cᵢ = C · sample weight.
+        epsilon: half the width of the tube without loss.
+        kernel: "linear", "rbf", "poly", "sigmoid", "precomputed", or a callable k(X, Z) -> matrix.
+        gamma: factor in rbf, poly and sigmoid: a number, "scale" (1/(d·Var X)), "auto" (1/d).
+        degree, coef0: of poly, and coef0 of sigmoid.
+        tol: the fit stops once (P − D)/P <= tol.
+        max_iter: rounds, −1 for no limit.
+        max_time: seconds, looked at between rounds, None for no limit.
+        cache_size: megabytes for kernel rows.
+        verbose: 1 tells the end, 2 each round, on the standard error stream.
+        random_state: order of the first sample of a linear fit; None is a fixed order.
+
+    Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), intercept_,
+    coef_ (d,) for a linear kernel, duality_gap_, n_iter_, solver_ ("corrective"; for a linear
+    kernel "newton", or "liblinear" above 2000 features), trace_ (a `fwnet.Trace`).
+
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> reg = FWSVR(C=100.0, epsilon=0.01).fit(X, np.sin(X[:, 0]))
+    >>> bool(reg.score(X, np.sin(X[:, 0])) > 0.999), reg.duality_gap_ <= 1e-3
+    (True, True)
+
+    Reference: Ho and Lin (2012), "Large-scale linear support vector regression".
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        epsilon: float = 0.1,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-3,
+        max_iter: int = -1,
+        max_time: float | None = None,
+        cache_size: float = 200,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.epsilon = epsilon
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.cache_size = cache_size
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVR:
+        """Fit to points X (n, d), dense or CSR, with targets y (n,)."""
+        budget = self._budget()
+        epsilon = inputs.positive("epsilon", self.epsilon, zero=True)
+        X, y = self._points(X, y, y_numeric=True)
+        y = np.asarray(y, np.float64)
+        inputs.check_numbers("y", y, self)
+        X, weight, kept = self._weighted(X, sample_weight)
+        spec = self._kernel_spec(X, weight)
+        box = inputs.positive("C", self.C) * weight
+        inputs.check_kernel(X, spec, box)
+        order = trial_order(self.random_state, len(box))
+        problem = TubeProblem(y[kept], box, order, epsilon)
+        if self.kernel != "linear":
+            points = Points.prepare(X, spec, budget, np.float64)
+            solved = solve_tube(points.columns, problem, budget)
+            points.columns.release()
+        elif X.shape[1] > _WIDE:
+            solved = solve_liblinear(X, problem, budget)
+        else:
+            solved = solve_newton(X, problem, budget)
+            if solved.stopped == "precision" and len(box) <= TINY:  # the dual is better conditioned
+                points = Points.prepare(X, spec, budget, np.float64)
+                dual = with_vector(X, solve_tube(points.columns, problem, budget))
+                solved = min(solved, dual, key=lambda machine: machine.gap)
+        self._keep(X, spec, solved.coef[None], kept)
+        self.intercept_ = np.array([solved.intercept])
+        if self.kernel == "linear":
+            self.coef_ = solved.w
+        self._certify([solved])
+        tell("FWSVR", [solved], budget.tol, self.verbose)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return f(x) (n,)."""
+        X = self._seen(X)
+        if self._spec.name == "linear":
+            return np.asarray(X @ self.coef_ + self.intercept_[0])
+        return np.asarray(self._expansion(X)[:, 0] + self.intercept_[0])

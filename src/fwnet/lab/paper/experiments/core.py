@@ -1,0 +1,87 @@
+"""The core of the library on five problems: every answer with its certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from fwnet.lab.paper.core_problems import STORIES, Show
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Series, Table
+
+
+@final
+@dataclass(frozen=True)
+class CoreConfig:
+    """Arguments:
+    share: of the full budget of steps.
+    """
+
+    share: float
+
+
+@final
+class Core(Experiment[CoreConfig]):
+    """Five problems, each by several solvers."""
+
+    name = "core"
+    title = "The solvers on five problems"
+    paper = "beyond the paper"
+    question = (
+        "What do the solvers of fwnet do on real problems? The gap bounds how far f(x) is above "
+        "the minimum, and every answer comes with it."
+    )
+
+    def config(self, profile: Profile) -> CoreConfig:
+        return CoreConfig(share=0.5 if profile is Profile.QUICK else 1.0)
+
+    def seeds(self, profile: Profile) -> int:
+        return 1
+
+    def run(self, config: CoreConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        told = []
+        for i, tell_story in enumerate(STORIES):
+
+            def tell(solver: str, share: float = i / len(STORIES)) -> None:
+                progress(share, solver)
+
+            told.append(tell_story(Show(config.share, seed, tell)).facts())
+        return {"problems": told}
+
+    def figures(self, results: Results) -> Sequence[Figure]:
+        problems = results.first("problems")
+        rows = [
+            [
+                problem["title"],
+                run["solver"],
+                run["steps"],
+                run["gap"],
+                run["seconds"],
+                run["status"],
+            ]
+            for problem in problems
+            for run in problem["runs"]
+        ]
+        table = Table(
+            "summary",
+            "Solvers and their certificates",
+            "Converged: the gap fell to the tolerance. Max steps: the budget was used up first.",
+            ("Problem", "Solver", "Steps", "Gap", "Seconds", "Status"),
+            rows,
+        )
+        return [*(_curves(problem) for problem in problems), table]
+
+
+def _curves(problem: dict[str, Any]) -> Curves:
+    caption = " ".join([problem["question"], problem["formula"] + ".", *problem["findings"]])
+    return Curves(
+        problem["name"],
+        problem["title"],
+        caption,
+        "step",
+        "duality gap",
+        [Series(run["solver"], run["at"], run["curve"]) for run in problem["runs"]],
+        log_x=True,
+        log_y=True,
+    )

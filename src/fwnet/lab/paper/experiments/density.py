@@ -1,0 +1,264 @@
+"""density: where the low-rank assumption stops paying (a paragraph of the paper, no figure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+
+from fwnet.data import load, splits
+from fwnet.lab.paper.configs import DENSITY, DensityConfig
+from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Series, Table
+from fwnet.lab.paper.kernel_nets import image_features
+from fwnet.lab.paper.measures import effective_rank, range_text, verdict
+from fwnet.lab.paper.meta import seeded
+from fwnet.lab.paper.softmax_runs import Images, SoftmaxRun, Split, TraceNormSteps, curves
+from fwnet.lab.paper.updates import Adam, Updates
+
+FWNET, ADAM = "FWNet", "Adam"
+TUNED = {FWNET: "FWNet, tuned", ADAM: "Adam, tuned"}
+
+
+@final
+class Density(Experiment[DensityConfig]):
+    """Adam's lead over trace-norm steps, and effective ranks, as networks grow."""
+
+    name = "density"
+    title = "Wider and deeper networks"
+    paper = "text, no figure"
+    question = (
+        "The denser the network, the better Adam: where does the low-rank assumption stop paying?"
+    )
+
+    def config(self, profile: Profile) -> DensityConfig:
+        return DENSITY[profile]
+
+    def run(self, config: DensityConfig, seed: int, progress: Progress) -> dict[str, Any]:
+        for name in config.data:
+            load(name)  # what is not here is told before hours of work
+        out: dict[str, Any] = {}
+        total, done = len(config.data) * len(config.nets), 0
+        for name in config.data:
+            parts = _images(config, name, seed)
+            rows = []
+            for width, depth in config.nets:
+                progress(done / total, f"{name}, {depth} layers of {width}")
+                net = _net(config, parts, width, depth, seed)
+                rows.append(_compare(config, net, parts, seed))
+                done += 1
+            out[name] = rows
+        return {"sets": out}
+
+    def figures(self, results: Results) -> Sequence[Figure]:
+        labels = [f"{depth} × {width}" for width, depth in results.config["nets"]]
+        where = [float(depth * width) for width, depth in results.config["nets"]]
+        series, ranks, rows = [], [], []
+        for name in results.config["data"]:
+            for tuned in (False, True):
+                lead = leads(results, name, tuned)
+                label = f"{name}, both tuned" if tuned else name
+                low, high = lead.min(0).tolist(), lead.max(0).tolist()
+                series.append(Series(label, where, lead.mean(0), low, high, baseline=tuned))
+            for method in (FWNET, ADAM):
+                rank = _over_nets(results, name, method, "rank")
+                ranks.append(
+                    Series(f"{name}, {method}", where, rank.mean(0), baseline=method == ADAM)
+                )
+            for k, label in enumerate(labels):
+                rows.append(
+                    [
+                        name,
+                        label,
+                        *(
+                            float(_over_nets(results, name, method, "accuracy")[:, k].mean())
+                            for method in (FWNET, ADAM, *TUNED.values())
+                        ),
+                        *(_chosen(results, name, method, k) for method in TUNED.values()),
+                        *(
+                            float(_over_nets(results, name, method, "rank")[:, k].mean())
+                            for method in (FWNET, ADAM)
+                        ),
+                    ]
+                )
+        axis = "units in fully connected layers"
+        return [
+            Curves(
+                "lead",
+                "Adam's lead in test accuracy over FWNet",
+                "Mean over seeds, with the smallest and the largest; with the paper's constant "
+                "0.001, and with the constant that was best on held-out images for each.",
+                axis,
+                "accuracy of Adam − FWNet",
+                series,
+                log_x=True,
+            ),
+            Curves(
+                "rank",
+                "Effective rank of what training added to the first dense matrix",
+                "exp(entropy of the singular values), of W_T − W_0 for Adam, and for FWNet of the "
+                "sum of its steps, W_T − (1 − γ)^T W_0; both with the paper's constant.",
+                axis,
+                "effective rank",
+                ranks,
+                log_x=True,
+                log_y=True,
+            ),
+            Table(
+                "table",
+                "Accuracy and effective rank",
+                "After the last iteration, mean over seeds; layers × units of the dense part, of "
+                "which every matrix is in the ball. FWNet has one number for γ and for the Adam "
+                "of its other weights.",
+                (
+                    "data",
+                    "network",
+                    *(FWNET, ADAM, *TUNED.values()),
+                    *("chosen, FWNet", "chosen, Adam", "rank, FWNet", "rank, Adam"),
+                ),
+                rows,
+            ),
+        ]
+
+    def claims(self, results: Results) -> Sequence[Claim]:
+        return claims(results)
+
+
+def leads(results: Results, name: str, tuned: bool = False) -> np.ndarray:  # (seeds, nets)
+    """Test accuracy of Adam minus FWNet's, both in the paper's setting or both tuned."""
+    ours, adam = TUNED.values() if tuned else TUNED.keys()
+    return _over_nets(results, name, adam, "accuracy") - _over_nets(results, name, ours, "accuracy")
+
+
+def claims(results: Results) -> list[Claim]:
+    """What the paper says of dense networks, measured."""
+    names = results.config["data"]
+    grid = f"Adam lr, FWNet γ = lr: {', '.join(f'{rate:g}' for rate in results.config['grid'])}"
+    growth, texts = {}, []
+    for tuned in (False, True):
+        lead = {name: leads(results, name, tuned) for name in names}
+        growth[tuned] = {name: found[:, -1] - found[:, 0] for name, found in lead.items()}
+        texts.append(_ends(lead, "+.3f"))
+    grows = {
+        tuned: all(bool(found.mean() > 0) for found in each.values())
+        for tuned, each in growth.items()
+    }
+    better = Claim(
+        "Q4",
+        "The more dense the network became, the better the ADAM performed.",
+        "(no numbers)",
+        f"Adam's lead in accuracy, {texts[0]}; both tuned, {texts[1]}",
+        range_text(np.concatenate(list(growth[False].values())), "growths"),
+        grid,
+        verdict(grows[False], grows[True]),
+        "Holds if Adam's lead grows from the sparsest to the densest network on every set, with "
+        "the paper's constant 0.001 and with tuned ones.",
+    )
+    ranks = {name: _over_nets(results, name, ADAM, "rank") for name in names}
+    factors = np.concatenate([rank[:, -1] / rank[:, 0] for rank in ranks.values()])
+    rises = all(bool(rank[:, -1].mean() > rank[:, 0].mean()) for rank in ranks.values())
+    assumption = Claim(
+        "Q4",
+        "This validates our assumption of low-rank solutions: if it does not hold, there is no "
+        "point in the trace-norm constraint.",
+        "(no numbers)",
+        f"effective rank of what Adam learns, {_ends(ranks, '.3g')}",
+        range_text(factors, "factors"),
+        grid,
+        verdict(rises and grows[False], rises and grows[True]),
+        "Holds if rank and lead grow together on every set.",
+    )
+    return [better, assumption]
+
+
+def _ends(values: dict[str, np.ndarray], form: str) -> str:  # (seeds, nets) of each set
+    """Means on the sparsest and the densest network, set by set."""
+    return "; ".join(
+        f"{name}: {found[:, 0].mean():{form}} (sparsest), {found[:, -1].mean():{form}} (densest)"
+        for name, found in values.items()
+    )
+
+
+def _over_nets(results: Results, name: str, method: str, key: str) -> np.ndarray:  # (seeds, nets)
+    rows = [result.metrics["sets"][name] for result in results.seeds]
+    return np.array([[net[method][key] for net in nets] for nets in rows], dtype=float)
+
+
+def _chosen(results: Results, name: str, method: str, net: int) -> str:
+    found = _over_nets(results, name, method, "rate")[:, net]
+    return ", ".join(f"{rate:g}" for rate in sorted(set(found)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Images for the runs, for choices, and for tests: no image in two."""
+
+    train: Images
+    held: Images
+    test: Images
+    classes: int
+
+
+def _images(config: DensityConfig, name: str, seed: int) -> Parts:
+    data = load(name)
+    rows = np.random.default_rng(seed).permutation(len(data.y))[: config.rows]
+    parts = splits(data.y[rows], (0.9, 0.1, 0.0), seed=seed)  # raises unless disjoint
+
+    def part(chosen: np.ndarray) -> Images:
+        x, y = data.train(np.sort(rows[chosen]))
+        return Images(torch.from_numpy(x), torch.from_numpy(y))
+
+    x, y = data.test(slice(config.test_points))
+    test = Images(torch.from_numpy(x), torch.from_numpy(y))
+    held = part(parts.optimizer).head(config.test_points)
+    return Parts(part(parts.optimizee), held, test, len(data.classes))
+
+
+def _net(config: DensityConfig, like: Parts, width: int, depth: int, seed: int) -> nn.Module:
+    def build() -> nn.Module:
+        shape = tuple(like.train.X.shape[1:])
+        body = image_features(shape, config.channels, width, depth)
+        return nn.Sequential(*body, nn.Linear(width, like.classes))
+
+    return seeded(build, seed)
+
+
+def _compare(config: DensityConfig, net: nn.Module, parts: Parts, seed: int) -> dict[str, Any]:
+    """Both methods on one network from the same weights, with the paper's constant and tuned."""
+    out: dict[str, Any] = {}
+    for method, tuned in TUNED.items():
+        found = {rate: _train(config, net, parts, method, rate, seed) for rate in config.grid}
+        best = max(found, key=lambda rate: found[rate]["held"])
+        out[method], out[tuned] = found[config.step_size], found[best]
+    return out
+
+
+def _train(
+    config: DensityConfig, net: nn.Module, parts: Parts, method: str, rate: float, seed: int
+) -> dict[str, float]:
+    """A run with one constant, judged on the held-out images and on the test images."""
+    dense = tuple(name for name, p in net.named_parameters() if p.ndim == 2)
+    steps = TraceNormSteps(config.radius, rate, config.iterations, seed=seed)
+    ours = method == FWNET
+    updates: Updates = Split(dense, steps, Adam(rate)) if ours else Adam(rate)
+    run = SoftmaxRun(net, parts.train, updates, config.batch, seed)
+    for key in dense if ours else ():  # scaled into the ball
+        W = run.parameters[key]
+        size = float(torch.linalg.svdvals(W).sum())
+        run.parameters[key] = W * min(1.0, config.radius / size)
+    start = dict(run.parameters)
+    seen = curves(run, config.steps, config.every, parts.test)
+    left = (1 - rate) ** config.steps if ours else 1.0
+    return {
+        "rate": rate,
+        "held": run.test(parts.held).accuracy,
+        "accuracy": float(np.mean(seen["accuracy"][-2:])),
+        "loss": seen["loss"][-1],
+        "rank": effective_rank(run.parameters[dense[0]] - left * start[dense[0]]),
+        "rank_softmax": effective_rank(run.parameters[dense[-1]] - left * start[dense[-1]]),
+    }

@@ -1,0 +1,173 @@
+"""The page as text: verdicts first, then a section for each experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+
+from fwnet.lab.paper.experiment import Claim, Verdict
+from fwnet.lab.paper.figures import Curves, Figure
+from fwnet.lab.paper.report.figures import figure_html, figures_data
+from fwnet.lab.paper.report.section import Section
+from fwnet.lab.paper.report.text import safe
+
+TITLE = "Neural Conditional Gradients, reproduced"
+_KINDS = {Verdict.HOLDS: "holds", Verdict.UNTUNED: "untuned", Verdict.FAILS: "fails"}
+_MANY = 6  # curves, of which more need a row alone
+_COLUMNS = ("", "The paper says", "Verdict", "Paper", "Ours", "Spread", "Baselines tuned over")
+
+_THEME = """{  // before anything is painted; follows the system until the reader chooses
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const root = document.documentElement;
+  const follow = () => { root.dataset.theme = dark.matches ? "dark" : "light"; };
+  dark.addEventListener("change", follow);
+  follow();
+}"""
+
+
+def page(sections: Sequence[Section], missing: Sequence[str], command: str) -> str:
+    """The whole page; opens from disk, without a network."""
+    style, script = (_asset(name) for name in ("page.css", "page.js"))
+    links = "".join(f'<a href="#{s.name}">{safe(s.experiment.title)}</a>' for s in sections)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{TITLE}</title>
+<link rel="icon" href="data:,">
+<script>{_THEME}</script>
+<style>{style}</style>
+</head>
+<body>
+<header><div><h1>{TITLE}</h1>
+<p class="soft">Frank-Wolfe networks of the paper beside tuned baselines, and which of its claims
+hold.</p></div>
+<button type="button" id="theme" hidden>light / dark</button></header>
+{_verdicts(sections)}
+<nav aria-label="experiments">{links}</nav>
+{"".join(_section(section) for section in sections)}
+{_made(sections, missing, command)}
+<noscript><p>The curves need JavaScript; figures/ holds them as PNG and SVG.</p></noscript>
+<script type="application/json" id="figures">{_json(figures_data(sections))}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _verdicts(sections: Sequence[Section]) -> str:
+    claims = [(section, claim) for section in sections for claim in section.claims]
+    if not claims:
+        return "<p>None of these experiments measures a claim of the paper.</p>"
+    tally = "".join(
+        f'<li class="{kind}"><b>{count}</b>{verdict.value}</li>'
+        for verdict, kind in _KINDS.items()
+        if (count := sum(claim.verdict is verdict for _, claim in claims))
+    )
+    head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
+    rows = "".join(_claim_row(section, claim) for section, claim in claims)
+    return (
+        f'<h2 id="verdicts">Verdicts</h2><ul class="tally">{tally}</ul>'
+        f'<div class="scroll"><table class="claims"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _claim_row(section: Section, claim: Claim) -> str:
+    where = f'<a href="#{section.name}">{safe(section.name)}</a>'
+    why = f"<small>{safe(claim.why)}</small>" if claim.why else ""
+    profile = section.results.profile.value
+    cells = (
+        f"<span>{safe(claim.question)}<small>{where}, {profile}</small></span>",
+        f"<span>“{safe(claim.words)}”</span>",
+        f'<span><span class="verdict {_KINDS[claim.verdict]}">{claim.verdict.value}</span></span>',
+        f"<span>{safe(claim.paper)}</span>",
+        f"<span>{safe(claim.ours)}{why}</span>",
+        f"<span>{safe(claim.spread)}</span>",
+        f"<span>{safe(claim.grid)}</span>",
+    )
+    labels = ("Question", *_COLUMNS[1:])
+    row = "".join(
+        f'<td data-label="{label}">{cell}</td>' for label, cell in zip(labels, cells, strict=True)
+    )
+    return f"<tr>{row}</tr>"
+
+
+def _section(section: Section) -> str:
+    experiment = section.experiment
+    findings = "".join(f"<p>{safe(line)}</p>" for line in section.findings)
+    figures = "".join(
+        figure_html(section, figure, wide)
+        for figure, wide in zip(section.figures, _widths(section.figures), strict=True)
+    )
+    return (
+        f'<section id="{section.name}"><h2>{safe(experiment.title)} '
+        f'<small class="soft">{safe(experiment.paper)}</small></h2>'
+        f'<p>{safe(experiment.question)}</p>{findings}<div class="figures">{figures}</div>'
+        f"{_provenance(section)}</section>"
+    )
+
+
+def _widths(figures: Sequence[Figure]) -> list[bool]:
+    """Small figures of curves stand in pairs; what is large or has no partner takes a row alone."""
+    wide = [not isinstance(f, Curves) or len(f.series) > _MANY for f in figures]
+    start = 0
+    for end in range(len(figures) + 1):
+        if end == len(figures) or wide[end]:
+            if (end - start) % 2:
+                wide[end - 1] = True
+            start = end + 1
+    return wide
+
+
+def _provenance(section: Section) -> str:
+    results = section.results
+    seeds = ", ".join(str(each.seed) for each in results.seeds)
+    seconds = sum(each.seconds for each in results.seeds)
+    config = json.dumps(results.config, indent=1, ensure_ascii=False)
+    raw = f"results/{section.name}.json"
+    versions = ", ".join(
+        f"{name} {value}"
+        for name, value in results.seeds[-1].environment.items()
+        if name not in ("machine", "device", "finished", "data")
+    )
+    facts = {
+        "Profile": results.profile.value,
+        "Seeds": seeds,
+        "Time": f"{seconds:.0f} s for {len(results.seeds)} "
+        + ("seed" if len(results.seeds) == 1 else "seeds"),
+        "Finished": results.seeds[-1].environment.get("finished", "unknown"),
+        "Versions": versions,
+        "Machine": results.seeds[-1].environment.get("machine", "unknown"),
+        "Data": results.seeds[-1].environment.get("data") or "none",
+    }
+    return (
+        f"<details><summary>Configuration, seeds, data, versions, time</summary>{_facts(facts)}"
+        f"<pre>{safe(config)}</pre></details>"
+        f'<p class="links"><a href="{raw}" download>raw results of every seed (JSON)</a></p>'
+    )
+
+
+def _made(sections: Sequence[Section], missing: Sequence[str], command: str) -> str:
+    total = sum(each.seconds for section in sections for each in section.results.seeds)
+    facts = {"Command": command, "Training": f"{total:.0f} s in all, over every seed"}
+    if missing:
+        facts["Not run"] = ", ".join(missing)
+    facts["Rebuild"] = "fwnet report runs (reads results, trains nothing)"
+    return f'<h2 id="made">How this page was made</h2>{_facts(facts)}'
+
+
+def _facts(facts: dict[str, str]) -> str:
+    rows = "".join(f"<dt>{safe(k)}</dt><dd>{safe(v)}</dd>" for k, v in facts.items())
+    return f"<dl>{rows}</dl>"
+
+
+def _json(data: object) -> str:
+    """JSON inside a script element: no text in it can end the element."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    return resources.files("fwnet.lab.paper.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,27 @@
+"""`python -m fwnet.lab.recipes [names]`: train the shipped controllers anew."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fwnet.lab.recipes import RECIPES, SEED
+
+
+def main() -> None:
+    """Follow all recipes, or those that are named; print the files."""
+    parser = argparse.ArgumentParser(description="Train the shipped controllers.")
+    parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "shipped")
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in RECIPES]
+    if unknown:
+        raise SystemExit(f"no recipe {unknown[0]!r}; there are {', '.join(RECIPES)}.")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.names:
+        print(RECIPES[name].follow(name, arguments.out, arguments.seed), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Learned optimizers against hand-designed ones."""

@@ -1,0 +1,1 @@
+"""Meta-training: losses, gradients, rollouts and the trainer."""

@@ -1,0 +1,159 @@
+"""How the gradient of a meta-loss is found: truncated back-propagation or evolution strategies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from fwnet.learned.controllers import Controller
+from fwnet.learned.training.losses import MetaLoss
+from fwnet.learned.training.rollouts import Drawn, Rollout
+from fwnet.numerics import checks
+
+
+class Episode(NamedTuple):
+    """One batch of problems, to be solved for `horizon` steps, `unroll` between two updates."""
+
+    controller: Controller
+    drawn: Drawn
+    loss: MetaLoss
+    horizon: int
+    unroll: int
+    generator: torch.Generator
+
+    def stretches(self) -> list[int]:
+        """The lengths of the stretches between updates."""
+        whole, rest = divmod(self.horizon, self.unroll)
+        return [self.unroll] * whole + ([rest] if rest else [])
+
+    def rollout(self) -> Rollout:
+        """The solver at its start."""
+        return Rollout(self.controller, self.drawn)
+
+
+class MetaGradient(ABC):
+    """Estimates the meta-gradient along an episode."""
+
+    @abstractmethod
+    def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
+        """Loss and gradient (of all weights, flat) of each stretch; the caller updates between."""
+
+
+@final
+@dataclass(frozen=True)
+class Backpropagation(MetaGradient):
+    """Truncated back-propagation through time: exact within a stretch, none across."""
+
+    def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
+        weights = list(episode.controller.parameters())
+        rollout = episode.rollout()
+        for steps in episode.stretches():
+            rollout.detach()
+            with torch.enable_grad():
+                loss = episode.loss(rollout.run(steps), rollout.first, rollout.best)
+                if not loss.requires_grad:
+                    kind = type(episode.controller).__name__
+                    raise ValueError(
+                        f"Backpropagation() finds no path from {kind}'s weights to the loss; use "
+                        "EvolutionStrategies()."
+                    )
+                parts = torch.autograd.grad(loss, weights, allow_unused=True)
+            known = [
+                torch.zeros_like(w) if g is None else g for w, g in zip(weights, parts, strict=True)
+            ]
+            yield loss.item(), torch.cat([part.reshape(-1) for part in known])
+
+
+@final
+@dataclass(frozen=True)
+class EvolutionStrategies(MetaGradient):
+    """Antithetic evolution strategies over whole episodes: no back-propagation at all.
+
+        g = mean over pairs of ε (L(θ + σε) − L(θ − σε)) / (2σ)
+
+    Arguments:
+        pairs: of perturbations.
+        sigma: their size σ.
+
+    Reference: Salimans et al. (2017).
+    """
+
+    pairs: int = 4
+    sigma: float = 0.03
+
+    def __post_init__(self) -> None:
+        _check(self.pairs, self.sigma)
+
+    @torch.no_grad()
+    def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
+        theta = parameters_to_vector(episode.controller.parameters())
+        gradient, total = torch.zeros_like(theta), 0.0
+        for _ in range(self.pairs):
+            noise = torch.randn(theta.shape, generator=episode.generator, dtype=theta.dtype)
+            plus, minus = (
+                self._loss(episode, theta + sign * self.sigma * noise) for sign in (1, -1)
+            )
+            gradient += noise * ((plus - minus) / (2 * self.sigma * self.pairs))
+            total += (plus + minus) / (2 * self.pairs)
+        vector_to_parameters(theta, episode.controller.parameters())
+        yield total, gradient
+
+    def _loss(self, episode: Episode, theta: Tensor) -> float:
+        vector_to_parameters(theta, episode.controller.parameters())
+        rollout = episode.rollout()
+        return episode.loss(rollout.run(episode.horizon), rollout.first, rollout.best).item()
+
+
+@final
+@dataclass(frozen=True)
+class PersistentES(MetaGradient):
+    """Persistent evolution strategies: an update after every stretch, unbiased across them.
+
+        g = mean over particles of ξ L_k(θ + ε_k) / σ²,   ξ = ε_1 + … + ε_k
+
+    ε_k is new for each stretch, and ξ remembers those that made the state it starts from.
+
+    Arguments:
+        pairs: of antithetic particles.
+        sigma: size of the perturbations.
+
+    Reference: Vicol, Metz and Sohl-Dickstein (2021).
+    """
+
+    pairs: int = 4
+    sigma: float = 0.03
+
+    def __post_init__(self) -> None:
+        _check(self.pairs, self.sigma)
+
+    @torch.no_grad()
+    def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
+        controller = episode.controller
+        signs = [sign for _ in range(self.pairs) for sign in (1.0, -1.0)]
+        particles = [episode.rollout() for _ in signs]
+        size = sum(w.numel() for w in controller.parameters())
+        reach = [torch.zeros(size) for _ in signs]  # ξ
+        for steps in episode.stretches():
+            theta = parameters_to_vector(controller.parameters())
+            gradient, total = torch.zeros_like(theta), 0.0
+            for k, (rollout, sign) in enumerate(zip(particles, signs, strict=True)):
+                if sign > 0:
+                    noise = self.sigma * torch.randn(size, generator=episode.generator)
+                vector_to_parameters(theta + sign * noise, controller.parameters())
+                reach[k] = reach[k] + sign * noise
+                loss = episode.loss(rollout.run(steps), rollout.first, rollout.best).item()
+                gradient += reach[k] * (loss / (self.sigma**2 * len(signs)))
+                total += loss / len(signs)
+            vector_to_parameters(theta, controller.parameters())
+            yield total, gradient
+
+
+def _check(pairs: int, sigma: float) -> None:
+    checks.at_least("pairs", pairs, 1)
+    checks.positive("sigma", sigma)

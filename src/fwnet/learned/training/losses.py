@@ -1,0 +1,61 @@
+"""What a controller is trained to make small."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fwnet.numerics import checks
+
+
+class MetaLoss(ABC):
+    """A number for a stretch of steps, the smaller the better."""
+
+    @abstractmethod
+    def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
+        """The loss, `()`.
+
+        Arguments:
+            values: f after each step, `(steps, batch)`.
+            first: f at the start, `(batch,)`.
+            best: min f, `(batch,)`.
+        """
+
+
+@final
+@dataclass(frozen=True)
+class LogSuboptimality(MetaLoss):
+    """Mean over steps and problems of the logarithm of the relative suboptimality.
+
+        log10((f(x_t) − f*) / |f*| + floor)
+
+    Every decade counts the same, at step 3 and at step 100. Where |f*| is less than a thousandth of
+    f(x_0) − f*, that is the unit instead.
+    """
+
+    floor: float = 1e-5
+
+    def __post_init__(self) -> None:
+        checks.positive("LogSuboptimality(floor=...)", self.floor)
+
+    def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
+        return (relative_suboptimality(values, first, best) + self.floor).log10().mean()
+
+
+@final
+@dataclass(frozen=True)
+class SumOfValues(MetaLoss):
+    """The paper's Σ_t f(x_t), mean over the problems: late steps hardly count."""
+
+    def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
+        return values.sum(0).mean()
+
+
+def relative_suboptimality(values: Tensor, first: Tensor, best: Tensor) -> Tensor:
+    """(f − f*) / |f*|, not below 0; in units of (f(x_0) − f*) / 1000 where f* is nearly 0."""
+    unit = torch.maximum(best.abs(), 1e-3 * (first - best))
+    return (values - best).clamp_min(0) / unit.clamp_min(torch.finfo(best.dtype).tiny)

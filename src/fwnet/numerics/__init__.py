@@ -1,0 +1,1 @@
+"""Numerics without Frank-Wolfe in them: checks, files, linear maps, singular values."""

@@ -1,0 +1,1 @@
+"""min ½ xᵀQx + cᵀx over the simplex: exact solutions, their faces and gradients."""

@@ -1,0 +1,286 @@
+"""Many quadratic programs over the simplex at once: block pivots, then a monotone active set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwnet.quadratic.faces import (
+    FaceFactor,
+    as_doubles,
+    compiled_for,
+    factor_face,
+    spectral_face_solve,
+)
+from fwnet.quadratic.small import solve_small
+
+SMALL = 32  # one problem up to this size is scalar work: NumPy, less overhead
+_FEW = 4
+_BLOCK_STEPS = 30  # block pivots take 3 to 10 faces, or cycle
+_PATIENCE = 3  # exchanges of everything that may fail to reduce the number of wrong signs
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SimplexQPSolution:
+    """What an exact solve returns.
+
+        gap = ⟨gradient, x⟩ − min_i gradient_i >= f(x) − f*
+
+    Arguments:
+        x: the minimiser, `(*batch, n)`, always on the simplex.
+        gradient: Qx + c, `(*batch, n)`.
+        gap: the Frank-Wolfe gap, `(*batch,)`.
+        converged: whether the gap reached the tolerance, `(*batch,)`.
+    """
+
+    x: Tensor
+    gradient: Tensor
+    gap: Tensor
+    converged: Tensor
+
+    def put(self, places: Tensor | int, other: SimplexQPSolution) -> None:
+        """Overwrite the answers at `places` by those of another batch."""
+        for field in fields(self):
+            getattr(self, field.name)[places] = getattr(other, field.name)
+
+    def take(self, rows: Tensor) -> SimplexQPSolution:
+        """The solutions of some problems of the batch."""
+        return SimplexQPSolution(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """min ½ xᵀQx + cᵀx over the simplex, `(batch, n, n)` and `(batch, n)`.
+
+    `size` bounds |Q_ij| + |c_i|: for a semidefinite Q no entry exceeds the largest of the diagonal.
+    `trusted`: whether Q is semidefinite is not checked.
+    """
+
+    Q: Tensor
+    c: Tensor
+    size: Tensor
+    tol: float
+    trusted: bool
+
+    @classmethod
+    def of(cls, Q: Tensor, c: Tensor, tol: float, trusted: bool) -> Batch:
+        size = Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+        return cls(Q, c, size + c.abs().amax(-1, keepdim=True), tol, trusted)
+
+    @property
+    def floor(self) -> Tensor:
+        """What rounding alone may do to an entry of the gradient, `(batch, 1)`."""
+        return self.size * (64 * torch.finfo(self.Q.dtype).eps)
+
+    def take(self, rows: Tensor) -> Batch:
+        return Batch(self.Q[rows], self.c[rows], self.size[rows], self.tol, self.trusted)
+
+    def times(self, x: Tensor) -> Tensor:
+        return torch.bmm(self.Q, x.unsqueeze(-1)).squeeze(-1)
+
+    def evaluate(self, x: Tensor) -> SimplexQPSolution:
+        return self.certify(x, self.times(x) + self.c)
+
+    def certify(self, x: Tensor, g: Tensor) -> SimplexQPSolution:
+        gap = (x * (g - g.amin(-1, keepdim=True))).sum(-1)
+        level = (x * g).sum(-1).abs()
+        return SimplexQPSolution(
+            x, g, gap, gap <= torch.maximum(level * self.tol, self.floor.squeeze(-1))
+        )
+
+    def factor(self, free: Tensor) -> FaceFactor:
+        """Factor the faces; a (nearly) singular one gets a ridge: it moves steps, not solutions."""
+        eps = torch.finfo(self.Q.dtype).eps
+        face = factor_face(self.Q, free)
+        size = self.size.squeeze(-1).clamp_min(1e3 * torch.finfo(self.Q.dtype).tiny)
+        weak = face.pivot <= size * (1e2 * eps)
+        if not bool(weak.any()):
+            return face
+        ridge = torch.zeros_like(size)
+        ridges = [eps**exponent * size for exponent in (0.65, 0.5, 0.35)]
+        if self.trusted:  # all of Q may be rounding: let the diagonal dominate
+            ridges.append(self.Q.abs().sum(-1).amax(-1) + size)
+        for more in ridges:
+            ridge = torch.where(weak, more, ridge)
+            face = factor_face(self.Q, free, ridge)
+            weak = face.pivot <= size * (1e2 * eps)
+            if not bool(weak.any()):
+                break
+        if not bool((face.pivot > 0).all()):
+            b = int((face.pivot <= 0).nonzero()[0])
+            raise ValueError(
+                f"Q must be positive semidefinite; some problem curves "
+                f"downwards on coordinates {free[b].nonzero().squeeze(-1).tolist()[:8]}. "
+                "Add a multiple of the identity."
+            )
+        return face
+
+    def descent(self, free: Tensor, g: Tensor) -> Tensor:
+        """Newton's direction on the face; where that has no curvature, steepest descent and far."""
+        face = factor_face(self.Q, free)
+        direction, _ = face.solve(g.mean(-1, keepdim=True) - g)
+        singular = face.pivot <= self.size.squeeze(-1) * (1e4 * torch.finfo(self.Q.dtype).eps)
+        rows = singular.nonzero().squeeze(-1)
+        if rows.numel():
+            down = -g[rows]
+            newton, flat = spectral_face_solve(self.Q[rows], free[rows], down)
+            length = flat.abs().amax(-1, keepdim=True)
+            flatter = (newton * down).sum(-1, keepdim=True) <= (flat * down).sum(-1, keepdim=True)
+            flatter &= length > self.floor[rows]
+            direction[rows] = torch.where(flatter, flat * (1e3 / length), newton)
+        return direction
+
+
+def solve_one(
+    Q: Tensor, c: Tensor | None, start: Tensor | None, tol: float, steps: int, trusted: bool
+) -> SimplexQPSolution:
+    """One small problem, in NumPy."""
+    batch, n = Q.shape[:-2], Q.shape[-1]
+    linear = None if c is None else c.reshape(n).numpy()
+    near = None if start is None else start.reshape(n).numpy()
+    x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), linear, near, tol, steps, trusted)
+    return SimplexQPSolution(
+        torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
+        torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
+        torch.full(batch, gap, dtype=Q.dtype),
+        torch.full(batch, good),
+    )
+
+
+def compiled_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution | None:
+    """`block_pivots` in compiled code, None where that is not for this batch."""
+    code = compiled_for(batch.Q)
+    if code is None:
+        return None
+    Q, c, start = as_doubles(batch.Q), as_doubles(batch.c), as_doubles(x)
+    found, g, gap = np.empty_like(c), np.empty_like(c), np.empty(len(c))
+    good = np.empty(len(c), np.bool_)
+    eps = torch.finfo(batch.Q.dtype).eps
+    code.pivot_all(Q, c, start, batch.tol, eps, found, g, gap, good)
+    x, gradient, value = (torch.from_numpy(array).to(x.dtype) for array in (found, g, gap))
+    return SimplexQPSolution(x, gradient, value, torch.from_numpy(good))
+
+
+def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
+    """Primal-dual active sets: free = {x > 0} or {multiplier < 0}, all at once.
+
+    Reference: Júdice and Pires (1994).
+    """
+    answer = batch.evaluate(x)
+    todo = (~answer.converged).nonzero().squeeze(-1)
+    g, free = answer.gradient, x > 0
+    if todo.numel() < x.shape[0]:
+        done = answer.converged.nonzero().squeeze(-1)
+        batch.take(done).factor(free[done])  # of an indefinite Q it would be a saddle point
+        batch, x, g, free = batch.take(todo), x[todo], g[todo], free[todo]
+    whole = todo.numel() == answer.gap.numel()
+    fewest = torch.full_like(todo, x.shape[-1] + 1)
+    patience = torch.full_like(fewest, _PATIENCE)
+    for t in range(_BLOCK_STEPS):
+        if todo.numel() == 0:
+            break
+        face = batch.factor(free)
+        middle = (x * g).sum(-1, keepdim=True)
+        direction, level = face.solve(middle - g)
+        target = x + direction
+        x = target.clamp_min(0)
+        x = x / x.sum(-1, keepdim=True)
+        both = torch.baddbmm(batch.c.unsqueeze(-1), batch.Q, torch.stack((target, x), -1))
+        g = both[..., 1]
+        wrong = torch.where(
+            free, target < 0, both[..., 0] < level.unsqueeze(-1) + middle - batch.floor
+        )
+        now = batch.certify(x, g)
+        left = (~now.converged).nonzero().squeeze(-1)
+        if left.numel() == 0 and whole:
+            return now
+        if left.numel() and bool((~wrong.any(-1) & ~now.converged).any()):
+            # the right face: what is left is rounding, or the ridge
+            middle = (x * g).sum(-1, keepdim=True)
+            refined = (x + face.solve(middle - g)[0]).clamp_min(0)
+            refined = refined / refined.sum(-1, keepdim=True)
+            x = torch.where(wrong.any(-1, keepdim=True), x, refined)
+            now = batch.evaluate(x)
+            g = now.gradient
+            left = (~now.converged).nonzero().squeeze(-1)
+        if t < _PATIENCE:
+            free = free ^ wrong
+        else:
+            free, fewest, patience = _exchange(free, wrong, fewest, patience)
+        few = left.numel() <= _FEW and x.shape[-1] <= SMALL and x.device.type == "cpu"
+        if few or left.numel() <= 0.8 * todo.numel() or t == _BLOCK_STEPS - 1:
+            answer.put(todo, now)
+            todo, fewest, patience = todo[left], fewest[left], patience[left]
+            batch, x, g, free = batch.take(left), x[left], g[left], free[left]
+            whole = False
+        if few:  # a handful of stragglers: less overhead one by one
+            for row, place in enumerate(todo.tolist()):
+                args = batch.Q[row], batch.c[row], x[row], batch.tol, 100 + 10 * x.shape[-1]
+                answer.put(place, solve_one(*args, batch.trusted))
+            break
+    return answer
+
+
+def _exchange(
+    free: Tensor, wrong: Tensor, fewest: Tensor, patience: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Exchange all wrong coordinates; the last one alone after three exchanges without gain."""
+    count = wrong.sum(-1)
+    patience = torch.where(count < fewest, _PATIENCE, patience - 1)
+    fewest = torch.minimum(fewest, count)
+    if bool((patience < 0).any()):
+        last = free.shape[-1] - 1 - wrong.flip(-1).to(torch.uint8).argmax(-1, keepdim=True)
+        alone = torch.zeros_like(wrong).scatter_(-1, last, True) & wrong
+        wrong = torch.where((patience < 0).unsqueeze(-1), alone, wrong)
+    return free ^ wrong, fewest, patience
+
+
+def restart(batch: Batch, found: SimplexQPSolution, rest: Tensor) -> Tensor:
+    """Where the active-set method starts: the point so far if it is good, else the best vertex."""
+    vertex = torch.zeros_like(batch.c)
+    best = (0.5 * batch.Q.diagonal(dim1=-2, dim2=-1) + batch.c).argmin(-1, keepdim=True)
+    vertex.scatter_(-1, best, 1.0)
+    near = found.gap[rest] < 0.01 * batch.evaluate(vertex).gap
+    return torch.where(near.unsqueeze(-1), found.x[rest], vertex)
+
+
+def active_set(batch: Batch, x: Tensor, steps: int) -> SimplexQPSolution:
+    """Monotone: Newton's step on the face as far as the simplex goes, one coordinate at a time.
+
+    Reference: Nocedal and Wright (2006), section 16.5.
+    """
+    now = batch.evaluate(x)
+    answer = SimplexQPSolution(now.x.clone(), now.gradient, now.gap, now.converged)
+    free = x > 0
+    todo = torch.arange(x.shape[0], device=x.device)
+    for _ in range(steps):
+        left = (~now.converged).nonzero().squeeze(-1)
+        if left.numel() < todo.numel():
+            todo, batch, x, free = todo[left], batch.take(left), x[left], free[left]
+            now = batch.evaluate(x)
+        if todo.numel() == 0:
+            break
+        direction = batch.descent(free, now.gradient)
+        room = torch.where(direction < 0, -x / direction, torch.inf)
+        longest, blocking = room.min(-1, keepdim=True)
+        curvature = (direction * batch.times(direction)).sum(-1, keepdim=True)
+        level = (now.gradient * x).sum(-1, keepdim=True)  # Σ direction = 0: nothing but rounding
+        slope = ((level - now.gradient) * direction).sum(-1, keepdim=True)
+        newton = torch.where(curvature > 0, slope / curvature, torch.inf)
+        step = torch.minimum(newton, longest).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
+        blocked = (longest <= newton) & longest.isfinite()
+        x = (x + step * direction).clamp_min(0)
+        x = torch.where(blocked & torch.zeros_like(free).scatter_(-1, blocking, True), 0.0, x)
+        x = x / x.sum(-1, keepdim=True)
+        now = batch.evaluate(x)
+        better = (now.gap < answer.gap[todo]).nonzero().squeeze(-1)
+        answer.put(todo[better], now.take(better))
+        enter = torch.zeros_like(free).scatter_(-1, now.gradient.argmin(-1, keepdim=True), True)
+        free = torch.where(blocked, free & (x > 0), (x > 0) | enter)
+    return answer

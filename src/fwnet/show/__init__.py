@@ -1,0 +1,1 @@
+"""Progress and pictures of traces and results."""

@@ -1,0 +1,1 @@
+"""Steps of a solve in machine code (Numba)."""
