@@ -57,7 +57,7 @@ bench-learned: $(VENV)/installed  ## learned optimizers against tuned hand-desig
 	$(BIN)/python -m benchmarks.learned
 
 meta-train: $(VENV)/installed  ## train the shipped controllers anew, seeded
-	$(BIN)/python -m fwnet.learned.recipes
+	$(BIN)/python -m fwnet.lab.recipes
 
 bench-trace: $(VENV)/installed  ## the trace-norm ball: iterations, races, oracle, optimizers, workers (FWNET_DATA for MNIST)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace

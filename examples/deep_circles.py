@@ -53,8 +53,9 @@ def main() -> None:
 
 
 def draw(fitted: dict[str, DeepSVC], X: np.ndarray, y: np.ndarray, file: str) -> None:
-    from fwnet.plotting import plot_decision_boundary
     from matplotlib import pyplot
+
+    from fwnet.plotting import plot_decision_boundary
 
     figure, axes = pyplot.subplots(1, 4, figsize=(16, 3.9), layout="constrained")
     for ax, (mode, clf) in zip(axes, fitted.items(), strict=False):

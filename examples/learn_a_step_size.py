@@ -11,11 +11,11 @@ close. The decades are in the direction: the last row is the shipped one.
 """
 
 import torch
-from fwnet.plotting import plot_curves
 from sklearn.datasets import load_digits
 
 import fwnet
 from fwnet import learned
+from fwnet.plotting import plot_curves
 from show import options, table
 
 

@@ -11,10 +11,10 @@ moves below 1e-1. A number of iterations tells neither.
 """
 
 import numpy as np
-from fwnet.plotting import plot_trace
 
 from fwnet.data import available, load
 from fwnet.estimators import FWSVC
+from fwnet.plotting import plot_trace
 from show import options, table, timed
 
 TOLERANCES, C = (3e-1, 1e-1, 1e-2, 1e-3, 1e-4), 10.0

@@ -44,7 +44,7 @@ def test_columns_and_vertices(form: str) -> None:
     many = OneHot(index, normal(6, 3), 5)
     block = Slice(normal(7, 2), 1, 5)
     for vertex in (one, many, block, Dense(normal(8, 5)), Dense(normal(9, 3, 5))):
-        torch.testing.assert_close(linear.of_vertex(vertex), linear.apply(vertex.dense()))
+        torch.testing.assert_close(vertex.image(linear), linear.apply(vertex.dense()))
 
 
 def test_a_matrix_for_each_problem() -> None:
@@ -56,7 +56,7 @@ def test_a_matrix_for_each_problem() -> None:
     wanted = torch.stack([As[b, :, i] for b, i in enumerate(index)])
     torch.testing.assert_close(linear.columns(index), wanted)
     block = Slice(normal(13, 3, 2), 2, 5)
-    torch.testing.assert_close(linear.of_vertex(block), linear.apply(block.dense()))
+    torch.testing.assert_close(block.image(linear), linear.apply(block.dense()))
     assert linear.norm() == pytest.approx(float(torch.linalg.matrix_norm(As, 2).max()))
 
 

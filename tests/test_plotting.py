@@ -4,12 +4,12 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
-from fwnet.plotting import plot_decision_boundary, plot_trace
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import fwnet
+from fwnet.plotting import plot_decision_boundary, plot_trace
 
 mpl.use("Agg")
 

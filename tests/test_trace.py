@@ -13,11 +13,11 @@ matplotlib.use("Agg")
 import numpy as np
 import pytest
 import torch
-from fwnet.plotting import plot_trace
 from matplotlib import pyplot
 
 import fwnet
 from cases import L1, normal, problem_for
+from fwnet.plotting import plot_trace
 
 ONE = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)(problem_for(L1))
 BATCH = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.learned.bars import Bar
-from fwnet.domains.base import norm, unit
 from fwnet.learned.spectra import SPECTRA, matrices
 from fwnet.numerics.singular import power_iteration
+from fwnet.numerics.tensors import norm, unit
 
 MOMENTA = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.23, 0.25)  # of σ₁⁴, ¼ at most
 SIDES = (60, 40)

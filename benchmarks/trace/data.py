@@ -3,10 +3,10 @@
 from functools import lru_cache
 
 import torch
-from fwnet.low_rank import ArrayRows, RowProblem, SoftmaxLoss
 from torch import Tensor
 
 from fwnet.data import available, load
+from fwnet.low_rank import ArrayRows, RowProblem, SoftmaxLoss
 
 N, D, M, RANK, SPREAD = 50_000, 2000, 1000, 10, 6.0  # SPREAD: standard deviation of a logit
 

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
 
 from benchmarks import THREADS
+from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit
 from fwnet.estimators.low_rank.distributed.factors import nothing_yet
 from fwnet.estimators.low_rank.distributed.rows import take_rows

@@ -14,7 +14,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
 from scipy import sparse
 from torch.nn.functional import cross_entropy
 
@@ -22,6 +21,7 @@ from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import D, M, N, softmax, thousand_classes
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
 from fwnet.estimators.low_rank.sweeps import Move, compiled_sweep, torch_sweep
+from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
 
 
 def run(repeats: int) -> list[Row]:

@@ -9,13 +9,13 @@ import math
 import time
 
 import torch
-from fwnet.low_rank import Budget, Solution
 
 from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import mnist, softmax
 from benchmarks.trace.mnist_reference import RADIUS, reference
 from fwnet import TraceNormBall
 from fwnet.estimators.low_rank import solve
+from fwnet.low_rank import Budget, Solution
 
 CLOSE, STEPS, FACTORS = 1e-3, 1500, (8.0, 16.0)
 

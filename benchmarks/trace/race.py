@@ -7,7 +7,6 @@ max_steps = k, its time that of the k-th record of one long run.
 import time
 
 import torch
-from fwnet.low_rank import Budget, Factors, RowProblem
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import OURS, Case, Row, compare, figure, require
@@ -15,6 +14,7 @@ from benchmarks.trace.data import D, M, softmax, thousand_classes
 from fwnet import TraceNormBall
 from fwnet.estimators.low_rank import solve
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
+from fwnet.low_rank import Budget, Factors, RowProblem
 
 SECONDS = 16.0
 

@@ -1,6 +1,5 @@
 """Frank-Wolfe networks: projection-free constrained optimisation for PyTorch."""
 
-from fwnet.active_set import ActiveSet
 from fwnet.directions import Averaging, Away, Blended, Corrections, Direction, Pairwise, Toward
 from fwnet.domains import (
     Birkhoff,
@@ -23,6 +22,7 @@ from fwnet.domains import (
     TraceNormBall,
     TransportPolytope,
 )
+from fwnet.iterates import ActiveSet
 from fwnet.layers import FWNet
 from fwnet.numerics.linear_maps import LinearMap, MatrixFree
 from fwnet.oracles import (

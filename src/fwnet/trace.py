@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.active_set import ActiveSet
+from fwnet.iterates import ActiveSet
 from fwnet.numerics import checks
 
 if TYPE_CHECKING:

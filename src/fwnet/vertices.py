@@ -20,8 +20,8 @@ from typing import Any, ClassVar, TypeVar, final
 import torch
 from torch import Tensor
 
-from fwnet.numerics.scaling import expand
-from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.numerics.linear_maps import LinearMap
+from fwnet.numerics.tensors import ImplicitMatrix, expand
 
 _V = TypeVar("_V", bound="Vertex")
 
@@ -40,6 +40,10 @@ class Vertex(ABC):
     @abstractmethod
     def inner(self, cost: Tensor | ImplicitMatrix) -> Tensor:
         """⟨cost, v⟩ with leading dimensions; atoms share a cost without their dimension."""
+
+    def image(self, matrix: LinearMap) -> Tensor:
+        """A v: one column of A for a one-hot vertex."""
+        return matrix.apply(self.dense())
 
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         """x + scale · v, written into `x`; the caller owns `x`."""
@@ -113,6 +117,12 @@ class OneHot(Vertex):
         else:
             entry = cost.gather(-1, self.index.unsqueeze(-1)).squeeze(-1)
         return entry if self.unit else self.value * entry
+
+    def image(self, matrix: LinearMap) -> Tensor:
+        column = matrix.columns(self.index)
+        if self.unit:
+            return column
+        return column * (self.value.unsqueeze(-1) if self.value.ndim else self.value)
 
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         amount = scale * self.value if not (self.unit and isinstance(scale, Tensor)) else scale
@@ -243,6 +253,11 @@ class Slice(Vertex):
     def inner(self, cost: Tensor | ImplicitMatrix) -> Tensor:
         assert isinstance(cost, Tensor)
         return _inner_vectors(self.values, cost[..., self.start : self.stop])
+
+    def image(self, matrix: LinearMap) -> Tensor:
+        if not matrix.has_blocks:
+            return matrix.apply(self.dense())
+        return matrix.block(self.start, self.stop).apply(self.values)
 
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         x[..., self.start : self.stop] += expand(scale, 1) * self.values

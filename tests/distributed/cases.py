@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fwnet.distributed import write_shards
 from scipy import sparse
+
+from fwnet.distributed import write_shards
 
 WORKERS = Path(__file__).parent / "workers.py"
 SOURCES = str(Path(__file__).parents[2] / "src")

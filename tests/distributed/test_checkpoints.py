@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from fwnet.distributed import FitConfig
 
 from distributed.cases import by_hand, folder
+from fwnet.distributed import FitConfig
 from fwnet.estimators.low_rank.distributed import fit
 
 CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fwnet.distributed import FitConfig, Report, load_model
 from scipy import sparse
 
 from distributed.cases import folder, rows
+from fwnet.distributed import FitConfig, Report, load_model
 from fwnet.estimators import LowRankSoftmaxClassifier
 from fwnet.estimators.low_rank.distributed import fit
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fwnet.distributed import FitConfig, open_shards, write_shards
 
 from distributed.cases import by_hand, folder, rows
+from fwnet.distributed import FitConfig, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit
 from fwnet.estimators.low_rank.distributed.command import main
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint

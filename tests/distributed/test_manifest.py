@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fwnet.distributed import FitConfig, load_model, open_shards, write_shards
 from scipy import sparse
 
 from distributed.cases import by_hand, folder, rows, sparse_rows
+from fwnet.distributed import FitConfig, load_model, open_shards, write_shards
 from fwnet.estimators.low_rank import files as model_files
 from fwnet.estimators.low_rank.distributed import fit, matrix_files
 from fwnet.estimators.low_rank.distributed.command import main

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from fwnet.distributed import Team, open_shards
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from distributed.cases import folder, rows
-from fwnet.active_set import ActiveSet
+from fwnet.distributed import Team, open_shards
 from fwnet.estimators.low_rank.distributed.factors import compressed
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
+from fwnet.iterates import ActiveSet
 from fwnet.vertices import Rank1
 
 RADIUS = 6.0

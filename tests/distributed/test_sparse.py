@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fwnet.distributed import FitConfig, Team, open_shards, write_shards
 from scipy import sparse
 
 from distributed.cases import by_hand, sparse_rows
+from fwnet.distributed import FitConfig, Team, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit
 from fwnet.estimators.low_rank.distributed.command import main
 from fwnet.estimators.low_rank.distributed.rows import take_rows

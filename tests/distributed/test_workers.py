@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from fwnet.distributed import FitConfig, write_shards
 
 from distributed.cases import (
     WORKERS,
@@ -25,6 +24,7 @@ from distributed.cases import (
     sparse_rows,
     teams,
 )
+from fwnet.distributed import FitConfig, write_shards
 from fwnet.estimators.low_rank.distributed import fit
 
 SIZES = (1, 2, 4)

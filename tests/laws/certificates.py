@@ -13,12 +13,12 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import torch
-from fwnet.low_rank import ArrayRows, Factors, RowProblem
 
 import fwnet
 from cases import DOMAINS, SOLVERS
 from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.losses import SquaredLoss
+from fwnet.low_rank import ArrayRows, Factors, RowProblem
 from laws.hard_data import draw_scale, draw_spectrum
 from laws.objectives import Look
 from laws.sets import SIDES, Array, Set, draw_radius, draw_set, draw_sides

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from fwnet.low_rank import ArrayRows, RowProblem, Rows, SoftmaxLoss, StreamedRows
 from scipy import sparse
 
 from fwnet.estimators.low_rank.losses import Loss, SquaredLoss
+from fwnet.low_rank import ArrayRows, RowProblem, Rows, SoftmaxLoss, StreamedRows
 
 N, D, M = 300, 20, 12
 

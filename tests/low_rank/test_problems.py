@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 from scipy import sparse
 from tests.low_rank import cases
 
 import fwnet
 from fwnet.estimators.low_rank import problems as module
+from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 
 
 def dense_value(kind: str, W: torch.Tensor, X: torch.Tensor) -> torch.Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fwnet.low_rank import Factors
 from scipy.optimize import minimize_scalar
 from tests.low_rank import cases
 
 import fwnet
 from fwnet.estimators.low_rank import rank_one
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe, line_search
+from fwnet.low_rank import Factors
 
 
 def steps(radius: float, count: int) -> RankOneFrankWolfe:

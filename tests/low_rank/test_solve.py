@@ -6,6 +6,13 @@ import cvxpy
 import numpy as np
 import pytest
 import torch
+from tests.low_rank import cases
+
+import fwnet
+from fwnet.estimators.low_rank import solve
+from fwnet.estimators.low_rank import solve as solve_function
+from fwnet.estimators.low_rank.descent import FactoredDescent
+from fwnet.estimators.low_rank.rows import ArrayRows
 from fwnet.low_rank import (
     Budget,
     Factors,
@@ -15,13 +22,6 @@ from fwnet.low_rank import (
     SquaredLoss,
     certify,
 )
-from tests.low_rank import cases
-
-import fwnet
-from fwnet.estimators.low_rank import solve
-from fwnet.estimators.low_rank import solve as solve_function
-from fwnet.estimators.low_rank.descent import FactoredDescent
-from fwnet.estimators.low_rank.rows import ArrayRows
 from fwnet.oracles.base import linearize
 from fwnet.trace import StepRecord
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 from scipy import sparse
 from tests.low_rank import cases
 
@@ -18,6 +17,7 @@ from fwnet.estimators.low_rank.compiled_softmax import exp
 from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
 from fwnet.estimators.low_rank.sweeps import Move, Sweep, compiled_sweep, sweep, torch_sweep
+from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 
 WAYS = ("compiled", "torch")
 

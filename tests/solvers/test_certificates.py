@@ -12,7 +12,7 @@ from torch import Tensor
 
 import fwnet
 from fwnet.domains import Cost, Domain
-from fwnet.domains.base import dense_cost
+from fwnet.numerics.tensors import dense_cost
 from fwnet.oracles import certify
 from fwnet.vertices import OneHot, Vertex
 

@@ -14,10 +14,9 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet.active_set import ActiveSet
 from fwnet.directions.base import Direction, image_if_kept
 from fwnet.domains import Domain
-from fwnet.iterates import Iterate, Move, Term
+from fwnet.iterates import ActiveSet, Iterate, Move, Term
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 

@@ -13,7 +13,7 @@ from fwnet.directions.base import toward
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
 from fwnet.numerics import checks
-from fwnet.numerics.scaling import expand
+from fwnet.numerics.tensors import expand
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner

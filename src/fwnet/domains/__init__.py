@@ -1,6 +1,6 @@
 """Where: compact convex sets with a linear minimisation oracle."""
 
-from fwnet.domains.base import Cost, Domain, NormBall, Unsized
+from fwnet.domains.base import Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
 from fwnet.domains.hulls import Block, ConvexHull, Product
 from fwnet.domains.matrix_balls import RowBall, SpectralBall, Spectraplex, TraceNormBall
@@ -11,6 +11,7 @@ from fwnet.domains.sparse_balls import GroupL1Ball, KSparseBall
 from fwnet.numerics.bounds import bounded_singular_pair
 from fwnet.numerics.lanczos import SingularPair
 from fwnet.numerics.singular import bottom_eigenpair, power_iteration, top_singular_pair
+from fwnet.numerics.tensors import Cost
 
 __all__ = [
     "Birkhoff",

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
-from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.numerics.tensors import Cost, ImplicitMatrix
 from fwnet.vertices import Dense, Vertex
-
-Cost = Tensor | ImplicitMatrix
 
 
 class Domain(ABC):
@@ -223,24 +221,3 @@ def argmin(values: Tensor) -> Tensor:
     if few or values.device.type != "cpu" or torch.compiler.is_compiling():
         return values.argmin(-1)
     return torch.from_numpy(np.asarray(values.numpy(force=True).argmin(-1)))
-
-
-def dense_cost(cost: Cost) -> Tensor:
-    """The cost as a tensor, for domains that look at every entry."""
-    return cost.dense() if isinstance(cost, ImplicitMatrix) else cost
-
-
-def unit(x: Tensor) -> Tensor:
-    """x / |x| along the last dimension, whatever the scale of x; e_1 where x = 0."""
-    scale = x.detach().abs().amax(-1, keepdim=True)
-    zero = scale == 0
-    first = torch.zeros_like(x)
-    first[..., 0] = 1.0
-    x = torch.where(zero, first, x / torch.where(zero, 1.0, scale))  # squares stay in range
-    return x / norm(x).unsqueeze(-1)
-
-
-def norm(x: Tensor, p: float = 2.0) -> Tensor:
-    """The lp norm along the last dimension."""
-    size: Tensor = torch.linalg.vector_norm(x, ord=p, dim=-1)
-    return size

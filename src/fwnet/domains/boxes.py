@@ -10,9 +10,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, settle, slack
+from fwnet.domains.base import Domain, NormBall, settle, slack
 from fwnet.domains.norm_balls import against
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import Cost, dense_cost, norm
 from fwnet.vertices import Dense, Sign, Vertex
 
 

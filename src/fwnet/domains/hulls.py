@@ -10,8 +10,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, Domain, dense_cost, norm, settle, slack
+from fwnet.domains.base import Domain, settle, slack
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import Cost, dense_cost, norm
 from fwnet.quadratic.nearest import hull_weights
 from fwnet.vertices import Dense, Vertex
 

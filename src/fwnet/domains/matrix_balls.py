@@ -9,12 +9,13 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, Domain, NormBall, dense_cost, norm, settle, slack, unit
+from fwnet.domains.base import Domain, NormBall, settle, slack
 from fwnet.domains.norm_balls import L1Ball, at_most_one
 from fwnet.domains.simplex import Simplex
 from fwnet.numerics import checks
 from fwnet.numerics.bounds import bounded_eigenpair, bounded_singular_pair
 from fwnet.numerics.singular import bottom_eigenpair, top_singular_pair
+from fwnet.numerics.tensors import Cost, dense_cost, norm, unit
 from fwnet.vertices import Dense, Rank1, Vertex
 
 

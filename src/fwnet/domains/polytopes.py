@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, Domain, dense_cost, settle, slack
+from fwnet.domains.base import Domain, settle, slack
 from fwnet.domains.linear_programs import (
     Answer,
     Array,
@@ -23,6 +23,7 @@ from fwnet.domains.linear_programs import (
     solve,
 )
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import Cost, dense_cost
 from fwnet.vertices import Dense, Permutation, Vertex
 
 

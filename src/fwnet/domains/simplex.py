@@ -9,8 +9,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, Domain, argmin, dense_cost, settle, slack
+from fwnet.domains.base import Domain, argmin, settle, slack
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import Cost, dense_cost
 from fwnet.vertices import Dense, OneHot, Vertex
 
 

@@ -9,10 +9,11 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, NormBall, dense_cost, settle, slack, unit
+from fwnet.domains.base import NormBall, settle, slack
 from fwnet.domains.norm_balls import against
 from fwnet.domains.simplex import Simplex, shift_and_clip
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import Cost, dense_cost, unit
 from fwnet.vertices import Dense, Vertex
 
 

@@ -1,6 +1,14 @@
-"""fit and predict: estimators with scikit-learn's manners."""
+"""fit and predict: estimators that follow scikit-learn's conventions.
 
-try:
+Each is imported when it is first asked for: the low-rank solvers below do not need scikit-learn.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
     from fwnet.estimators.deep.svc import DeepSVC
     from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
     from fwnet.estimators.low_rank.classifier_cv import LowRankSoftmaxClassifierCV
@@ -9,13 +17,17 @@ try:
     from fwnet.estimators.svm.one_class import FWOneClassSVM
     from fwnet.estimators.svm.svc import FWSVC
     from fwnet.estimators.svm.svr import FWSVR
-except ModuleNotFoundError as error:
-    missing = str(error.name).split(".")[0]
-    if missing not in ("numba", "scipy", "sklearn"):
-        raise
-    raise ImportError(
-        f'fwnet.estimators needs {missing}. Install it with: pip install "fwnet[svm]"'
-    ) from None
+
+_MODULES = {
+    "DeepSVC": "deep.svc",
+    "FWOneClassSVM": "svm.one_class",
+    "FWSVC": "svm.svc",
+    "FWSVR": "svm.svr",
+    "LowRankCompletion": "low_rank.completer",
+    "LowRankRegressor": "low_rank.regressor",
+    "LowRankSoftmaxClassifier": "low_rank.classifier",
+    "LowRankSoftmaxClassifierCV": "low_rank.classifier_cv",
+}
 
 __all__ = [
     "FWSVC",
@@ -27,3 +39,21 @@ __all__ = [
     "LowRankSoftmaxClassifier",
     "LowRankSoftmaxClassifierCV",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).split(".")[0]
+        if missing not in ("numba", "scipy", "sklearn"):
+            raise
+        raise ImportError(
+            f'fwnet.estimators needs {missing}. Install it with: pip install "fwnet[svm]"'
+        ) from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, dense_cost
 from fwnet.numerics.lanczos import Array, Products, SingularPair, bounded_lanczos
 from fwnet.numerics.singular import (
     SMALL,
@@ -31,7 +30,7 @@ from fwnet.numerics.singular import (
     shifted,
     top_singular_pair,
 )
-from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.numerics.tensors import Cost, ImplicitMatrix, dense_cost
 
 _DENSE = 128  # an implicit matrix with a side up to this is made dense at once
 

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, unit
-from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.numerics.tensors import Cost, ImplicitMatrix, unit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _Size = float | Tensor

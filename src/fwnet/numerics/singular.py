@@ -9,10 +9,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Cost, dense_cost, norm, unit
 from fwnet.numerics import checks
 from fwnet.numerics.lanczos import Products, SingularPair, lanczos
-from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.numerics.tensors import Cost, ImplicitMatrix, dense_cost, norm, unit
 
 SMALL = 192  # a dense matrix with a side up to this is decomposed in full
 _SMALL_IMPLICIT = 16  # for an implicit one that means this many columns of products

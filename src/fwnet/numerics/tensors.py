@@ -1,11 +1,11 @@
-"""Matrices that are known by their products."""
+"""Matrices that are known by their products, and factors for each problem of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -53,3 +53,54 @@ class ImplicitMatrix:
     @cached_property
     def _dense(self) -> Tensor:  # a compiler shares equal terms, and cannot trace the cache
         return self.materialize()
+
+
+Cost = Tensor | ImplicitMatrix
+
+
+def expand(factor: Any, dims: int) -> Any:
+    """A factor per problem, shaped to multiply tensors with `dims` more dimensions."""
+    if isinstance(factor, Tensor) and factor.ndim:
+        return factor.reshape(*factor.shape, *(1,) * dims)
+    return factor
+
+
+def rescaled(tensor: Tensor, scale: Tensor | float, step_size: Tensor, dims: int) -> Tensor:
+    """(1 + γ·scale) · tensor, as a new tensor, in one pass."""
+    if isinstance(scale, Tensor):
+        return torch.addcmul(tensor, tensor, expand(scale * step_size, dims))
+    if scale == 0:
+        return tensor.clone()
+    return torch.addcmul(tensor, tensor, expand(step_size, dims), value=scale)
+
+
+def ratio(top: Tensor, bottom: Tensor) -> Tensor:
+    """top / bottom, at most 1/eps in size; where that is reached, or bottom vanishes, a constant.
+
+    For step sizes −slope / curvature, which are clamped afterwards: a derivative that the clamp
+    would multiply by 0 must not be infinite. Without a slope and without curvature it is 0.
+    """
+    kind = torch.finfo(bottom.dtype)
+    good = (bottom > kind.tiny / kind.eps) & (top.abs() < bottom / kind.eps)
+    return torch.where(good, top / torch.where(good, bottom, 1.0), top.detach().sign() / kind.eps)
+
+
+def dense_cost(cost: Cost) -> Tensor:
+    """The cost as a tensor, for domains that look at every entry."""
+    return cost.dense() if isinstance(cost, ImplicitMatrix) else cost
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x| along the last dimension, whatever the scale of x; e_1 where x = 0."""
+    scale = x.detach().abs().amax(-1, keepdim=True)
+    zero = scale == 0
+    first = torch.zeros_like(x)
+    first[..., 0] = 1.0
+    x = torch.where(zero, first, x / torch.where(zero, 1.0, scale))  # squares stay in range
+    return x / norm(x).unsqueeze(-1)
+
+
+def norm(x: Tensor, p: float = 2.0) -> Tensor:
+    """The lp norm along the last dimension."""
+    size: Tensor = torch.linalg.vector_norm(x, ord=p, dim=-1)
+    return size

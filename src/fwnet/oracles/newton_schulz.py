@@ -7,9 +7,9 @@ from typing import Any, final
 from torch import Tensor
 
 from fwnet.domains import Cost, Domain, SpectralBall, TraceNormBall
-from fwnet.domains.base import dense_cost
 from fwnet.numerics import checks
 from fwnet.numerics.polar import orthogonalize
+from fwnet.numerics.tensors import dense_cost
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.vertices import Dense
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.numerics import checks
-from fwnet.numerics.scaling import expand
+from fwnet.numerics.tensors import expand
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense, Vertex

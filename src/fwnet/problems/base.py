@@ -196,7 +196,7 @@ class LinearLoss(Problem):
         return self.matrix.apply(x)
 
     def vertex_image(self, vertex: Vertex) -> Tensor:
-        return self.matrix.of_vertex(vertex)
+        return vertex.image(self.matrix)
 
     def first_order(self, it: Iterate) -> FirstOrder:
         z = image_of(it)

@@ -82,7 +82,7 @@ class Quadratic(Problem):
         return self.matrix.apply(x)
 
     def vertex_image(self, vertex: Vertex) -> Tensor:
-        return self.matrix.of_vertex(vertex)
+        return vertex.image(self.matrix)
 
     def curvature(self, it: Iterate, move: Move) -> Tensor:
         return torch.linalg.vecdot(move.direction, move.image)

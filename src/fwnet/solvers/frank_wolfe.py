@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fwnet.active_set import ActiveSet
 from fwnet.directions import Direction, Toward
 from fwnet.domains import Domain
-from fwnet.iterates import Iterate, Move
+from fwnet.iterates import ActiveSet, Iterate, Move
 from fwnet.numerics import checks
 from fwnet.numerics.precision import without_autocast
 from fwnet.oracles import Exact, Linearization, Oracle, linearize

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet.iterates import Iterate, Move
 from fwnet.numerics import checks
-from fwnet.numerics.scaling import ratio
+from fwnet.numerics.tensors import ratio
 from fwnet.problems import Problem
 from fwnet.steps.base import StepRule, bounded, is_plain
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fwnet.iterates import Iterate, Move
 from fwnet.numerics import checks
-from fwnet.numerics.scaling import ratio
+from fwnet.numerics.tensors import ratio
 from fwnet.problems import Problem
 from fwnet.problems.base import inner
 from fwnet.steps.base import StepRule, bounded

@@ -1,7 +1,8 @@
 """Truncated back-propagation through any run whose steps have a graph: one loop for all L2LC's.
 
-`fwnet.learned.training.trainer` trains a slot on a family of problems. Here whole runs are trained: a
-kernel network and its SVM, a softmax layer on minibatches, coordinates without constraints.
+`fwnet.learned.training.trainer` trains a slot on a family of problems. Here whole runs are
+trained: a kernel network and its SVM, a softmax layer on minibatches, coordinates without
+constraints.
 """
 
 from __future__ import annotations

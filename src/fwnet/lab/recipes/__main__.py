@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fwnet import learned
 from fwnet.lab.recipes import RECIPES, SEED
 
 
@@ -12,7 +13,7 @@ def main() -> None:
     """Follow all recipes, or those that are named; print the files."""
     parser = argparse.ArgumentParser(description="Train the shipped controllers.")
     parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "shipped")
+    parser.add_argument("--out", type=Path, default=Path(learned.__file__).parent / "shipped")
     parser.add_argument("--seed", type=int, default=SEED)
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in RECIPES]

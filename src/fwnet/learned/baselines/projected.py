@@ -11,7 +11,7 @@ from fwnet.domains import Domain
 from fwnet.iterates import Iterate
 from fwnet.learned.baselines.base import Baseline, Report
 from fwnet.numerics import checks
-from fwnet.numerics.scaling import expand
+from fwnet.numerics.tensors import expand
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 

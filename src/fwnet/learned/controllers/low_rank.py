@@ -16,7 +16,7 @@ from fwnet.domains import Domain, TraceNormBall
 from fwnet.iterates import Iterate
 from fwnet.learned.controllers.hull import HullDirection
 from fwnet.numerics import checks
-from fwnet.numerics.scaling import expand
+from fwnet.numerics.tensors import expand
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import inner

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from fwnet.domains import Cost, Domain, TraceNormBall
-from fwnet.domains.base import norm, unit
 from fwnet.learned.controllers.base import Controller
 from fwnet.numerics import checks
 from fwnet.numerics.lanczos import Products, SingularPair
+from fwnet.numerics.tensors import norm, unit
 from fwnet.oracles import PowerIteration
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.solvers import FrankWolfe

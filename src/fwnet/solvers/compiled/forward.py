@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.active_set import ActiveSet
 from fwnet.directions import Away, Blended, Pairwise, Toward
 from fwnet.domains import L1Ball, Simplex
-from fwnet.iterates import Iterate
+from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Exact
 from fwnet.problems import LeastSquares, Problem, Quadratic, SVMDual
@@ -241,7 +240,7 @@ def _machine_code() -> ModuleType:
         if str(error.name).split(".")[0] != "numba":
             raise
         raise ImportError(
-            'compiled=True needs Numba: pip install "fwnet[compiled]", or leave compiled out.'
+            'compiled=True needs Numba: pip install "fwnet[fast]", or leave compiled out.'
         ) from None
     return compiled_steps
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from fwnet.active_set import ActiveSet
 from fwnet.estimators.low_rank.factors import Factors
+from fwnet.iterates import ActiveSet
 from fwnet.vertices import Rank1
 
 

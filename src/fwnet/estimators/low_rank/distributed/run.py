@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
-from fwnet.active_set import ActiveSet
 from fwnet.domains import TraceNormBall
 from fwnet.estimators.low_rank.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.estimators.low_rank.distributed.config import FitConfig, Report
@@ -19,6 +18,7 @@ from fwnet.estimators.low_rank.distributed.factors import compressed, nothing_ye
 from fwnet.estimators.low_rank.distributed.model import LowRankModel, make_folder
 from fwnet.estimators.low_rank.distributed.segment import RecentVertices, SearchOnShards
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
+from fwnet.iterates import ActiveSet
 from fwnet.oracles import PowerIteration, certify
 from fwnet.solvers import FrankWolfe, SlotStates
 from fwnet.vertices import Rank1

@@ -8,12 +8,11 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from fwnet.active_set import ActiveSet
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
 from fwnet.estimators.low_rank.distributed.rows import Rows
 from fwnet.estimators.low_rank.distributed.team import Team
 from fwnet.estimators.low_rank.rows import Block as RowBlock
-from fwnet.iterates import Iterate
+from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.problems import Problem
 from fwnet.problems.base import FirstOrder, Gradient, image_of
