@@ -1,13 +1,13 @@
-"""One frozen record an experiment, and what each profile runs.
+"""One frozen record an experiment, and what each profile runs; the defaults are the paper's.
 
 quick   embedded data, minutes on two cores: the shape of every figure
-paper   the paper's data at a size that means something, within an hour on two cores
+paper   the paper's data at a meaningful size, within an hour on two cores
 full    ten seeds, whole test sets, more points, longer meta-training: a night on two cores
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import final
 
 from fwnet.lab.paper.experiment import Profile
@@ -34,39 +34,23 @@ class Cifar2Config:
         meta, meta_batch: training of the learned optimizers, problems an episode.
     """
 
-    data: str
-    pairs: int | None
-    per_class: int
-    C: float
-    beta: float
-    steps: int
-    lr: float
-    betas: Grid
-    gd_grid: Grid
-    adam_grid: Grid
-    l2l_grid: Grid
-    meta: MetaTraining
-    meta_batch: int
+    data: str = "cifar10-inception"
+    pairs: int | None = None
+    per_class: int = 150
+    C: float = 1.0
+    beta: float = 10.0
+    steps: int = 200
+    lr: float = 0.01
+    betas: Grid = (0.1, 1.0, 10.0, 100.0)
+    gd_grid: Grid = (0.001, 0.01, 0.1, 0.3, 1.0, 3.0)
+    adam_grid: Grid = (0.001, 0.01, 0.03, 0.1, 0.3)
+    l2l_grid: Grid = (0.03, 0.1, 0.3)
+    meta: MetaTraining = field(default=MetaTraining(episodes=20, horizon=100))
+    meta_batch: int = 2
 
 
-_CIFAR2 = Cifar2Config(
-    data="cifar10-inception",
-    pairs=None,
-    per_class=150,
-    C=1.0,
-    beta=10.0,
-    steps=200,
-    lr=0.01,
-    betas=(0.1, 1.0, 10.0, 100.0),
-    gd_grid=(0.001, 0.01, 0.1, 0.3, 1.0, 3.0),
-    adam_grid=(0.001, 0.01, 0.03, 0.1, 0.3),
-    l2l_grid=(0.03, 0.1, 0.3),
-    meta=MetaTraining(episodes=20, horizon=100),
-    meta_batch=2,
-)
 CIFAR2 = {
-    Profile.QUICK: replace(
-        _CIFAR2,
+    Profile.QUICK: Cifar2Config(
         data="digits",
         per_class=40,
         steps=100,
@@ -75,13 +59,9 @@ CIFAR2 = {
         l2l_grid=(0.1, 0.3),
         meta=MetaTraining(episodes=8, horizon=100, check_every=2),
     ),
-    Profile.PAPER: _CIFAR2,
-    Profile.FULL: replace(
-        _CIFAR2,
-        per_class=250,
-        steps=300,
-        meta=MetaTraining(episodes=60, horizon=150),
-        meta_batch=2,
+    Profile.PAPER: Cifar2Config(),
+    Profile.FULL: Cifar2Config(
+        per_class=250, steps=300, meta=MetaTraining(episodes=60, horizon=150), meta_batch=2
     ),
 }
 
@@ -100,35 +80,21 @@ class CirclesConfig:
         resolution: of the pictures.
     """
 
-    points: int
-    C: float
-    beta: float
-    step_size: float
-    lr: float
-    steps: int
-    step_sizes: Grid
-    lr_grid: Grid
-    meta: MetaTraining
-    meta_points: int
-    resolution: int
+    points: int = 2000
+    C: float = 1.0
+    beta: float = 1.0
+    step_size: float = 0.01
+    lr: float = 0.01
+    steps: int = 500
+    step_sizes: Grid = (0.01, 0.1, 0.5)
+    lr_grid: Grid = (0.01, 0.03, 0.1, 0.3)
+    meta: MetaTraining = field(default=MetaTraining(episodes=60, horizon=80, check_every=6))
+    meta_points: int = 300
+    resolution: int = 80
 
 
-_CIRCLES = CirclesConfig(
-    points=2000,
-    C=1.0,
-    beta=1.0,
-    step_size=0.01,
-    lr=0.01,
-    steps=500,
-    step_sizes=(0.01, 0.1, 0.5),
-    lr_grid=(0.01, 0.03, 0.1, 0.3),
-    meta=MetaTraining(episodes=60, horizon=80, check_every=6),
-    meta_points=300,
-    resolution=80,
-)
 CIRCLES = {
-    Profile.QUICK: replace(
-        _CIRCLES,
+    Profile.QUICK: CirclesConfig(
         points=600,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
@@ -136,8 +102,8 @@ CIRCLES = {
         meta_points=200,
         resolution=60,
     ),
-    Profile.PAPER: _CIRCLES,
-    Profile.FULL: replace(_CIRCLES, meta=MetaTraining(episodes=200, horizon=100, check_every=10)),
+    Profile.PAPER: CirclesConfig(),
+    Profile.FULL: CirclesConfig(meta=MetaTraining(episodes=200, horizon=100, check_every=10)),
 }
 
 
@@ -157,41 +123,24 @@ class ManmadeConfig:
         meta, meta_points: training of L2LC_γ, images a run.
     """
 
-    data: str
-    positive: tuple[int, ...]
-    points: int
-    test_points: int
-    channels: int
-    C: float
-    beta: float
-    step_size: float
-    lr: float
-    steps: int
-    lr_grid: Grid
-    step_sizes: Grid
-    meta: MetaTraining
-    meta_points: int
+    data: str = "cifar10"
+    positive: tuple[int, ...] = (0, 1, 8, 9)  # airplane, automobile, ship, truck
+    points: int = 300
+    test_points: int = 1000
+    channels: int = 8
+    C: float = 1.0
+    beta: float = 1.0
+    step_size: float = 0.01
+    lr: float = 0.01
+    steps: int = 120
+    lr_grid: Grid = (0.003, 0.01, 0.03)
+    step_sizes: Grid = (0.01, 0.3)
+    meta: MetaTraining = field(default=MetaTraining(episodes=8, horizon=60, check_every=2))
+    meta_points: int = 200
 
 
-_MANMADE = ManmadeConfig(
-    data="cifar10",
-    positive=(0, 1, 8, 9),  # airplane, automobile, ship, truck
-    points=300,
-    test_points=1000,
-    channels=8,
-    C=1.0,
-    beta=1.0,
-    step_size=0.01,
-    lr=0.01,
-    steps=120,
-    lr_grid=(0.003, 0.01, 0.03),
-    step_sizes=(0.01, 0.3),
-    meta=MetaTraining(episodes=8, horizon=60, check_every=2),
-    meta_points=200,
-)
 MANMADE = {
-    Profile.QUICK: replace(
-        _MANMADE,
+    Profile.QUICK: ManmadeConfig(
         data="digits",
         positive=(1, 4, 7),  # straight strokes
         points=250,
@@ -201,9 +150,8 @@ MANMADE = {
         meta=MetaTraining(episodes=6, horizon=40, window=10, check_every=2),
         meta_points=120,
     ),
-    Profile.PAPER: _MANMADE,
-    Profile.FULL: replace(
-        _MANMADE,
+    Profile.PAPER: ManmadeConfig(),
+    Profile.FULL: ManmadeConfig(
         points=500,
         test_points=10000,
         steps=200,
@@ -230,41 +178,24 @@ class MnistConfig:
         meta: training of L2LC_∇.
     """
 
-    data: str
-    rows: int | None
-    test_points: int
-    channels: int
-    width: int
-    radius: float
-    step_size: float
-    iterations: int
-    lr: float
-    grid: Grid
-    batch: int
-    steps: int
-    every: int
-    meta: MetaTraining
+    data: str = "mnist"
+    rows: int | None = None
+    test_points: int = 1000
+    channels: int = 8
+    width: int = 16
+    radius: float = 50.0
+    step_size: float = 0.001
+    iterations: int = 5
+    lr: float = 0.001
+    grid: Grid = (0.001, 0.003, 0.01, 0.03)
+    batch: int = 64
+    steps: int = 600
+    every: int = 20
+    meta: MetaTraining = field(default=MetaTraining(episodes=12, horizon=140, check_every=3))
 
 
-_MNIST = MnistConfig(
-    data="mnist",
-    rows=None,
-    test_points=1000,
-    channels=8,
-    width=16,
-    radius=50.0,
-    step_size=0.001,
-    iterations=5,
-    lr=0.001,
-    grid=(0.001, 0.003, 0.01, 0.03),
-    batch=64,
-    steps=600,
-    every=20,
-    meta=MetaTraining(episodes=12, horizon=140, check_every=3),
-)
 MNIST = {
-    Profile.QUICK: replace(
-        _MNIST,
+    Profile.QUICK: MnistConfig(
         data="digits",
         test_points=400,
         steps=400,
@@ -272,9 +203,9 @@ MNIST = {
         grid=(0.003, 0.01, 0.03),
         meta=MetaTraining(episodes=10, horizon=100, check_every=2),
     ),
-    Profile.PAPER: _MNIST,
-    Profile.FULL: replace(
-        _MNIST, test_points=10000, steps=1500, meta=MetaTraining(episodes=40, horizon=200)
+    Profile.PAPER: MnistConfig(),
+    Profile.FULL: MnistConfig(
+        test_points=10000, steps=1500, meta=MetaTraining(episodes=40, horizon=200)
     ),
 }
 
@@ -295,46 +226,26 @@ class DensityConfig:
         batch, steps, every: images an iteration, iterations, and between tests.
     """
 
-    data: tuple[str, ...]
-    rows: int | None
-    test_points: int
-    channels: int
-    nets: tuple[tuple[int, int], ...]
-    radius: float
-    step_size: float
-    iterations: int
-    grid: Grid
-    batch: int
-    steps: int
-    every: int
+    data: tuple[str, ...] = ("mnist", "cifar10")
+    rows: int | None = 20000
+    test_points: int = 1000
+    channels: int = 8
+    nets: tuple[tuple[int, int], ...] = ((16, 1), (64, 1), (256, 2))
+    radius: float = 50.0
+    step_size: float = 0.001
+    iterations: int = 5
+    grid: Grid = (0.001, 0.003, 0.01)
+    batch: int = 64
+    steps: int = 300
+    every: int = 50
 
 
-_DENSITY = DensityConfig(
-    data=("mnist", "cifar10"),
-    rows=20000,
-    test_points=1000,
-    channels=8,
-    nets=((16, 1), (64, 1), (256, 2)),
-    radius=50.0,
-    step_size=0.001,
-    iterations=5,
-    grid=(0.001, 0.003, 0.01),
-    batch=64,
-    steps=300,
-    every=50,
-)
 DENSITY = {
-    Profile.QUICK: replace(
-        _DENSITY,
-        data=("digits",),
-        rows=None,
-        test_points=400,
-        nets=((16, 1), (64, 1), (128, 2)),
-        steps=250,
+    Profile.QUICK: DensityConfig(
+        data=("digits",), rows=None, test_points=400, nets=((16, 1), (64, 1), (128, 2)), steps=250
     ),
-    Profile.PAPER: _DENSITY,
-    Profile.FULL: replace(
-        _DENSITY,
+    Profile.PAPER: DensityConfig(),
+    Profile.FULL: DensityConfig(
         data=("mnist", "cifar10", "cifar100"),
         nets=((16, 1), (64, 1), (256, 1), (256, 2)),
         rows=None,
