@@ -1,12 +1,12 @@
-"""The problems of `core`: each asks, solves by several solvers, and says what came out."""
+"""The problems of `core`: a question, several solvers, and what came out."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -18,10 +18,8 @@ import fwnet
 _POINTS = 300  # of a curve: more cannot be seen
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Solve:
-    """One solve: what the table shows of it, and its curve."""
+class Solve(NamedTuple):
+    """One solve of a problem, timed."""
 
     solver: str
     result: fwnet.Result
@@ -47,44 +45,35 @@ class Solve:
         }
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Story:
-    """One problem: what is asked, how it is written, who solved it, what came out."""
+class Example(NamedTuple):
+    """One problem: what is asked, how it is written, its solves, and what came out."""
 
     name: str
     title: str
     question: str
     formula: str
-    runs: Sequence[Solve]
-    findings: Sequence[str]
+    findings: list[str]
+    runs: list[Solve]
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "question": self.question,
-            "formula": self.formula,
-            "findings": list(self.findings),
-            "runs": [run.facts() for run in self.runs],
-        }
+        return self._asdict() | {"runs": [run.facts() for run in self.runs]}
 
 
 @final
 @dataclass(frozen=True)
-class Show:
-    """Solves with a share of the full budget; tells how far it is.
+class Budgeted:
+    """Solves with a share of the full budget of steps.
 
     Arguments:
         share: of the steps that a solve may take.
         seed: of what is drawn at random.
-        tell: called with the solver's name when it starts.
+        progress: called with the solver's name when it starts.
     """
 
     share: float
     seed: int
-    tell: Callable[[str], object]
+    progress: Callable[[str], object]
 
     def steps(self, full: int) -> int:
         """The budget of a solve."""
@@ -98,7 +87,7 @@ class Show:
         x0: torch.Tensor | None = None,
     ) -> Solve:
         """One solve, timed."""
-        self.tell(name)
+        self.progress(name)
         start = time.perf_counter()
         result = solver(problem, x0)
         return Solve(name, result, time.perf_counter() - start)
@@ -112,45 +101,47 @@ def digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return pixels, digit, np.random.default_rng(seed).random(len(digit)) < 0.4
 
 
-def digit_svms(show: Show) -> Story:
+def digit_svms(budget: Budgeted) -> Example:
     """Ten SVM duals over simplices, as one batch."""
-    X, digit, train = digits(show.seed)
+    X, digit, train = digits(budget.seed)
     kernel = torch.tensor(rbf_kernel(X, X[train], gamma=4.0))
     labels = torch.tensor(np.where(digit[train] == np.arange(10)[:, None], 1.0, -1.0))
     K = kernel[train].expand(10, -1, -1)
     problem = fwnet.SVMDual(K, labels, C=10.0)
     simplex = fwnet.Simplex()
     runs = [
-        show.solve(
-            "plain, 2/(t + 2)", fwnet.FrankWolfe(simplex, max_steps=show.steps(1000)), problem
+        budget.solve(
+            "plain, 2/(t + 2)", fwnet.FrankWolfe(simplex, max_steps=budget.steps(1000)), problem
         ),
-        show.solve(
+        budget.solve(
             "pairwise",
-            fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=show.steps(1000)),
+            fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=budget.steps(1000)),
             problem,
         ),
-        show.solve("corrective", fwnet.Corrective(simplex, max_steps=show.steps(1000)), problem),
+        budget.solve(
+            "corrective", fwnet.Corrective(simplex, max_steps=budget.steps(1000)), problem
+        ),
     ]
     alpha = runs[-1].result.x
     scores = (kernel[~train] + 1) @ (alpha * labels / runs[-1].result.value[:, None]).T
     right = float((scores.argmax(1).numpy() == digit[~train]).mean())
     support = int((alpha > 1e-9).any(0).sum())
     n, rest = int(train.sum()), int((~train).sum())
-    return Story(
+    return Example(
         "digits",
         "Digits: ten support vector machines in one solve",
         "Which digit is it? One machine for each digit against the rest, all ten as one batch.",
         "min ½ αᵀQα over the simplex,  Q = yyᵀ ∘ (k(X, X) + 1) + I/10",
-        runs,
         [
-            f"{n} images to learn from, {rest} to test on: {100 * right:.1f} % are told right, by "
-            f"{support} support vectors. Each of the ten stops by its own certificate; the table "
-            "and the curves show the worst of them."
+            f"{n} images to learn from, {rest} to test on: {100 * right:.1f} % are classified "
+            f"correctly, by {support} support vectors. Each of the ten stops by its own "
+            "certificate; the table and the curves show the worst of them."
         ],
+        runs,
     )
 
 
-def diabetes(show: Show) -> Story:
+def diabetes(budget: Budgeted) -> Example:
     """Least squares over an l1 ball."""
     X, y = load_diabetes(return_X_y=True)
     pairs = np.triu_indices(X.shape[1])
@@ -162,37 +153,37 @@ def diabetes(show: Show) -> Story:
     scale = len(y) ** -0.5
     problem = fwnet.LeastSquares(torch.tensor(scale * features), torch.tensor(scale * goal))
     ball = fwnet.L1Ball(1.0)
-    budget: dict[str, Any] = {"max_steps": show.steps(2000), "tol": 1e-10}
+    limits: dict[str, Any] = {"max_steps": budget.steps(2000), "tol": 1e-10}
     runs = [
-        show.solve(
-            "plain, line search", fwnet.FrankWolfe(ball, fwnet.LineSearch(), **budget), problem
+        budget.solve(
+            "plain, line search", fwnet.FrankWolfe(ball, fwnet.LineSearch(), **limits), problem
         ),
-        show.solve("away", fwnet.AwayFrankWolfe(ball, **budget), problem),
-        show.solve("pairwise", fwnet.PairwiseFrankWolfe(ball, **budget), problem),
-        show.solve("corrective", fwnet.Corrective(ball, **budget), problem),
+        budget.solve("away", fwnet.AwayFrankWolfe(ball, **limits), problem),
+        budget.solve("pairwise", fwnet.PairwiseFrankWolfe(ball, **limits), problem),
+        budget.solve("corrective", fwnet.Corrective(ball, **limits), problem),
     ]
     c = runs[-1].result.x.numpy()
     order = np.argsort(-np.abs(c))[:4]
     used = int((np.abs(c) > 1e-9).sum())
     explained = 1 - 2 * float(runs[-1].result.value)
-    return Story(
+    return Example(
         "diabetes",
         "Diabetes: a sparse regression",
-        "Which of ten measurements and their 55 products say how the disease went on?",
+        "Which of ten measurements and their 55 products predict the course of the disease?",
         "min 1/(2m) ‖Ac − y‖² over {c : Σ |cⱼ| ≤ 1},  65 standardised features, 442 patients",
-        runs,
         [
             f"{used} of {len(c)} features are used and explain {100 * explained:.0f} % of the "
             "variance; the largest are "
             + ", ".join(f"{names[i]} ({c[i]:+.2f})" for i in order)
             + "."
         ],
+        runs,
     )
 
 
-def completion(show: Show) -> Story:
+def completion(budget: Budgeted) -> Example:
     """Matrix completion over a trace-norm ball."""
-    rng = np.random.default_rng(show.seed)
+    rng = np.random.default_rng(budget.seed)
     d, m, rank = 600, 400, 5
     truth = rng.standard_normal((d, rank)) @ rng.standard_normal((rank, m)) / rank**0.5
     seen = np.sort(rng.choice(d * m, d * m // 10, replace=False))
@@ -202,41 +193,41 @@ def completion(show: Show) -> Story:
     problem = fwnet.MatrixCompletion(*entries, (d, m))
     ball = fwnet.TraceNormBall(float(np.linalg.norm(truth, "nuc")))
     search = fwnet.LineSearch()
-    budget: dict[str, Any] = {
-        "max_steps": show.steps(600),
+    limits: dict[str, Any] = {
+        "max_steps": budget.steps(600),
         "tol": 0.01 * 0.5 * float(np.sum(values**2)),
     }
     power = fwnet.PowerIteration(steps=2)
     runs = [
-        show.solve("exact oracle", fwnet.FrankWolfe(ball, search, **budget), problem),
-        show.solve(
-            "power iteration", fwnet.FrankWolfe(ball, search, oracle=power, **budget), problem
+        budget.solve("exact oracle", fwnet.FrankWolfe(ball, search, **limits), problem),
+        budget.solve(
+            "power iteration", fwnet.FrankWolfe(ball, search, oracle=power, **limits), problem
         ),
-        show.solve("lazy", fwnet.LazyFrankWolfe(ball, **budget), problem),
+        budget.solve("lazy", fwnet.LazyFrankWolfe(ball, **limits), problem),
     ]
     hidden = np.ones(d * m, dtype=bool)
     hidden[seen] = False
     x = runs[0].result.x.numpy().ravel()
     error = np.linalg.norm((x - truth.ravel())[hidden]) / np.linalg.norm(truth.ravel()[hidden])
-    return Story(
+    return Example(
         "completion",
         "A matrix from a tenth of its entries",
         "600 × 400 numbers of rank 5, of which 10 % are seen, with noise: what are the others?",
         "min ½ Σ (Xᵢⱼ − Mᵢⱼ)² over seen (i, j),  Σ singular values of X ≤ radius",
-        runs,
         [
             f"The hidden entries are found with a relative error of {100 * error:.0f} %; the "
             f"tolerance is 1 % of f(0). Every step adds one pair of singular vectors, "
             "and the gradient is a sparse matrix that is never made dense. Where an oracle is not "
-            "exact, the true gap is computed now and then."
+            "exact, the true gap is computed from time to time."
         ],
+        runs,
     )
 
 
-def pixels(show: Show) -> Story:
+def pixels(budget: Budgeted) -> Example:
     """Graph matching over doubly stochastic matrices."""
     images, _ = load_digits(return_X_y=True)
-    rng = np.random.default_rng(show.seed)
+    rng = np.random.default_rng(budget.seed)
     order = rng.permutation(len(images))
     kept = images.std(0) > 1  # pixels that change at all
     first, second = (np.cov(images[half][:, kept].T) for half in (order[::2], order[1::2]))
@@ -252,37 +243,37 @@ def pixels(show: Show) -> Story:
     problem = fwnet.Function(lambda x: 0.5 * (A @ x - x @ B).square().sum(), gradient)
     domain = fwnet.Birkhoff(n)
     x0 = domain.lmo(torch.eye(n, dtype=torch.float64)).dense()
-    budget: dict[str, Any] = {"max_steps": show.steps(3000), "tol": 0.02}
+    limits: dict[str, Any] = {"max_steps": budget.steps(3000), "tol": 0.02}
     runs = [
-        show.solve("plain", fwnet.FrankWolfe(domain, fwnet.LineSearch(), **budget), problem, x0),
-        show.solve("lazy", fwnet.LazyFrankWolfe(domain, **budget), problem, x0),
-        show.solve("blended pairwise", fwnet.BlendedPairwise(domain, **budget), problem, x0),
+        budget.solve("plain", fwnet.FrankWolfe(domain, fwnet.LineSearch(), **limits), problem, x0),
+        budget.solve("lazy", fwnet.LazyFrankWolfe(domain, **limits), problem, x0),
+        budget.solve("blended pairwise", fwnet.BlendedPairwise(domain, **limits), problem, x0),
     ]
     found = [
         int((shuffle[domain.lmo(-run.result.x).dense().argmax(1).numpy()] == np.arange(n)).sum())
         for run in runs
     ]
-    return Story(
+    return Example(
         "pixels",
-        "Pixels told apart by their correlations",
-        f"The {n} pixels of half the digits were shuffled. Which is which, from covariances alone?",
+        "Pixels identified by their correlations",
+        f"The {n} pixels of half the digits were shuffled. Which is which, given only covariances?",
         "min ½ ‖AX − XB‖² over doubly stochastic X",
-        runs,
         [
             "The nearest permutation to X (one more assignment problem) puts "
             + ", ".join(f"{k} ({run.solver})" for k, run in zip(found, runs, strict=True))
             + f" of {n} pixels in their place."
         ],
+        runs,
     )
 
 
-def network(show: Show) -> Story:
+def network(budget: Budgeted) -> Example:
     """An SVM dual by FWNet, with three oracles."""
-    X, digit, _ = digits(show.seed)
+    X, digit, _ = digits(budget.seed)
     chosen = (digit == 3) | (digit == 8)
     y = torch.tensor(np.where(digit[chosen] == 3, 1.0, -1.0))
     problem = fwnet.SVMDual(torch.tensor(rbf_kernel(X[chosen], gamma=4.0)), y, C=10.0)
-    simplex, rule, steps = fwnet.Simplex(), fwnet.OpenLoop(30), show.steps(400)
+    simplex, rule, steps = fwnet.Simplex(), fwnet.OpenLoop(30), budget.steps(400)
     oracles = {
         "softmin, β = 10": fwnet.Softmin(10.0),
         "relative, annealed": fwnet.Softmin(10.0, relative=True, growth=0.5),
@@ -293,16 +284,15 @@ def network(show: Show) -> Story:
         solver = fwnet.FrankWolfe(
             simplex, rule, oracle=oracle, max_steps=steps, tol=0.0, check_every=1
         )
-        runs.append(show.solve(name, solver, problem))
+        runs.append(budget.solve(name, solver, problem))
     best = fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=20_000, tol=1e-9)(problem)
     excess = [100 * (float(run.result.value / best.value) - 1) for run in runs]
     agreement = gradient_agreement(problem_data=(X[chosen], y), alpha=best.x)
-    return Story(
+    return Example(
         "network",
         "An SVM solved by a network",
         f"FWNet: {steps} Frank-Wolfe steps as a recurrent network with a softmin for an oracle.",
         "s = softmin(β ∇f(α)),  α ← α + γ (s − α),  γ = 2/(t + 30)",
-        runs,
         [
             "Above the optimum: "
             + ", ".join(f"{e:.1f} % ({run.solver})" for run, e in zip(runs, excess, strict=True))
@@ -311,6 +301,7 @@ def network(show: Show) -> Story:
             "with the weight of every image; its cosine with the derivative at the optimum is "
             f"{agreement:.4f}.",
         ],
+        runs,
     )
 
 
@@ -329,7 +320,7 @@ def gradient_agreement(problem_data: tuple[np.ndarray, torch.Tensor], alpha: tor
     return float(torch.cosine_similarity(logs.grad, exact, dim=0))
 
 
-STORIES: tuple[Callable[[Show], Story], ...] = (
+EXAMPLES: tuple[Callable[[Budgeted], Example], ...] = (
     digit_svms,
     diabetes,
     completion,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
-from fwnet.lab.paper.core_problems import STORIES, Show
+from fwnet.lab.paper.core_problems import EXAMPLES, Budgeted
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, Series, Table
 
@@ -40,26 +41,17 @@ class Core(Experiment[CoreConfig]):
         return 1
 
     def run(self, config: CoreConfig, seed: int, progress: Progress) -> dict[str, Any]:
-        told = []
-        for i, tell_story in enumerate(STORIES):
-
-            def tell(solver: str, share: float = i / len(STORIES)) -> None:
-                progress(share, solver)
-
-            told.append(tell_story(Show(config.share, seed, tell)).facts())
-        return {"problems": told}
+        problems = []
+        for i, example in enumerate(EXAMPLES):
+            started = partial(progress, i / len(EXAMPLES))
+            problems.append(example(Budgeted(config.share, seed, started)).facts())
+        return {"problems": problems}
 
     def figures(self, results: Results) -> Sequence[Figure]:
         problems = results.first("problems")
+        keys = ("solver", "steps", "gap", "seconds", "status")
         rows = [
-            [
-                problem["title"],
-                run["solver"],
-                run["steps"],
-                run["gap"],
-                run["seconds"],
-                run["status"],
-            ]
+            [problem["title"], *(run[key] for key in keys)]
             for problem in problems
             for run in problem["runs"]
         ]
