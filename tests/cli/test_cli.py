@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import fwnet.lab.paper.experiments as experiments
 from fwnet.cli.app import app
 from fwnet.cli.fit import MODELS
-from fwnet.lab.paper.experiment import Verdict
+from fwnet.lab.paper.claims import Verdict
 from fwnet.lab.paper.run import Job
 from paper.toy import Toy
 
@@ -347,7 +347,7 @@ SLOW = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
 from paper.toy import Toy
-import fwnet.paper.experiments as experiments
+import fwnet.lab.paper.experiments as experiments
 class Slow(Toy):
     def run(self, config, seed, progress):
         if seed:

@@ -1,11 +1,54 @@
-"""The words that synthetic results earn: each claim is pushed to every verdict."""
+"""Verdicts of synthetic results: each claim is brought to every verdict it can have."""
 
+import math
 from typing import Any
 
 import pytest
 
-from fwnet.lab.paper.experiment import Profile, Results, SeedResult, Verdict
+from fwnet.lab.paper.claims import Claim, Comparison, Verdict
+from fwnet.lab.paper.experiment import Profile, Results, SeedResult
 from fwnet.lab.paper.experiments import cifar2, circles, density, manmade, mnist
+
+YES, NO = (Comparison(2.0, ">", 1.0),), (Comparison(1.0, ">", 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "tuned", "options", "word"),
+    [
+        (YES, YES, {}, Verdict.HOLDS),
+        (YES, (), {}, Verdict.HOLDS),  # nothing to tune
+        (YES, NO, {}, Verdict.UNTUNED),
+        (NO, YES, {}, Verdict.FAILS),
+        (NO, NO, {}, Verdict.FAILS),
+        (YES + NO, YES, {}, Verdict.FAILS),
+        (YES, YES, {"reading": True}, Verdict.READING),
+        (YES, NO, {"reading": True}, Verdict.UNTUNED),
+        (YES, YES, {"trained": False}, Verdict.UNTRAINED),
+    ],
+)
+def test_the_rule_of_verdicts(
+    numbers: tuple[Comparison, ...],
+    tuned: tuple[Comparison, ...],
+    options: dict[str, bool],
+    word: Verdict,
+) -> None:
+    claim = Claim("Q1", "words", "1", "2", "1 to 2", "none", numbers, tuned, **options)
+    assert claim.verdict is word
+    assert claim.facts()["verdict"] == word.value
+    assert claim.facts()["numbers"][0] == {"number": numbers[0].number, "rule": ">", "bound": 1.0}
+
+
+def test_comparisons() -> None:
+    for rule, below, equal, above in (
+        ("<", 1, 0, 0),
+        ("<=", 1, 1, 0),
+        (">", 0, 0, 1),
+        (">=", 0, 1, 1),
+    ):
+        found = [bool(Comparison(number, rule, 2.0)) for number in (1.0, 2.0, 3.0)]
+        assert found == [bool(below), bool(equal), bool(above)]
+        assert not Comparison(math.nan, rule, 2.0)  # a number that is not there proves nothing
+
 
 LEARNING = {"meta": {"lrs": [0.003, 0.01]}}
 

@@ -1,4 +1,4 @@
-"""Runs of deep SVMs: losses, gradients of the learned parts, and both ways to move α."""
+"""Runs of deep SVMs: losses, gradients of the learned parts, and both movers of α."""
 
 import copy
 
@@ -8,10 +8,11 @@ from torch import nn
 
 from fwnet import Constant, FrankWolfe, LineSearch, Simplex, Softmin
 from fwnet.data import load
-from fwnet.lab.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, decide
+from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, decide
 from fwnet.lab.paper.kernel_nets import image_kernel, rings_net
 from fwnet.lab.paper.meta import seeded
-from fwnet.lab.paper.simplex_runs import Reparameterised
+from fwnet.lab.paper.runs import OptimizerRun
+from fwnet.lab.paper.simplex_runs import Cell, Descent, Reparameterised
 from fwnet.lab.paper.updates import Adam
 from fwnet.learned import LSTMStep, LSTMUpdates
 
@@ -28,10 +29,7 @@ def cell(rule: object) -> Cell:
 
 
 def test_the_loss_is_that_of_the_classifier(rings: DeepSVM) -> None:
-    run = DeepRun(rings, cell(LineSearch()), Adam(0.05))
-    with torch.no_grad():
-        for _ in range(5):
-            step = run.step()
+    step = OptimizerRun(DeepTraining(rings, cell(LineSearch()), Adam(0.05))).record(5)[-1]
     f = decide(rings.net, step, rings.X)
     w = step.weights
     hinge = (1 - rings.y * f).clamp_min(0).square()
@@ -46,12 +44,11 @@ def test_deep_svms_train(rings: DeepSVM, mover: str) -> None:
         "frank-wolfe": cell(LineSearch()),
         "adam": Descent(Reparameterised(), Adam(0.02)),
     }
-    run = DeepRun(rings, moves[mover], Adam(0.05))
-    with torch.no_grad():
-        steps = [run.step() for _ in range(200)]
+    run = OptimizerRun(DeepTraining(rings, moves[mover], Adam(0.05)))
+    steps = run.record(200)
     assert min(step.loss for step in steps) < 0.1 * steps[0].loss
     assert max(step.accuracy for step in steps) > 0.98
-    alpha = run.alpha
+    alpha = run.state.alpha
     assert bool((alpha >= 0).all())
     assert float(alpha.sum()) == pytest.approx(1.0, abs=1e-5)
 
@@ -60,11 +57,11 @@ def test_the_slope_has_the_gradient_of_the_loss(rings: DeepSVM) -> None:
     """Σ⟨∇θ, θ⟩ differentiates as P at the present w does, through a learned update."""
     torch.manual_seed(0)
     updates = LSTMUpdates(hidden=4)
-    run = DeepRun(rings, cell(Constant(0.1)), updates)
+    run = OptimizerRun(DeepTraining(rings, cell(Constant(0.1)), updates))
     run.step()
-    parameters = dict(run.parameters)
-    step = run.step()
-    found = torch.autograd.grad(step.slope, list(updates.dense.parameters()), retain_graph=True)
+    parameters = dict(run.state.parameters)
+    step = run.advance()
+    found = torch.autograd.grad(step.objective, list(updates.dense.parameters()), retain_graph=True)
     H = torch.func.functional_call(rings.net, parameters, (rings.X,))
     f = H @ step.weights[:-1] + step.weights[-1]
     loss = (1 - rings.y * f).clamp_min(0).square().mean()
@@ -76,16 +73,14 @@ def test_the_slope_has_the_gradient_of_the_loss(rings: DeepSVM) -> None:
 def test_gradients_reach_a_learned_step_size(rings: DeepSVM) -> None:
     torch.manual_seed(0)
     rule = LSTMStep(hidden=4)
-    episode = DeepEpisode(DeepRun(rings, cell(rule), Adam(0.05)))
-    loss = torch.stack([episode.step() for _ in range(4)]).sum()
+    run = OptimizerRun(DeepTraining(rings, cell(rule), Adam(0.05)))
+    loss = torch.stack([run.step() for _ in range(4)]).sum()
     loss.backward()
     assert sum(float(p.grad.abs().sum()) for p in rule.parameters() if p.grad is not None) > 0
-    episode.detach()
-    assert not run_has_graph(episode.run)
-
-
-def run_has_graph(run: DeepRun) -> bool:
-    return run.alpha.requires_grad or any(p.requires_grad for p in run.parameters.values())
+    assert run.state.alpha.requires_grad
+    run.detach()
+    assert not run.state.alpha.requires_grad
+    assert not any(p.requires_grad for p in run.state.parameters.values())
 
 
 def test_a_run_leaves_the_network_alone() -> None:
@@ -94,9 +89,7 @@ def test_a_run_leaves_the_network_alone() -> None:
     y = torch.where(torch.arange(20) < 10, 1.0, -1.0)
     net: nn.Module = seeded(lambda: image_kernel((1, 8, 8), 2), 0)
     before = copy.deepcopy(net.state_dict())
-    run = DeepRun(DeepSVM(X, y, net), cell(Constant(0.01)), Adam(0.01))
-    with torch.no_grad():
-        run.step()
-        run.step()
+    run = OptimizerRun(DeepTraining(DeepSVM(X, y, net), cell(Constant(0.01)), Adam(0.01)))
+    run.record(2)
     assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
-    assert int(run.net[1].num_batches_tracked) == 2  # batch norm counts in the copy
+    assert int(run.state.net[1].num_batches_tracked) == 2  # batch norm counts in the copy

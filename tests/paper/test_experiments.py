@@ -11,7 +11,8 @@ import torch
 
 from fwnet.data import DataError
 from fwnet.lab.paper import configs
-from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Results, SeedResult
+from fwnet.lab.paper.claims import Claim
+from fwnet.lab.paper.experiment import Experiment, Profile, Results, SeedResult
 from fwnet.lab.paper.experiments import EXPERIMENTS
 from fwnet.lab.paper.experiments.beyond import Beyond
 from fwnet.lab.paper.experiments.cifar2 import Cifar2
@@ -121,6 +122,8 @@ def test_runs_draws_and_judges(kind: type[Experiment[Any]]) -> None:
         assert any(letter.isdigit() for letter in claim.ours)  # no claim without its number
         assert claim.spread
         assert claim.grid
+        assert claim.numbers
+        assert claim.why
 
 
 def test_every_experiment_is_listed_and_has_profiles() -> None:
@@ -152,7 +155,7 @@ def test_images_of_four_parts_are_disjoint() -> None:
             assert not one & other
 
 
-def test_data_that_is_not_here_is_told_before_the_work(
+def test_missing_data_is_an_error_before_the_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("FWNET_DATA", raising=False)

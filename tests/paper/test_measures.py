@@ -1,4 +1,4 @@
-"""Numbers from curves, and verdicts."""
+"""Numbers from curves."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from fwnet.lab.paper.experiment import Verdict
 from fwnet.lab.paper.measures import (
     effective_rank,
     grid_text,
@@ -16,7 +15,6 @@ from fwnet.lab.paper.measures import (
     reached,
     smoothed,
     times,
-    verdict,
 )
 
 
@@ -37,19 +35,6 @@ def test_effective_rank_of_known_spectra() -> None:
     assert effective_rank(torch.ones(4, 7)) == pytest.approx(1.0, abs=1e-6)
     two = torch.diag(torch.tensor([3.0, 1.0, 0.0]))
     assert effective_rank(two) == pytest.approx(4 / 3**0.75, rel=1e-6)  # exp of H(3/4, 1/4)
-
-
-@pytest.mark.parametrize(
-    ("untuned", "tuned", "word"),
-    [
-        (True, True, Verdict.HOLDS),
-        (True, False, Verdict.UNTUNED),
-        (False, True, Verdict.FAILS),
-        (False, False, Verdict.FAILS),
-    ],
-)
-def test_verdicts(untuned: bool, tuned: bool, word: Verdict) -> None:
-    assert verdict(untuned, tuned) is word
 
 
 def test_times_counts_who_never_arrives() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fwnet.lab.paper.claims import Verdict
 from fwnet.lab.paper.experiment import Profile, Results
 from fwnet.lab.paper.figures import Curves, Figure, Panel, Series, band
 from fwnet.lab.paper.plots import draw_curves, panel_png, picture
@@ -76,8 +77,8 @@ def test_the_page_needs_no_network_and_its_links_lead_somewhere(folder: Path) ->
 def test_verdicts_come_first_and_texts_are_safe(folder: Path) -> None:
     text = (folder / "index.html").read_text(encoding="utf-8")
     assert text.index('id="verdicts"') < text.index('<section id="toy">')
-    for verdict in ("holds", "holds against the untuned baseline only", "does not hold"):
-        assert f"<b>1</b>{verdict}</li>" in text
+    for verdict in Verdict:
+        assert f"<b>1</b>{verdict.value}</li>" in text
     assert "“Frank-Wolfe &lt;networks&gt; win”" in text
     assert "Powers of t &amp; &lt;other&gt; things" in text
     assert "3 seeds agree: 100\u00a0% of curves fall." in text

@@ -13,7 +13,7 @@ import pytest
 
 from fwnet.data import DataError, load
 from fwnet.lab.paper.experiment import Profile, Progress
-from fwnet.lab.paper.run import Job, plan, run
+from fwnet.lab.paper.run import Job, RunObserver, plan, run
 from fwnet.lab.paper.store import Store
 
 from .toy import Toy, ToyConfig
@@ -43,7 +43,7 @@ class Interrupted(Toy):
         return super().run(config, seed, progress)
 
 
-class Log:
+class Log(RunObserver):
     def __init__(self) -> None:
         self.lines: list[str] = []
 

@@ -7,8 +7,9 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet import TraceNormBall
-from fwnet.lab.paper.softmax_runs import Images, SoftmaxRun, Split, TraceNormSteps, curves
-from fwnet.lab.paper.updates import Adam
+from fwnet.lab.paper.runs import OptimizerRun
+from fwnet.lab.paper.softmax_runs import Images, SoftmaxTraining, curves
+from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
 
 
@@ -28,7 +29,7 @@ def test_steps_go_to_the_best_vertex_and_stay_inside() -> None:
 def test_split_moves_each_part_by_its_own_rule() -> None:
     theta = {"W": torch.eye(3), "b": torch.ones(3)}
     gradients = {"W": torch.eye(3), "b": torch.ones(3)}
-    both = Split(("W",), TraceNormSteps(1.0, 0.5), Adam(0.1))
+    both = SplitUpdates(("W",), TraceNormSteps(1.0, 0.5), Adam(0.1))
     moved, _ = both(theta, gradients, both.init(theta))
     bias = {"b": theta["b"]}
     adam, _ = Adam(0.1)(bias, {"b": gradients["b"]}, Adam(0.1).init(bias))
@@ -48,10 +49,12 @@ def test_a_run_learns_and_repeats(images: Images) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     before = [p.clone() for p in net.parameters()]
-    first = curves(SoftmaxRun(net, images, Adam(0.05), 20, 0), 40, 10, images)
-    again = curves(SoftmaxRun(net, images, Adam(0.05), 20, 0), 40, 10, images)
+    training = SoftmaxTraining(net, images, Adam(0.05), 20, 0)
+    first = curves(OptimizerRun(training), net, 43, 10, images)
+    again = curves(OptimizerRun(training), net, 43, 10, images)
     assert first == again
     assert len(first["accuracy"]) == 5
+    assert len(first["train"]) == 43
     assert first["accuracy"][-1] > 0.9
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
 
@@ -61,10 +64,10 @@ def test_the_slope_has_the_gradient_of_the_loss(images: Images) -> None:
     torch.manual_seed(0)
     lstm = EntrywiseLSTM(4, 1, preprocess=True)
     net = nn.Sequential(nn.Linear(5, 3))
-    updates = Split(("0.weight",), TraceNormSteps(2.0, 0.3, lstm=lstm), Adam(0.01))
-    run = SoftmaxRun(net, images, updates, 60, 3)
+    updates = SplitUpdates(("0.weight",), TraceNormSteps(2.0, 0.3, lstm=lstm), Adam(0.01))
+    run = OptimizerRun(SoftmaxTraining(net, images, updates, 60, 3))
     run.step()
-    after = dict(run.parameters)
+    after = dict(run.state.parameters)
     slope = run.step()
     found = torch.autograd.grad(slope, list(lstm.parameters()), retain_graph=True)
     generator = torch.Generator().manual_seed(3)

@@ -44,7 +44,7 @@ def test_another_configuration_or_profile_has_another_place(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "changed", "other"])
-def test_a_damaged_file_is_told_and_counts_as_not_done(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_reported_and_counts_as_not_done(tmp_path: Path, damage: str) -> None:
     said: list[str] = []
     store = Store(tmp_path, warn=said.append)
     path = store.write("toy", Profile.QUICK, CONFIG, result())

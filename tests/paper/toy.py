@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results, Verdict
+from fwnet.lab.paper.claims import Claim, Comparison
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel, Table, band
 
 METHODS = ("FWNet", "L2LC_γ", "Adam, tuned")
@@ -87,8 +88,11 @@ class Toy(Experiment[ToyConfig]):
     def claims(self, results: Results) -> Sequence[Claim]:
         last = results.over_seeds("loss", "FWNet")[:, -1]
         shared = ("20 against 500", f"{last.mean():.3g}", f"± {last.std():.2g}", "lr 1e-4 … 1e-1")
+        yes, no = (Comparison(2.0, ">", 1.0),), (Comparison(1.0, ">", 2.0),)
         return [
-            Claim("Q1", "Frank-Wolfe <networks> win", *shared, Verdict.HOLDS),
-            Claim("Q2", "less than half", *shared, Verdict.UNTUNED, "Adam 1e-2 is faster."),
-            Claim("Q3", "a third", *shared, Verdict.FAILS),
+            Claim("Q1", "Frank-Wolfe <networks> win", *shared, yes),
+            Claim("Q1", "this wins", *shared, yes, reading=True),
+            Claim("Q2", "less than half", *shared, yes, no, "Adam 1e-2 is faster."),
+            Claim("Q3", "a third", *shared, no),
+            Claim("Q4", "all of it", *shared, yes, trained=False),
         ]

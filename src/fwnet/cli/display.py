@@ -10,7 +10,7 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fwnet.lab.paper.run import Job
+from fwnet.lab.paper.run import Job, RunObserver
 
 
 @final
@@ -28,7 +28,7 @@ class _Running:
 
 
 @final
-class Display:
+class Display(RunObserver):
     """Shows seeds as they are run; a context manager. Writes to the standard error stream.
 
     Arguments:

@@ -97,7 +97,7 @@ def write_page(
     data = {
         "page": written.path.as_posix(),
         "experiments": [part.name for part in written.sections],
-        "claims": [{"experiment": name} | vars(claim) for name, claim in claims],
+        "claims": [{"experiment": name} | claim.facts() for name, claim in claims],
     }
     shown = [table("", ["Experiment", "The paper says", "Verdict"], rows)] if rows else []
     show(data, as_json, *shown)

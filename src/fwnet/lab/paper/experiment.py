@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from fwnet.lab.paper.claims import Claim
 from fwnet.lab.paper.figures import Figure
 
 Config = TypeVar("Config")
@@ -29,41 +30,6 @@ class Profile(str, Enum):
     def seeds(self) -> int:
         """The number of seeds where the user names none."""
         return {"quick": 2, "paper": 3, "full": 10}[self.value]
-
-
-@final
-class Verdict(str, Enum):
-    """What our numbers say of a claim."""
-
-    HOLDS = "holds"
-    UNTUNED = "holds against the untuned baseline only"
-    FAILS = "does not hold"
-
-
-@final
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper beside what we measured.
-
-    Arguments:
-        question: "Q1" to "Q4", or "text".
-        words: the claim as the paper puts it.
-        paper: the paper's number, such as "20 against 500 iterations".
-        ours: the same from our runs.
-        spread: over seeds or problems, such as "± 12 (5 seeds)" or "17 to 45 (44 pairs)".
-        grid: what the baselines were tuned over.
-        verdict: holds, holds against the untuned baseline only, does not hold.
-        why: a sentence for the reader, where the verdict needs one.
-    """
-
-    question: str
-    words: str
-    paper: str
-    ours: str
-    spread: str
-    grid: str
-    verdict: Verdict
-    why: str = ""
 
 
 @final
@@ -106,9 +72,17 @@ class Results:
         """An entry of the metrics for every seed, stacked: `over_seeds("loss", "FWNet")`."""
         return np.array([self._entry(result, keys) for result in self.seeds], dtype=float)
 
+    def by_name(self, key: str, *rest: str) -> dict[str, np.ndarray]:  # (seeds, *shape) of each
+        """`over_seeds(key, name, *rest)` of every name under the key, such as every method."""
+        return {name: self.over_seeds(key, name, *rest) for name in self.first(key)}
+
     def first(self, *keys: str) -> Any:
         """An entry of the first seed's metrics, as it is."""
         return self._entry(self.seeds[0], keys)
+
+    def chosen(self, name: str) -> str:
+        """What tuning chose for a method, over all seeds."""
+        return "; ".join(sorted({str(r.metrics["chosen"].get(name, "")) for r in self.seeds}))
 
     def _entry(self, result: SeedResult, keys: tuple[str, ...]) -> Any:
         entry: Any = result.metrics

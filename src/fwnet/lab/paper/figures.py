@@ -5,7 +5,7 @@ The page draws curves in the browser and `plots` draws everything for papers; bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -96,6 +96,9 @@ class Maps:
     panels: Sequence[Panel]
 
 
+Row = Sequence[str | float | int | None]
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -105,7 +108,7 @@ class Table:
     title: str
     caption: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | float | int | None]]
+    rows: Sequence[Row]
 
 
 Figure = Curves | Maps | Table
@@ -138,6 +141,18 @@ def band(
         high.tolist() if many else None,
         baseline,
     )
+
+
+def bands(
+    runs: Mapping[str, np.ndarray],  # (seeds, n) of each name
+    baselines: Collection[str] = (),
+    every: int = 1,
+) -> list[Series]:
+    """`band` of every name, over the iterations 0, every, 2·every, …"""
+    return [
+        band(name, [every * k for k in range(values.shape[1])], values, name in baselines)
+        for name, values in runs.items()
+    ]
 
 
 def thinned(n: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Numbers from curves, and the word that they earn a claim."""
+"""Numbers from curves, and their texts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-
-from fwnet.lab.paper.experiment import Verdict
 
 
 def reached(curve: Any, level: float) -> float:  # (T + 1,)
@@ -23,11 +21,11 @@ def reached(curve: Any, level: float) -> float:  # (T + 1,)
     return float(below[0]) if below.size else float("inf")
 
 
-def haste(curve: Any, level: float) -> tuple[float, float]:  # (T + 1,)
-    """What tuning minimises where iterations to a level are counted: these, then the last value.
+def tuning_order(curve: Any, level: float) -> tuple[float, float]:  # (T + 1,)
+    """What tuning minimises: the iterations to a level, and on a tie the last value.
 
     Example:
-        >>> haste([3.0, 2.0, 1.0], 2.5), haste([3.0, 2.0, 1.0], 0.5)
+        >>> tuning_order([3.0, 2.0, 1.0], 2.5), tuning_order([3.0, 2.0, 1.0], 0.5)
         ((1.0, 1.0), (inf, 1.0))
     """
     last = float(np.asarray(curve, dtype=float)[-1])
@@ -57,24 +55,22 @@ def effective_rank(matrix: Tensor) -> float:
     return float(torch.special.entr(shares).sum().exp())
 
 
-def verdict(against_untuned: bool, against_tuned: bool) -> Verdict:
-    """The word for a claim that was put to the paper's baseline and to a tuned one."""
-    if not against_untuned:
-        return Verdict.FAILS
-    return Verdict.HOLDS if against_tuned else Verdict.UNTUNED
-
-
 def times(slow: Any, fast: Any) -> float:
     """How many times fewer iterations, as the median over runs; 0 where the fast one never came.
 
     A run in which the slow one never arrives counts as infinitely slower.
     """
-    slow, fast = np.asarray(slow, dtype=float), np.asarray(fast, dtype=float)
-    slow, fast = np.where(np.isnan(slow), np.inf, slow), np.where(np.isnan(fast), np.inf, fast)
+    slow, fast = _counts(slow), _counts(fast)
     came = np.isfinite(fast)
     ratios = np.zeros(slow.shape)
     ratios[came] = slow[came] / np.maximum(fast[came], 1.0)
     return float(np.median(ratios))
+
+
+def _counts(values: Any) -> np.ndarray:
+    """Numbers of iterations: infinite, not NaN or None, where a level was never reached."""
+    counts = np.asarray(values, dtype=float)  # None becomes NaN
+    return np.where(np.isnan(counts), np.inf, counts)
 
 
 def fewer_text(slow: Any, fast: Any) -> str:
@@ -97,8 +93,7 @@ def median_text(values: Any) -> str:
         >>> median_text([20, 40, None])
         '40'
     """
-    counts = np.array([np.inf if v is None else v for v in values], dtype=float)
-    middle = float(np.median(np.where(np.isnan(counts), np.inf, counts)))
+    middle = float(np.median(_counts(values)))
     return f"{middle:.0f}" if np.isfinite(middle) else "never"
 
 
@@ -118,8 +113,7 @@ def range_text(values: Any, what: str = "seeds") -> str:
         >>> range_text([0.5])
         '0.5 (1 seed)'
     """
-    raw = np.asarray(values, dtype=float).ravel()
-    numbers = np.where(np.isnan(raw), np.inf, raw)
+    numbers = _counts(values).ravel()
     texts = [f"{v:.3g}" if np.isfinite(v) else "never" for v in (numbers.min(), numbers.max())]
     if len(numbers) == 1:
         return f"{texts[0]} (1 {what.removesuffix('s')})"

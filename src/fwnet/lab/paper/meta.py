@@ -1,4 +1,4 @@
-"""Truncated back-propagation through any run whose steps have a graph: one loop for all L2LC's.
+"""Truncated back-propagation through any run whose steps have a graph: trains every L2LC.
 
 `fwnet.learned.training.trainer` trains a slot on a family of problems. Here whole runs are
 trained: a kernel network and its SVM, a softmax layer on minibatches, coordinates without
@@ -39,7 +39,7 @@ class MetaTraining:
     check_every: int = 5
 
 
-class Episode(Protocol):
+class UnrolledRun(Protocol):
     """A run of an optimizer on one problem."""
 
     def step(self) -> Tensor:
@@ -73,8 +73,8 @@ class Trained:
 
 def meta_train(
     learned: Sequence[nn.Module],
-    training: Callable[[int], Episode],
-    validation: Callable[[], Episode],
+    training: Callable[[int], UnrolledRun],
+    validation: Callable[[], UnrolledRun],
     plan: MetaTraining,
 ) -> Trained:
     """Minimise Σ_t loss_t over the weights of the modules; they end with the best of validation.
@@ -108,7 +108,10 @@ def meta_train(
 
 
 def _train(
-    run: Episode, plan: MetaTraining, optimizer: torch.optim.Optimizer, weights: list[nn.Parameter]
+    run: UnrolledRun,
+    plan: MetaTraining,
+    optimizer: torch.optim.Optimizer,
+    weights: list[nn.Parameter],
 ) -> None:
     for _ in range(plan.horizon // plan.window):
         with torch.enable_grad():
@@ -116,13 +119,13 @@ def _train(
         optimizer.zero_grad()
         loss.backward()
         size = nn.utils.clip_grad_norm_(weights, 1.0)
-        if bool(size.isfinite()):  # else this window says nothing
+        if bool(size.isfinite()):  # otherwise skip the window: its gradient overflowed
             optimizer.step()
         run.detach()
 
 
 @torch.no_grad()
-def _validate(run: Episode, horizon: int) -> float:
+def _validate(run: UnrolledRun, horizon: int) -> float:
     for _ in range(horizon):
         run.step()
     score = run.score()
@@ -139,7 +142,7 @@ def _load(learned: Sequence[nn.Module], states: list[dict[str, Any]]) -> None:
 
 
 def seeded(build: Callable[[], Module], seed: int) -> Module:
-    """A module whose first weights depend on the seed alone."""
+    """A module whose first weights depend on the seed, not on the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build()

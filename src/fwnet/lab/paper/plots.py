@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-# As on the page: light and dark, readable side by side, told apart by the colour-blind.
+# As on the page: light and dark, readable side by side, distinct to the colour-blind.
 COLOURS = {
     "light": (
         "#2457c5", "#c2410c", "#0f766e", "#a21caf", "#4d7c0f", "#b91c4b", "#334155", "#a16207",
@@ -98,7 +98,7 @@ def picture(drawing: Drawing, kind: str, dpi: int = 160) -> bytes:
     from matplotlib import rc_context
 
     buffer, about = io.BytesIO(), {"Date": None} if kind == "svg" else {}
-    with rc_context({"svg.hashsalt": "fwnet"}):  # names of parts, else drawn by lot
+    with rc_context({"svg.hashsalt": "fwnet"}):  # names of parts, random without it
         drawing.savefig(buffer, format=kind, dpi=dpi, metadata=about)
     return buffer.getvalue()
 

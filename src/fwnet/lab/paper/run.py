@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from statistics import mean
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import torch
 
@@ -51,8 +51,8 @@ class Failure:
     reason: str
 
 
-class RunObserver(Protocol):
-    """Follows a run: a display, a log; this one does nothing."""
+class RunObserver:
+    """Follows a run, as a display or a log does; this one does nothing."""
 
     def start(self, job: Job, left: float | None) -> None:
         """A seed starts; `left` are the seconds of work in the seeds after it, once known."""
@@ -65,10 +65,6 @@ class RunObserver(Protocol):
 
     def fail(self, job: Job) -> None:
         """A seed failed."""
-
-
-class _Silent(RunObserver):
-    pass
 
 
 def plan(
@@ -108,7 +104,7 @@ def run(
     """
     if workers < 1:
         raise ValueError(f"workers must be a whole number of at least 1; got {workers!r}.")
-    watch = _Silent() if watch is None else watch
+    watch = RunObserver() if watch is None else watch
     known: dict[str, float] = {}  # seconds of a seed, by experiment
     left: list[Job] = []
     for job in jobs:
@@ -155,6 +151,7 @@ def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
 
 _Outcome = tuple[dict[str, Any], float, str] | str
 """Plain metrics, seconds and where the data came from; or the reason of a failure."""
+_Outcomes = Generator[tuple[Job, _Outcome], None, None]
 
 
 def _compute(job: Job, progress: Progress) -> _Outcome:
@@ -170,7 +167,7 @@ def _compute(job: Job, progress: Progress) -> _Outcome:
     return metrics, time.perf_counter() - start, data
 
 
-def _here(jobs: Iterator[Job], watch: RunObserver) -> Iterator[tuple[Job, _Outcome]]:
+def _here(jobs: Iterator[Job], watch: RunObserver) -> _Outcomes:
     for job in jobs:
 
         def progress(share: float, text: str, job: Job = job) -> None:
@@ -200,9 +197,7 @@ class _Worker:
         self.pool.shutdown()
 
 
-def _in_parallel(
-    jobs: Iterator[Job], count: int, watch: RunObserver
-) -> Iterator[tuple[Job, _Outcome]]:
+def _in_parallel(jobs: Iterator[Job], count: int, watch: RunObserver) -> _Outcomes:
     """Outcomes in the order in which they are ready; a worker that died is replaced."""
     running: dict[Future[_Outcome], tuple[_Worker, Job]] = {}
     workers = [_Worker() for _ in range(count)]

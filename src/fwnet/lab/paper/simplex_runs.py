@@ -1,4 +1,4 @@
-"""Runs on a batch of quadratics over the simplex: Frank-Wolfe, and what the paper set against it.
+"""Frank-Wolfe on quadratics over the simplex, and the unconstrained optimizers of the paper.
 
 Every run starts at α = 1/n and is judged by f at a feasible point, so that all are comparable.
 """
@@ -6,24 +6,24 @@ Every run starts at α = 1/n and is judged by f at a feasible point, so that all
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.iterates import Iterate
+from fwnet.lab.paper.runs import OptimizerRun, Recurrence
 from fwnet.lab.paper.updates import Updates
 from fwnet.layers import FWNet
-from fwnet.learned.training.rollouts import detached
 from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe
 
 
 class Coordinates(ABC):
-    """Unconstrained coordinates θ of the simplex, for optimizers that know no constraints."""
+    """Unconstrained coordinates θ of the simplex, for optimizers without constraints."""
 
     @abstractmethod
     def start(self, shape: torch.Size) -> Tensor:
@@ -84,80 +84,91 @@ class Lagrangian(Coordinates):
         return theta.clamp_min(0)
 
 
-@final
-class DescentRun:
-    """A run of an unconstrained optimizer on a batch of problems; an `Episode` of meta-training."""
+class Mover(Protocol):
+    """How α moves on an SVM's dual: state in, state out."""
 
-    def __init__(self, problem: SVMDual, coordinates: Coordinates, updates: Updates) -> None:
-        self.problem, self.coordinates, self.updates = problem, coordinates, updates
+    def init(self, problem: SVMDual, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
+        """α, 1/n if None, and the state before the first step."""
+
+    def __call__(self, problem: SVMDual, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
+        """The next α, the step size (NaN if there is none), the next state."""
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a Frank-Wolfe network."""
+
+    solver: FrankWolfe
+
+    def init(self, problem: SVMDual, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
+        return self.solver.begin(problem, alpha)
+
+    def __call__(self, problem: SVMDual, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
+        cell = FWNet(self.solver).cell(problem, it, state)
+        return cell.it, cell.step_size.mean().item(), cell.slots
+
+
+@final
+@dataclass(frozen=True)
+class Descent:
+    """One update of an unconstrained optimizer, in coordinates of the simplex."""
+
+    coordinates: Coordinates
+    updates: Updates
+
+    def init(self, problem: SVMDual, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
         assert problem.shape is not None
-        self.theta = {"theta": coordinates.start(problem.shape)}
-        self.memory = updates.init(self.theta)
-        self.value = self._value()
-        self.first = self.value.detach()
+        theta = {"theta": self.coordinates.start(problem.shape)}
+        it = problem.at(self.coordinates.point(theta["theta"]))
+        return it, (theta, self.updates.init(theta))
 
-    def step(self) -> Tensor:
-        """One update; the mean of f / f(start) after it."""
-        gradient = self.coordinates.gradient(self.problem, self.theta["theta"].detach())
-        moved, self.memory = self.updates(self.theta, {"theta": gradient}, self.memory)
-        self.theta = {"theta": self.coordinates.inside(moved["theta"])}
-        self.value = self._value()
-        return (self.value / self.first).mean()
+    def __call__(self, problem: SVMDual, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
+        theta, memory = state
+        gradient = self.coordinates.gradient(problem, theta["theta"].detach())
+        moved, memory = self.updates(theta, {"theta": gradient}, memory)
+        theta = {"theta": self.coordinates.inside(moved["theta"])}
+        it = problem.at(self.coordinates.point(theta["theta"]))
+        return it, float("nan"), (theta, memory)
 
-    def score(self) -> float:
-        """The last mean of f / f(start)."""
-        return float((self.value / self.first).mean())
 
-    def detach(self) -> None:
-        """Cut the graph."""
-        self.theta, self.memory = detached(self.theta), detached(self.memory)
+class SimplexStep(NamedTuple):
+    """f of each problem after a step, and the mean of f / f(start)."""
 
-    def _value(self) -> Tensor:
-        point = self.coordinates.point(self.theta["theta"])
-        return self.problem.value(self.problem.at(point))
+    values: Tensor  # (batch,)
+    objective: Tensor
+
+    @property
+    def loss(self) -> float:
+        """The mean of f / f(start) as a number."""
+        return self.objective.item()
 
 
 @final
-class FrankWolfeRun:
-    """A run of a Frank-Wolfe network, cell by cell; an `Episode` of meta-training."""
+@dataclass(frozen=True, eq=False)
+class SimplexDescent(Recurrence[SimplexStep]):
+    """A batch of problems, and what moves α."""
 
-    def __init__(self, problem: SVMDual, solver: FrankWolfe) -> None:
-        self.problem, self.net = problem, FWNet(solver)
-        self.it, self.slots = solver.begin(problem, None)
-        self.value = problem.value(self.it)
-        self.first = self.value.detach()
+    problem: SVMDual
+    mover: Mover
 
-    def step(self) -> Tensor:
-        """One cell; the mean of f / f(start) after it."""
-        cell = self.net.cell(self.problem, self.it, self.slots)
-        self.it, self.slots = cell.it, cell.slots
-        self.value = self.problem.value(self.it)
-        return (self.value / self.first).mean()
+    def start(self) -> tuple[Iterate, Any, Tensor]:
+        it, state = self.mover.init(self.problem)
+        return it, state, self.problem.value(it).detach()
 
-    def score(self) -> float:
-        """The last mean of f / f(start)."""
-        return float((self.value / self.first).mean())
+    def advance(self, state: Any) -> tuple[Any, SimplexStep]:
+        it, slots, first = state
+        it, _, slots = self.mover(self.problem, it, slots)
+        values = self.problem.value(it)
+        return (it, slots, first), SimplexStep(values, (values / first).mean())
 
-    def detach(self) -> None:
-        """Cut the graph."""
-        self.it, self.slots = detached(self.it), detached(self.slots)
+    def score(self, losses: Sequence[float]) -> float:
+        return losses[-1]
 
 
-@contextmanager
-def no_denormals() -> Iterator[None]:
-    """Flush numbers below 1e-38 to 0: a sharp softmin is full of them, and each is slow."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
-@torch.no_grad()
-def curve(run: DescentRun | FrankWolfeRun, steps: int) -> np.ndarray:  # (steps + 1, batch)
+def curve(recurrence: SimplexDescent, steps: int) -> np.ndarray:  # (steps + 1, batch)
     """f at every iterate, the start first."""
-    values = [run.value]
-    for _ in range(steps):
-        run.step()
-        values.append(run.value)
+    run = OptimizerRun(recurrence)
+    first = run.state[-1]
+    values = [first, *(step.values for step in run.record(steps))]
     return torch.stack(values).double().numpy()

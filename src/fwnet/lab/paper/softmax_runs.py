@@ -1,90 +1,22 @@
-"""Softmax classifiers on a convolutional network, with dense matrices in a trace-norm ball.
+"""Softmax classifiers on a convolutional network, trained on minibatches.
 
-W <- (1 − γ) W − γ μ u vᵀ,   u, v from K power iterations on ∇W, or on an LSTM's answer to it
-everything else by Adam
+θ <- θ − update of ∇θ, for instance W <- (1 − γ) W − γ μ u vᵀ for matrices in a trace-norm ball
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from fwnet.lab.paper.updates import Parameters, Updates
-from fwnet.learned.controllers.lstm import EntrywiseLSTM
-from fwnet.learned.training.rollouts import detached
-from fwnet.numerics.singular import power_iteration
-
-
-@final
-@dataclass(frozen=True)
-class TraceNormSteps:
-    """Frank-Wolfe on the trace-norm ball, a matrix at a time, as in the paper's Fig. 5.
-
-        W <- (1 − γ) W + γ S,   S = −radius · u vᵀ
-
-    Arguments:
-        radius: μ.
-        step_size: γ, constant.
-        iterations: K power iterations, each step from a fresh random v.
-        lstm: answers the gradient in its place (L2LC_∇); None for the gradient itself.
-        seed: of the random v.
-    """
-
-    radius: float
-    step_size: float
-    iterations: int = 5
-    lstm: EntrywiseLSTM | None = None
-    seed: int = 0
-
-    def init(self, parameters: Parameters) -> Any:
-        generator = torch.Generator().manual_seed(self.seed)
-        return generator, dict.fromkeys(parameters)
-
-    def __call__(
-        self, parameters: Parameters, gradients: Parameters, state: Any
-    ) -> tuple[Parameters, Any]:
-        generator, memory = state
-        moved, following = {}, {}
-        for name, W in parameters.items():
-            G = gradients[name]
-            if self.lstm is not None:
-                G, following[name] = self.lstm(G, memory[name])
-            start = torch.randn(G.shape[-1], generator=generator)
-            u, _, v = power_iteration(G, start / start.norm(), self.iterations)
-            vertex = -self.radius * u.unsqueeze(-1) * v.unsqueeze(-2)
-            moved[name] = torch.lerp(W, vertex, self.step_size)
-        return moved, (generator, following)
-
-
-@final
-@dataclass(frozen=True)
-class Split:
-    """Some parameters by one rule, the rest by another."""
-
-    names: tuple[str, ...]
-    special: Updates
-    rest: Updates
-
-    def init(self, parameters: Parameters) -> Any:
-        ours, others = self._parted(parameters)
-        return self.special.init(ours), self.rest.init(others)
-
-    def __call__(
-        self, parameters: Parameters, gradients: Parameters, state: Any
-    ) -> tuple[Parameters, Any]:
-        (ours, others), (gs, hs) = self._parted(parameters), self._parted(gradients)
-        ours, first = self.special(ours, gs, state[0])
-        others, second = self.rest(others, hs, state[1])
-        return {**others, **ours}, (first, second)
-
-    def _parted(self, parameters: Parameters) -> tuple[Parameters, Parameters]:
-        ours = {k: v for k, v in parameters.items() if k in self.names}
-        return ours, {k: v for k, v in parameters.items() if k not in self.names}
+from fwnet.data import load, splits
+from fwnet.lab.paper.runs import OptimizerRun, Recurrence
+from fwnet.lab.paper.updates import Parameters, Updates, descend, first_parameters, forward
 
 
 @final
@@ -100,19 +32,51 @@ class Images:
         return Images(self.X[:count], self.y[:count])
 
 
-@final
-@dataclass(frozen=True)
-class Scores:
-    """What a network does on held-out images."""
+def image_parts(
+    name: str, rows: int | None, shares: tuple[float, float, float], test_points: int, seed: int
+) -> tuple[Images, Images, Images, Images]:
+    """Three parts of the training images of a set, and its test images: no image in two parts.
+
+    Arguments:
+        name: of the set.
+        rows: how many training images are used, drawn with the seed; None for all.
+        shares: of the three parts.
+        test_points: how many test images are used.
+        seed: of the draws.
+    """
+    data = load(name)
+    used = np.random.default_rng(seed).permutation(len(data.y))[:rows]
+    parts = splits(data.y[used], shares, seed=seed)  # raises unless disjoint
+
+    def images(x: np.ndarray, y: np.ndarray) -> Images:
+        return Images(torch.from_numpy(x), torch.from_numpy(y.copy()))
+
+    first, second, third = (
+        images(*data.train(np.sort(used[part])))
+        for part in (parts.optimizee, parts.optimizer, parts.test)
+    )
+    return first, second, third, images(*data.test(slice(test_points)))
+
+
+class SoftmaxStep(NamedTuple):
+    """The loss of a minibatch, and Σ⟨∇θ, θ⟩, whose gradient is that of the loss."""
 
     loss: float
-    accuracy: float
-    confidence: float  # mean of the largest probability
+    objective: Tensor
+
+
+class SoftmaxState(NamedTuple):
+    """Weights, the updates' memory, and the generator that draws minibatches."""
+
+    parameters: Parameters
+    memory: Any
+    generator: torch.Generator
 
 
 @final
-class SoftmaxRun:
-    """A run on minibatches from the network's present weights; an `Episode` of meta-training.
+@dataclass(frozen=True, eq=False)
+class SoftmaxTraining(Recurrence[SoftmaxStep]):
+    """Training on minibatches from the network's present weights, which stay as they are.
 
     Arguments:
         net: ends with the logits.
@@ -122,64 +86,45 @@ class SoftmaxRun:
         seed: of the order of the images.
     """
 
-    def __init__(
-        self, net: nn.Module, train: Images, updates: Updates, batch: int, seed: int
-    ) -> None:
-        self.net, self.train, self.updates, self.batch = net, train, updates, batch
-        self.parameters = {k: p.detach().clone() for k, p in net.named_parameters()}
-        self.memory = updates.init(self.parameters)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.losses: list[float] = []
+    net: nn.Module
+    train: Images
+    updates: Updates
+    batch: int
+    seed: int
 
-    def step(self) -> Tensor:
-        """One iteration; Σ⟨∇θ, θ⟩, whose gradient in learned updates is that of the loss."""
-        n = self.train.X.shape[0]
-        rows = torch.randint(n, (self.batch,), generator=self.generator)
-        leaves = {k: p.detach().requires_grad_() for k, p in self.parameters.items()}
+    def start(self) -> SoftmaxState:
+        parameters = first_parameters(self.net)
+        generator = torch.Generator().manual_seed(self.seed)
+        return SoftmaxState(parameters, self.updates.init(parameters), generator)
+
+    def advance(self, state: SoftmaxState) -> tuple[SoftmaxState, SoftmaxStep]:
+        parameters, memory, generator = state
+        rows = torch.randint(self.train.X.shape[0], (self.batch,), generator=generator)
+        leaves, logits = forward(self.net, parameters, self.train.X[rows])
         with torch.enable_grad():
-            logits = functional_call(self.net, leaves, (self.train.X[rows],))
             loss = cross_entropy(logits, self.train.y[rows])
-        found = torch.autograd.grad(loss, list(leaves.values()))
-        gradients = dict(zip(leaves, found, strict=True))
-        here = self.parameters
-        with_graph = [k for k, p in here.items() if p.requires_grad]
-        slope = sum(((gradients[k] * here[k]).sum() for k in with_graph), torch.zeros(()))
-        self.parameters, self.memory = self.updates(here, gradients, self.memory)
-        self.losses.append(loss.item())
-        return slope
-
-    def score(self) -> float:
-        """Mean loss of the second half."""
-        half = self.losses[len(self.losses) // 2 :]
-        return sum(half) / len(half)
-
-    def detach(self) -> None:
-        """Cut the graph."""
-        self.parameters, self.memory = detached(self.parameters), detached(self.memory)
-
-    @torch.no_grad()
-    def test(self, images: Images) -> Scores:
-        """Loss, top-1 accuracy and confidence on other images."""
-        parts = images.X.split(1000)
-        logits = torch.cat([functional_call(self.net, self.parameters, (x,)) for x in parts])
-        right = logits.argmax(1) == images.y
-        sure = logits.softmax(1).amax(1).mean()
-        return Scores(
-            cross_entropy(logits, images.y).item(), right.float().mean().item(), sure.item()
-        )
+        parameters, memory, slope = descend(self.updates, parameters, memory, leaves, loss)
+        return SoftmaxState(parameters, memory, generator), SoftmaxStep(loss.item(), slope)
 
 
 @torch.no_grad()
-def curves(run: SoftmaxRun, steps: int, every: int, test: Images) -> dict[str, list[float]]:
-    """Test loss, accuracy and confidence at 0, every, 2·every, …; and the training losses."""
-    seen = [run.test(test)]
-    for t in range(1, steps + 1):
-        run.step()
-        if t % every == 0:
-            seen.append(run.test(test))
+def tested(net: nn.Module, parameters: Parameters, images: Images) -> dict[str, float]:
+    """Loss, top-1 accuracy and confidence (mean largest probability) on other images."""
+    logits = torch.cat([functional_call(net, parameters, (x,)) for x in images.X.split(1000)])
     return {
-        "loss": [s.loss for s in seen],
-        "accuracy": [s.accuracy for s in seen],
-        "confidence": [s.confidence for s in seen],
-        "train": run.losses,
+        "loss": cross_entropy(logits, images.y).item(),
+        "accuracy": (logits.argmax(1) == images.y).float().mean().item(),
+        "confidence": logits.softmax(1).amax(1).mean().item(),
     }
+
+
+def curves(
+    run: OptimizerRun[SoftmaxStep], net: nn.Module, steps: int, every: int, test: Images
+) -> dict[str, list[float]]:
+    """Test loss, accuracy and confidence at 0, every, 2·every, …; and the training losses."""
+    seen = [tested(net, run.state.parameters, test)]
+    for _ in range(steps // every):
+        run.record(every)
+        seen.append(tested(net, run.state.parameters, test))
+    run.record(steps % every)
+    return {key: [each[key] for each in seen] for key in seen[0]} | {"train": run.losses}

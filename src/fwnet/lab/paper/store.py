@@ -45,7 +45,7 @@ class Store:
 
     Arguments:
         folder: made on the first write.
-        warn: told, in a sentence, of files that are left out because they are damaged.
+        warn: called with a sentence for a damaged file, which is left out.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class Store:
         return path
 
     def read(self, path: Path) -> SeedResult | None:
-        """The result of one seed, None (and a sentence) if the file is damaged."""
+        """The result of one seed; None, with a warning, if the file is damaged."""
         content = self._content(path)
         return None if content is None else _result(content)
 
@@ -109,7 +109,7 @@ class Store:
         return [results for _, results in newest.values()]
 
     def _content(self, path: Path) -> dict[str, Any] | None:
-        """A seed's file as a dictionary, None (and a sentence) if it is damaged."""
+        """A seed's file as a dictionary; None, with a warning, if it is damaged."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             whole = (

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.numerics.singular import power_iteration
 
 Parameters = dict[str, Tensor]
 
@@ -66,3 +70,102 @@ class GradientDescent:
         self, parameters: Parameters, gradients: Parameters, state: Any
     ) -> tuple[Parameters, Any]:
         return {k: theta - self.lr * gradients[k] for k, theta in parameters.items()}, state
+
+
+@final
+@dataclass(frozen=True)
+class TraceNormSteps:
+    """Frank-Wolfe on the trace-norm ball, a matrix at a time, as in the paper's Fig. 5.
+
+        W <- (1 − γ) W + γ S,   S = −radius · u vᵀ
+
+    Arguments:
+        radius: μ.
+        step_size: γ, constant.
+        iterations: K power iterations, each step from a fresh random v.
+        lstm: its answer to the gradient replaces the gradient (L2LC_∇); None for the gradient.
+        seed: of the random v.
+    """
+
+    radius: float
+    step_size: float
+    iterations: int = 5
+    lstm: EntrywiseLSTM | None = None
+    seed: int = 0
+
+    def init(self, parameters: Parameters) -> Any:
+        generator = torch.Generator().manual_seed(self.seed)
+        return generator, dict.fromkeys(parameters)
+
+    def __call__(
+        self, parameters: Parameters, gradients: Parameters, state: Any
+    ) -> tuple[Parameters, Any]:
+        generator, memory = state
+        moved, following = {}, {}
+        for name, W in parameters.items():
+            G = gradients[name]
+            if self.lstm is not None:
+                G, following[name] = self.lstm(G, memory[name])
+            start = torch.randn(G.shape[-1], generator=generator)
+            u, _, v = power_iteration(G, start / start.norm(), self.iterations)
+            vertex = -self.radius * u.unsqueeze(-1) * v.unsqueeze(-2)
+            moved[name] = torch.lerp(W, vertex, self.step_size)
+        return moved, (generator, following)
+
+
+def into_ball(W: Tensor, radius: float) -> Tensor:
+    """W, scaled down if it is outside the trace-norm ball."""
+    return W * min(1.0, radius / float(torch.linalg.svdvals(W).sum()))
+
+
+@final
+@dataclass(frozen=True)
+class SplitUpdates:
+    """Some parameters by one rule, the rest by another."""
+
+    names: tuple[str, ...]
+    special: Updates
+    rest: Updates
+
+    def init(self, parameters: Parameters) -> Any:
+        ours, others = self._parted(parameters)
+        return self.special.init(ours), self.rest.init(others)
+
+    def __call__(
+        self, parameters: Parameters, gradients: Parameters, state: Any
+    ) -> tuple[Parameters, Any]:
+        (ours, others), (gs, hs) = self._parted(parameters), self._parted(gradients)
+        ours, first = self.special(ours, gs, state[0])
+        others, second = self.rest(others, hs, state[1])
+        return {**others, **ours}, (first, second)
+
+    def _parted(self, parameters: Parameters) -> tuple[Parameters, Parameters]:
+        ours = {k: v for k, v in parameters.items() if k in self.names}
+        return ours, {k: v for k, v in parameters.items() if k not in self.names}
+
+
+def first_parameters(net: nn.Module) -> Parameters:
+    """A copy of the network's weights, where a run starts."""
+    return {name: theta.detach().clone() for name, theta in net.named_parameters()}
+
+
+def forward(net: nn.Module, parameters: Parameters, X: Tensor) -> tuple[Parameters, Tensor]:
+    """Leaves with the values of the parameters, and the network's answer with their graph."""
+    leaves = {name: theta.detach().requires_grad_() for name, theta in parameters.items()}
+    with torch.enable_grad():
+        return leaves, functional_call(net, leaves, (X,))
+
+
+def descend(
+    updates: Updates, parameters: Parameters, memory: Any, leaves: Parameters, loss: Tensor
+) -> tuple[Parameters, Any, Tensor]:
+    """The next parameters and memory; and Σ⟨∇θ, θ⟩ with ∇θ held fixed.
+
+    The gradient of this sum in the weights of learned updates is that of the loss.
+    """
+    found = torch.autograd.grad(loss, list(leaves.values()))
+    gradients = dict(zip(leaves, found, strict=True))
+    with_graph = [name for name, theta in parameters.items() if theta.requires_grad]
+    slope = sum(((gradients[k] * parameters[k]).sum() for k in with_graph), torch.zeros(()))
+    moved, memory = updates(parameters, gradients, memory)
+    return moved, memory, slope

@@ -21,7 +21,7 @@ from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.experiments.cifar2 import Pairs, optimum
 from fwnet.lab.paper.experiments.mnist import images as split_images
 from fwnet.lab.paper.experiments.mnist import network
-from fwnet.lab.paper.figures import Curves, Figure, Series, Table, band
+from fwnet.lab.paper.figures import Curves, Figure, Series, Table, bands
 from fwnet.lab.paper.kernel_nets import rings_net
 from fwnet.lab.paper.measures import median_text, reached
 from fwnet.lab.paper.softmax_runs import Images
@@ -53,7 +53,7 @@ class Beyond(Experiment[BeyondConfig]):
 
     def run(self, config: BeyondConfig, seed: int, progress: Progress) -> dict[str, Any]:
         for name in (config.cifar2.data, config.mnist.data):
-            load(name)  # what is not here is told before minutes of work
+            load(name)  # missing data is an error now, not after minutes of work
         progress(0.0, "SVMs on pairs of classes")
         pairs = _pairs(config.cifar2, seed)
         progress(0.4, "deep SVMs on circles")
@@ -63,16 +63,10 @@ class Beyond(Experiment[BeyondConfig]):
         return {"pairs": pairs, "rings": rings, "images": images}
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        excess = results.first("pairs", "excess")
-        curves = [
-            band(
-                name,
-                list(range(len(excess[name]))),
-                results.over_seeds("pairs", "excess", name),
-                baseline=name == PAPERS,
-            )
-            for name in excess
-        ]
+        excess = {
+            name: results.over_seeds("pairs", "excess", name)
+            for name in results.first("pairs", "excess")
+        }
         rows = [[name, *_counts(results, name)] for name in excess]
         rings = [
             Series(
@@ -93,16 +87,7 @@ class Beyond(Experiment[BeyondConfig]):
             ]
             for mode in results.first("rings")
         ]
-        every = results.config["mnist"]["every"]
-        images = [
-            band(
-                name,
-                [float(every * k) for k in range(len(results.first("images", name, "accuracy")))],
-                results.over_seeds("images", name, "accuracy"),
-                baseline=name == "Adam, tuned",
-            )
-            for name in results.first("images")
-        ]
+        accuracy = results.by_name("images", "accuracy")
         return [
             Curves(
                 "pairs",
@@ -110,7 +95,7 @@ class Beyond(Experiment[BeyondConfig]):
                 "(f − f*)/f*, mean over pairs; the same problems as in cifar2.",
                 "iteration",
                 "(f − f*)/f*",
-                curves,
+                bands(excess, (PAPERS,)),
                 log_y=True,
             ),
             Table(
@@ -147,7 +132,7 @@ class Beyond(Experiment[BeyondConfig]):
                 f"{', '.join(f'{lr:g}' for lr in results.config['mnist']['grid'])}.",
                 "iteration",
                 "accuracy",
-                images,
+                bands(accuracy, ("Adam, tuned",), results.config["mnist"]["every"]),
             ),
         ]
 

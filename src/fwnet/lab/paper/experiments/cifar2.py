@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any, final
@@ -13,21 +13,23 @@ import torch
 from fwnet.data import load, splits
 from fwnet.directions import Direction
 from fwnet.domains import Simplex
+from fwnet.lab.paper.claims import Claim, Comparison
 from fwnet.lab.paper.configs import CIFAR2, Cifar2Config
-from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results, Verdict
-from fwnet.lab.paper.figures import Curves, Figure, Table, band
-from fwnet.lab.paper.measures import grid_text, median_text, range_text, reached, times, verdict
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Row, Table, bands
+from fwnet.lab.paper.measures import grid_text, median_text, range_text, reached, times
 from fwnet.lab.paper.meta import Trained, meta_train, seeded
+from fwnet.lab.paper.runs import OptimizerRun, no_denormals
 from fwnet.lab.paper.simplex_runs import (
-    Coordinates,
-    DescentRun,
-    FrankWolfeRun,
+    Cell,
+    Descent,
     Lagrangian,
+    Mover,
     Reparameterised,
+    SimplexDescent,
     curve,
-    no_denormals,
 )
-from fwnet.lab.paper.updates import Adam, GradientDescent, Updates
+from fwnet.lab.paper.updates import Adam, GradientDescent
 from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Softmin
@@ -42,9 +44,7 @@ TUNED = ("GD, tuned", "Adam reparameterised, tuned", "Adam Lagrangian, tuned", "
 OURS_TUNED = "FWNet, tuned"
 LEVEL = 0.5  # of the start's excess over f*
 
-Run = DescentRun | FrankWolfeRun
-Make = Callable[[SVMDual], Run]
-Learned = tuple[list[torch.nn.Module], Make]  # what is trained, and runs with it
+Learned = tuple[list[torch.nn.Module], Mover]  # what is trained, and what moves α with it
 
 
 @final
@@ -86,7 +86,7 @@ class Cifar2(Experiment[Cifar2Config]):
         return CIFAR2[profile]
 
     def seeds(self, profile: Profile) -> int:
-        """Ten where it matters: what an LSTM learns from one pair scatters."""
+        """Ten in the paper's profile: what an LSTM learns from one pair varies."""
         return 10 if profile is Profile.PAPER else profile.seeds
 
     def run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
@@ -106,13 +106,13 @@ class Cifar2(Experiment[Cifar2Config]):
         tested = Pairs(config, x, data.y, parts.test)
         test = tested.problem(pairs, generator)
         training = Pairs(config, x, data.y, parts.optimizee)
-        arms: dict[str, Make] = {
+        arms: dict[str, Mover] = {
             "FWNet γ = 0.01": _fwnet(config, Constant(0.01)),
             "FWNet 2/(t+2)": _fwnet(config, OpenLoop()),
             "FWNet adaptive": _fwnet(config, LineSearch()),
-            "GD": _descent(Reparameterised(), GradientDescent(config.lr)),
-            "Adam reparameterised": _descent(Reparameterised(), Adam(config.lr)),
-            "Adam Lagrangian": _descent(Lagrangian(), Adam(config.lr)),
+            "GD": Descent(Reparameterised(), GradientDescent(config.lr)),
+            "Adam reparameterised": Descent(Reparameterised(), Adam(config.lr)),
+            "Adam Lagrangian": Descent(Lagrangian(), Adam(config.lr)),
         }
         chosen: dict[str, str] = {}
         for name, choices in _grids(config).items():
@@ -122,8 +122,8 @@ class Cifar2(Experiment[Cifar2Config]):
         for place, (name, versions) in enumerate(_learned(config, seed).items()):
             progress(0.1 + 0.2 * place, f"meta-training {name}")
             found = histories[name] = {
-                text: _trained(modules, make, training, validation, generator)
-                for text, (modules, make) in versions.items()
+                text: _trained(modules, mover, training, validation, generator)
+                for text, (modules, mover) in versions.items()
             }
             best = min(found, key=lambda text: found[text].best)
             arms[name] = versions[best][1]
@@ -131,8 +131,8 @@ class Cifar2(Experiment[Cifar2Config]):
         progress(0.7, "solving the held-out pairs")
         best_value = optimum(test)
         losses, excess, reach = {}, {}, {}
-        for name, make in arms.items():
-            values = curve(make(test), config.steps)  # (steps + 1, pairs)
+        for name, mover in arms.items():
+            values = curve(SimplexDescent(test, mover), config.steps)  # (steps + 1, pairs)
             relative = (values - best_value) / best_value
             losses[name] = values.mean(1)
             excess[name] = relative.T  # (pairs, steps + 1)
@@ -153,26 +153,20 @@ class Cifar2(Experiment[Cifar2Config]):
         }
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        names = list(results.first("loss"))
-        steps = list(range(len(results.first("loss", names[0]))))
         ours = (*FWNETS, OURS_TUNED)
-        loss = [
-            band(name, steps, results.over_seeds("loss", name), baseline=name not in ours)
-            for name in (*FWNETS, *UNTUNED, "L2L")
-        ]
-        excess = [
-            band(name, steps, results.over_seeds("excess", name), baseline=name not in ours)
-            for name in (*ours, *TUNED)
-        ]
-        rows = [
+        loss, excess, spread = (results.by_name(key) for key in ("loss", "excess", "spread"))
+        baselines = set(loss) - set(ours)
+        paper = {name: loss[name] for name in (*FWNETS, *UNTUNED, "L2L")}
+        tuned = {name: excess[name] for name in (*ours, *TUNED)}
+        rows: list[Row] = [
             [
                 name,
-                float(results.over_seeds("excess", name)[:, -1].mean()),
-                float(results.over_seeds("spread", name)[:, -1].mean()),
-                median_text(results.over_seeds("reach", name).ravel()),
-                ", ".join(sorted({str(r.metrics["chosen"].get(name, "")) for r in results.seeds})),
+                float(excess[name][:, -1].mean()),
+                float(spread[name][:, -1].mean()),
+                median_text(reach.ravel()),
+                results.chosen(name),
             ]
-            for name in names
+            for name, reach in results.by_name("reach").items()
         ]
         pairs, n = results.first("pairs"), results.first("n")
         return [
@@ -183,7 +177,7 @@ class Cifar2(Experiment[Cifar2Config]):
                 "seeds.",
                 "iteration",
                 "½ αᵀKα",
-                loss,
+                bands(paper, baselines),
                 log_y=True,
             ),
             Curves(
@@ -192,7 +186,7 @@ class Cifar2(Experiment[Cifar2Config]):
                 "(f − f*)/f*, f* from an exact quadratic programme; mean over pairs.",
                 "iteration",
                 "(f − f*)/f*",
-                excess,
+                bands(tuned, baselines),
                 log_y=True,
             ),
             Table(
@@ -220,78 +214,70 @@ def optimum(problem: SVMDual) -> np.ndarray:  # (batch,)
 
 def claims(results: Results) -> list[Claim]:
     """What the paper says of Fig. 4, measured."""
-    end = {name: results.over_seeds("excess", name)[:, -1] for name in results.first("excess")}
-    ours = min(FWNETS, key=lambda name: end[name].mean())
-    rival = min(UNTUNED, key=lambda name: end[name].mean())
-    tuned = min((*UNTUNED, *TUNED), key=lambda name: end[name].mean())
-    beaten = [name for name in UNTUNED if end[ours].mean() < end[name].mean()]
+    excess, spread, reach = (results.by_name(key) for key in ("excess", "spread", "reach"))
+    last = {name: values[:, -1] for name, values in excess.items()}
+    end = {name: float(values.mean()) for name, values in last.items()}
+    ours = min(FWNETS, key=end.__getitem__)
+    rival = min(UNTUNED, key=end.__getitem__)
+    tuned = min((*UNTUNED, *TUNED), key=end.__getitem__)
+    beaten = [name for name in UNTUNED if end[ours] < end[name]]
+    area = excess["L2LC_γ"].mean(1) / excess["FWNet adaptive"].mean(1)
+    scatter = spread["L2LC_γ"].mean(1) / spread["FWNet adaptive"].mean(1)
+    gamma, l2l = reach["L2LC_γ"].ravel(), reach["L2L"].ravel()
     config = results.config
     learning = grid_text("meta lr", config["meta"]["lrs"])
-    l2l = f"{grid_text('L2L lr', config['l2l_grid'])} × {learning}"
-    grid = (
-        f"{grid_text('GD lr', config['gd_grid'])}; {grid_text('Adam lr', config['adam_grid'])}; "
-        f"{l2l}; untuned lr = {config['lr']:g}"
-    )
-    better = Claim(
-        "Q1",
-        "FWNets and L2LC outperformed the other baselines.",
-        "(curves only)",
-        f"excess over f* at the end: {ours} {end[ours].mean():.3g}; untuned {rival} "
-        f"{end[rival].mean():.3g}; best of all baselines, {tuned}, {end[tuned].mean():.3g}; "
-        f"{OURS_TUNED} {end[OURS_TUNED].mean():.3g}",
-        f"{ours} {range_text(end[ours])}",
-        grid,
-        verdict(end[ours].mean() < end[rival].mean(), end[ours].mean() < end[tuned].mean()),
-        f"At the end {ours} is ahead of {len(beaten)} of {len(UNTUNED)} untuned baselines"
-        f"{': ' if beaten else ''}{', '.join(beaten)}.",
-    )
-    area = {
-        name: results.over_seeds("excess", name).mean(1)
-        for name in ("FWNet adaptive", "L2LC_γ", "L2L")
-    }
-    ratio = area["L2LC_γ"] / area["FWNet adaptive"]
-    similar = Claim(
-        "Q3",
-        "FWNets with an adaptive step size can be slightly faster than L2LC_γ, but the LSTM "
-        "learns to control FW in a similar way.",
-        "(curves only)",
-        f"mean excess over all iterations, L2LC_γ / adaptive: {ratio.mean():.3g}",
-        range_text(ratio),
-        f"the line search has nothing to tune; L2LC_γ {learning}",
-        Verdict.HOLDS if 0.8 <= ratio.mean() <= 1.25 else Verdict.FAILS,
-        "Holds if the ratio lies between 0.8 and 1.25.",
-    )
-    spread = {
-        name: results.over_seeds("spread", name).mean(1) for name in ("FWNet adaptive", "L2LC_γ")
-    }
-    share = spread["L2LC_γ"] / spread["FWNet adaptive"]
-    variance = Claim(
-        "Q3",
-        "The LSTM shows a much smaller variance than the adaptive step size.",
-        "(bands only)",
-        f"standard deviation of the excess over pairs, L2LC_γ / adaptive: {share.mean():.3g}",
-        range_text(share),
-        f"the line search has nothing to tune; L2LC_γ {learning}",
-        Verdict.HOLDS if share.mean() <= 0.5 else Verdict.FAILS,
-        "Holds if the ratio is at most 0.5.",
-    )
-    reach = {name: results.over_seeds("reach", name).ravel() for name in ("L2LC_γ", "L2L")}
-    factor = times(reach["L2L"], reach["L2LC_γ"])
-    faster = Claim(
-        "Q3",
-        "L2LC can be faster than L2LG.",
-        "(curves only)",
-        f"iterations until the excess is {LEVEL:g} of the start's: L2LC_γ "
-        f"{median_text(reach['L2LC_γ'])}, L2L {median_text(reach['L2L'])}; at the end "
-        f"{end['L2LC_γ'].mean():.3g} against {end['L2L'].mean():.3g}",
-        range_text(reach["L2LC_γ"], "pairs"),
-        f"{l2l}; L2LC_γ {learning}; both learned on the same pair",
-        Verdict.HOLDS
-        if factor > 1 and end["L2LC_γ"].mean() <= end["L2L"].mean()
-        else Verdict.FAILS,
-        "Holds if L2LC_γ gets there first and ends no worse.",
-    )
-    return [better, similar, variance, faster]
+    l2l_grid = f"{grid_text('L2L lr', config['l2l_grid'])} × {learning}"
+    return [
+        Claim(
+            "Q1",
+            "FWNets and L2LC outperformed the other baselines.",
+            "(curves only)",
+            f"excess over f* at the end: {ours} {end[ours]:.3g}; untuned {rival} "
+            f"{end[rival]:.3g}; best of all baselines, {tuned}, {end[tuned]:.3g}; "
+            f"{OURS_TUNED} {end[OURS_TUNED]:.3g}",
+            f"{ours} {range_text(last[ours])}",
+            f"{grid_text('GD lr', config['gd_grid'])}; "
+            f"{grid_text('Adam lr', config['adam_grid'])}; {l2l_grid}; "
+            f"untuned lr = {config['lr']:g}",
+            (Comparison(end[ours], "<", end[rival]),),
+            (Comparison(end[ours], "<", end[tuned]),),
+            f"At the end {ours} is ahead of {len(beaten)} of {len(UNTUNED)} untuned baselines"
+            f"{': ' if beaten else ''}{', '.join(beaten)}.",
+        ),
+        Claim(
+            "Q3",
+            "FWNets with an adaptive step size can be slightly faster than L2LC_γ, but the LSTM "
+            "learns to control FW in a similar way.",
+            "(curves only)",
+            f"mean excess over all iterations, L2LC_γ / adaptive: {area.mean():.3g}",
+            range_text(area),
+            f"the line search has nothing to tune; L2LC_γ {learning}",
+            (Comparison(area.mean(), ">=", 0.8), Comparison(area.mean(), "<=", 1.25)),
+            why="Holds if the ratio lies between 0.8 and 1.25.",
+        ),
+        Claim(
+            "Q3",
+            "The LSTM shows a much smaller variance than the adaptive step size.",
+            "(bands only)",
+            f"standard deviation of the excess over pairs, L2LC_γ / adaptive: {scatter.mean():.3g}",
+            range_text(scatter),
+            f"the line search has nothing to tune; L2LC_γ {learning}",
+            (Comparison(scatter.mean(), "<=", 0.5),),
+            why="Holds if the ratio is at most 0.5.",
+        ),
+        Claim(
+            "Q3",
+            "L2LC can be faster than L2LG.",
+            "(curves only)",
+            f"iterations until the excess is {LEVEL:g} of the start's: L2LC_γ "
+            f"{median_text(gamma)}, L2L {median_text(l2l)}; at the end "
+            f"{end['L2LC_γ']:.3g} against {end['L2L']:.3g}",
+            range_text(gamma, "pairs"),
+            f"{l2l_grid}; L2LC_γ {learning}; both learned on the same pair",
+            (Comparison(times(l2l, gamma), ">", 1), Comparison(end["L2LC_γ"], "<=", end["L2L"])),
+            why="Holds if L2LC_γ is there first and ends no worse.",
+        ),
+    ]
 
 
 def _fwnet(
@@ -299,17 +285,12 @@ def _fwnet(
     rule: StepRule,
     beta: float | None = None,
     direction: Direction | None = None,
-) -> Make:
+) -> Mover:
     oracle = Softmin(config.beta if beta is None else beta)
-    solver = FrankWolfe(Simplex(), rule, oracle=oracle, direction=direction)
-    return lambda problem: FrankWolfeRun(problem, solver)
+    return Cell(FrankWolfe(Simplex(), rule, oracle=oracle, direction=direction))
 
 
-def _descent(coordinates: Coordinates, updates: Updates) -> Make:
-    return lambda problem: DescentRun(problem, coordinates, updates)
-
-
-def _grids(config: Cifar2Config) -> dict[str, dict[str, Make]]:
+def _grids(config: Cifar2Config) -> dict[str, dict[str, Mover]]:
     """What each tuned run chooses from, by a text that says which."""
     rules = {"2/(t+2)": OpenLoop(), "line search": LineSearch()}
     return {
@@ -319,25 +300,24 @@ def _grids(config: Cifar2Config) -> dict[str, dict[str, Make]]:
             for text, rule in rules.items()
         },
         "GD, tuned": {
-            f"lr = {lr:g}": _descent(Reparameterised(), GradientDescent(lr))
-            for lr in config.gd_grid
+            f"lr = {lr:g}": Descent(Reparameterised(), GradientDescent(lr)) for lr in config.gd_grid
         },
         "Adam reparameterised, tuned": {
-            f"lr = {lr:g}": _descent(Reparameterised(), Adam(lr)) for lr in config.adam_grid
+            f"lr = {lr:g}": Descent(Reparameterised(), Adam(lr)) for lr in config.adam_grid
         },
         "Adam Lagrangian, tuned": {
-            f"lr = {lr:g}": _descent(Lagrangian(), Adam(lr)) for lr in config.adam_grid
+            f"lr = {lr:g}": Descent(Lagrangian(), Adam(lr)) for lr in config.adam_grid
         },
     }
 
 
 def _learned(config: Cifar2Config, seed: int) -> dict[str, dict[str, Learned]]:
-    """The modules that are trained and runs with them, by a text that tells versions apart."""
+    """What is trained and what moves α with it, by a text that names the version."""
     step, direction = seeded(LSTMStep, seed), seeded(lambda: LSTMDirection(preprocess=True), seed)
     l2l: dict[str, Learned] = {}
     for scale in config.l2l_grid:
         updates = seeded(partial(LSTMUpdates, scale=scale), seed)
-        l2l[f"lr = {scale:g}, "] = ([updates], _descent(Reparameterised(), updates))
+        l2l[f"lr = {scale:g}, "] = ([updates], Descent(Reparameterised(), updates))
     return {
         "L2LC_γ": {"": ([step], _fwnet(config, step))},
         "L2LC_∇": {"": ([direction], _fwnet(config, OpenLoop(), direction=direction))},
@@ -347,7 +327,7 @@ def _learned(config: Cifar2Config, seed: int) -> dict[str, dict[str, Learned]]:
 
 def _trained(
     modules: list[torch.nn.Module],
-    make: Make,
+    mover: Mover,
     training: Pairs,
     validation: SVMDual,
     generator: np.random.Generator,
@@ -356,12 +336,12 @@ def _trained(
     batch = [(0, 1)] * training.config.meta_batch
     return meta_train(
         modules,
-        lambda episode: make(training.problem(batch, generator)),
-        lambda: make(validation),
+        lambda episode: OptimizerRun(SimplexDescent(training.problem(batch, generator), mover)),
+        lambda: OptimizerRun(SimplexDescent(validation, mover)),
         training.config.meta,
     )
 
 
-def _final(make: Make, problem: SVMDual, steps: int) -> float:
-    value = float(curve(make(problem), steps)[-1].mean())
+def _final(mover: Mover, problem: SVMDual, steps: int) -> float:
+    value = float(curve(SimplexDescent(problem, mover), steps)[-1].mean())
     return value if np.isfinite(value) else float("inf")

@@ -12,23 +12,25 @@ from torch import Tensor
 
 from fwnet.data import load
 from fwnet.domains import Simplex
+from fwnet.lab.paper.claims import Claim, Comparison
 from fwnet.lab.paper.configs import CIRCLES, CirclesConfig
-from fwnet.lab.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Iteration, decide
-from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel, Table, band
+from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, Iteration, decide
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel, Table, bands
 from fwnet.lab.paper.kernel_nets import rings_net
 from fwnet.lab.paper.measures import (
     fewer_text,
     grid_text,
-    haste,
     median_of_known,
     median_text,
     range_text,
     reached,
     times,
-    verdict,
+    tuning_order,
 )
 from fwnet.lab.paper.meta import Trained, meta_train, seeded
+from fwnet.lab.paper.runs import OptimizerRun, losses
+from fwnet.lab.paper.simplex_runs import Cell
 from fwnet.lab.paper.updates import Adam, Updates
 from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
 from fwnet.oracles import Softmin
@@ -40,7 +42,7 @@ HAND = (FWNET, "FWNet 2/(t+2)", "FWNet adaptive")
 PAPER = {FWNET: 500, GAMMA: 200, NABLA: 20}  # iterations at equal loss, Fig. 6
 _TRAINING, _VALIDATION = 1_000_000, 2_000_000  # seeds of rings; runs have 0 to 99
 
-Make = Callable[[DeepSVM], DeepRun]
+Make = Callable[[DeepSVM], DeepTraining]
 
 
 @final
@@ -73,8 +75,12 @@ class Circles(Experiment[CirclesConfig]):
             for step in config.step_sizes
             for lr in config.lr_grid
         }
-        level = min(_losses(arms[FWNET](held), config.steps))
-        best = min(choices, key=lambda key: haste(_losses(choices[key](held), config.steps), level))
+        level = min(losses(arms[FWNET](held), config.steps + 1))
+        scores = {
+            key: tuning_order(losses(make(held), config.steps + 1), level)
+            for key, make in choices.items()
+        }
+        best = min(scores, key=scores.__getitem__)
         arms[TUNED], chosen = choices[best], {TUNED: best}
         gamma = seeded(LSTMStep, seed)
         direction, kernel = (
@@ -93,16 +99,14 @@ class Circles(Experiment[CirclesConfig]):
             arms[name] = make
         progress(0.85, "training on fresh rings")
         svm = _rings(config, seed, config.points)
-        runs = {name: _run(make(svm), config.steps) for name, make in arms.items()}
+        runs = {
+            name: OptimizerRun(make(svm)).record(config.steps + 1) for name, make in arms.items()
+        }
         return {"chosen": chosen, "meta": histories, **_summary(config, svm, seed, runs)}
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        names = list(results.first("loss"))
-        steps = list(range(len(results.first("loss", FWNET))))
-        best = {
-            name: np.minimum.accumulate(results.over_seeds("loss", name), axis=1) for name in names
-        }
-        curves = [band(name, steps, best[name], baseline=name == TUNED) for name in names]
+        loss = results.by_name("loss")
+        best = {name: np.minimum.accumulate(runs, axis=1) for name, runs in loss.items()}
         panels = [
             Panel(
                 f"{name}, {_count(results.first('at', name, 't'))} iterations",
@@ -118,29 +122,29 @@ class Circles(Experiment[CirclesConfig]):
                 name,
                 PAPER.get(name),
                 median_text(results.over_seeds("at", name, "t")),
-                float(np.median(results.over_seeds("loss", name)[:, -1])),
+                float(np.median(loss[name][:, -1])),
                 float(np.median(results.over_seeds("test", name))),
                 median_of_known(results.over_seeds("at", name, "roughness")),
-                "; ".join(sorted({r.metrics["chosen"].get(name, "") for r in results.seeds})),
+                results.chosen(name),
             ]
-            for name in names
+            for name in loss
         ]
         return [
             Curves(
                 "loss",
                 "Least loss so far",
                 "2P/(C n) of the SVM with the α and the features of an iteration; mean over seeds. "
-                "The loss itself zigzags, because α chases features that move.",
+                "The loss itself zigzags, because α follows features that move.",
                 "iteration",
                 "least 2P/(C n)",
-                curves,
+                bands(best, (TUNED,)),
                 log_y=True,
             ),
             Maps(
                 "boundaries",
                 "Boundaries at equal loss",
-                "Each at the first iteration with the loss that FWNet has at its best, or at its "
-                "own best where it never gets there (first seed).",
+                "Each at the first iteration that reaches FWNet's least loss, or at its own least "
+                "loss if it never does (first seed).",
                 panels,
             ),
             Table(
@@ -160,84 +164,81 @@ class Circles(Experiment[CirclesConfig]):
 
 def claims(results: Results) -> list[Claim]:
     """What the paper says of Figs. 5 and 6, measured."""
-    at = {name: results.over_seeds("at", name, "t") for name in results.first("loss")}
+    at = results.by_name("at", "t")
+    lost = {
+        name: np.minimum.accumulate(loss, axis=1).mean(1)
+        for name, loss in results.by_name("loss").items()
+    }
+    mean = {name: float(values.mean()) for name, values in lost.items()}
+    hand, learned = (min(group, key=mean.__getitem__) for group in (HAND, (GAMMA, NABLA)))
+    worse = max(mean[GAMMA], mean[NABLA])
+    rough = {name: results.over_seeds("at", name, "roughness") for name in (FWNET, NABLA)}
+    middle = {name: median_of_known(values) for name, values in rough.items()}
+    closed = int(np.isfinite(rough[NABLA]).sum())
+    test = results.over_seeds("test", FWNET)
     config = results.config
     learning = f"L2LC {grid_text('meta lr', config['meta']['lrs'])}"
     grid = (
         f"FWNet {grid_text('γ', config['step_sizes'])} × {grid_text('lr', config['lr_grid'])}; "
         f"{learning}"
     )
-    counts = []
-    for name, words in (
-        (GAMMA, "When the LSTM controls the step size, the same loss takes 200 iterations."),
-        (NABLA, "When also adapting the kernel, it just takes 20 iterations."),
-    ):
+
+    def fewer(name: str, words: str) -> Claim:
         goal = PAPER[FWNET] / PAPER[name]
-        untuned, tuned = times(at[FWNET], at[name]), times(at[TUNED], at[name])
-        fewer = {each: fewer_text(at[each], at[name]) for each in (FWNET, TUNED)}
-        counts.append(
-            Claim(
-                "Q3",
-                words,
-                f"{PAPER[name]} against {PAPER[FWNET]} iterations, {goal:g}× fewer",
-                f"{median_text(at[name])} against {median_text(at[FWNET])}{fewer[FWNET]}; "
-                f"against {median_text(at[TUNED])} of the tuned FWNet{fewer[TUNED]}",
-                range_text(at[name]),
-                grid,
-                verdict(untuned >= goal, tuned >= goal),
-                f"Holds if the factor is at least the paper's, {goal:g}.",
-            )
+        text = {each: fewer_text(at[each], at[name]) for each in (FWNET, TUNED)}
+        return Claim(
+            "Q3",
+            words,
+            f"{PAPER[name]} against {PAPER[FWNET]} iterations, {goal:g}× fewer",
+            f"{median_text(at[name])} against {median_text(at[FWNET])}{text[FWNET]}; "
+            f"against {median_text(at[TUNED])} of the tuned FWNet{text[TUNED]}",
+            range_text(at[name]),
+            grid,
+            (Comparison(times(at[FWNET], at[name]), ">=", goal),),
+            (Comparison(times(at[TUNED], at[name]), ">=", goal),),
+            f"Holds if the factor is at least the paper's, {goal:g}.",
         )
-    lost = {
-        name: np.minimum.accumulate(results.over_seeds("loss", name), axis=1).mean(1) for name in at
-    }
-    hand, learned = (
-        min(group, key=lambda name: lost[name].mean()) for group in (HAND, (GAMMA, NABLA))
-    )
-    ahead = Claim(
-        "Q3",
-        "The learned optimizers outperformed the hand-coded ones.",
-        "(curves only)",
-        f"least loss so far, mean over iterations: L2LC_γ {lost[GAMMA].mean():.3g}, L2LC_∇ "
-        f"{lost[NABLA].mean():.3g}; best hand-coded one, {hand}, {lost[hand].mean():.3g}; "
-        f"{TUNED} {lost[TUNED].mean():.3g}",
-        f"{learned} {range_text(lost[learned])}",
-        grid,
-        verdict(
-            max(lost[GAMMA].mean(), lost[NABLA].mean()) < lost[hand].mean(),
-            max(lost[GAMMA].mean(), lost[NABLA].mean()) < lost[TUNED].mean(),
+
+    return [
+        fewer(GAMMA, "When the LSTM controls the step size, the same loss takes 200 iterations."),
+        fewer(NABLA, "When also adapting the kernel, it just takes 20 iterations."),
+        Claim(
+            "Q3",
+            "The learned optimizers outperformed the hand-coded ones.",
+            "(curves only)",
+            f"least loss so far, mean over iterations: L2LC_γ {mean[GAMMA]:.3g}, L2LC_∇ "
+            f"{mean[NABLA]:.3g}; best hand-coded one, {hand}, {mean[hand]:.3g}; "
+            f"{TUNED} {mean[TUNED]:.3g}",
+            f"{learned} {range_text(lost[learned])}",
+            grid,
+            (Comparison(worse, "<", mean[hand]),),
+            (Comparison(worse, "<", mean[TUNED]),),
+            "Holds if both learned ones have the smaller mean.",
         ),
-        "Holds if both learned ones have the smaller mean.",
-    )
-    rough = {name: results.over_seeds("at", name, "roughness") for name in (FWNET, NABLA)}
-    middle = {name: median_of_known(values) for name, values in rough.items()}
-    closed = int(np.isfinite(rough[NABLA]).sum())
-    smoother = middle[NABLA] <= 0.8 * middle[FWNET]
-    smooth = Claim(
-        "Q3",
-        "The hyperplane of L2LC_∇ is considerably smoother.",
-        "(pictures only)",
-        f"roughness of the boundary at equal loss: L2LC_∇ {middle[NABLA]:.3g} ({closed} of "
-        f"{len(rough[NABLA])} boundaries close), FWNet {middle[FWNET]:.3g}",
-        range_text(rough[NABLA]),
-        f"FWNet as in the paper; {learning}",
-        verdict(smoother, smoother),
-        "Holds if it is at most 0.8 of FWNet's.",
-    )
-    test = results.over_seeds("test", FWNET)
-    trains = Claim(
-        "Q2",
-        "Deep SVMs can be trained end to end with an FWNet as the last layer.",
-        "(pictures only)",
-        f"test accuracy {np.median(test):.3f}",
-        range_text(test),
-        "the bar is a number: no baseline",
-        verdict(bool(test.min() >= 0.95), bool(test.min() >= 0.95)),
-        "Holds if every seed classifies 95 % of fresh points at its least training loss. The "
-        "network minimises the SVM's primal; minimising the dual over the network, as the text "
-        "reads, would shrink the margin.",
-    )
-    return [*counts, ahead, smooth, trains]
+        Claim(
+            "Q3",
+            "The hyperplane of L2LC_∇ is considerably smoother.",
+            "(pictures only)",
+            f"roughness of the boundary at equal loss: L2LC_∇ {middle[NABLA]:.3g} ({closed} of "
+            f"{len(rough[NABLA])} boundaries close), FWNet {middle[FWNET]:.3g}",
+            range_text(rough[NABLA]),
+            f"FWNet as in the paper; {learning}",
+            (Comparison(middle[NABLA], "<=", 0.8 * middle[FWNET]),),
+            why="Holds if it is at most 0.8 of FWNet's.",
+        ),
+        Claim(
+            "Q2",
+            "Deep SVMs can be trained end to end with an FWNet as the last layer.",
+            "(pictures only)",
+            f"test accuracy {np.median(test):.3f}",
+            range_text(test),
+            "the target is a number: no baseline",
+            (Comparison(test.min(), ">=", 0.95),),
+            why="Holds if every seed classifies 95 % of fresh points at its least training loss. "
+            "The network minimises the SVM's primal; minimising the dual over the network, as the "
+            "text reads, would shrink the margin.",
+        ),
+    ]
 
 
 def _make(
@@ -247,7 +248,7 @@ def _make(
     direction: LSTMDirection | None = None,
 ) -> Make:
     solver = FrankWolfe(Simplex(), rule, oracle=Softmin(config.beta), direction=direction)
-    return lambda svm: DeepRun(svm, Cell(solver), updates)
+    return lambda svm: DeepTraining(svm, Cell(solver), updates)
 
 
 def _rings(config: CirclesConfig, seed: int, points: int) -> DeepSVM:
@@ -265,19 +266,10 @@ def _trained(
     held = _rings(config, _VALIDATION + seed, n)
     return meta_train(
         modules,
-        lambda episode: DeepEpisode(make(_rings(config, start + episode, n))),
-        lambda: DeepEpisode(make(held)),
+        lambda episode: OptimizerRun(make(_rings(config, start + episode, n))),
+        lambda: OptimizerRun(make(held)),
         config.meta,
     )
-
-
-@torch.no_grad()
-def _run(run: DeepRun, steps: int) -> list[Iteration]:
-    return [run.step() for _ in range(steps + 1)]
-
-
-def _losses(run: DeepRun, steps: int) -> list[float]:
-    return [step.loss for step in _run(run, steps)]
 
 
 def _summary(
@@ -287,23 +279,23 @@ def _summary(
     data = load("circles", seed=seed)
     x_test = torch.tensor(data.x_test)
     y_test = torch.tensor(2.0 * data.y_test - 1)
-    losses = {name: np.array([step.loss for step in run]) for name, run in runs.items()}
-    level = float(losses[FWNET].min())
+    loss = {name: np.array([step.loss for step in run]) for name, run in runs.items()}
+    level = float(loss[FWNET].min())
     side = torch.linspace(-1.3, 1.3, config.resolution)
     grid = torch.stack(torch.meshgrid(side, side, indexing="xy"), -1).reshape(-1, 2)
     at: dict[str, dict[str, Any]] = {}
     test = {}
     for name, run in runs.items():
-        t = reached(losses[name], level)
-        step = run[int(t) if np.isfinite(t) else int(losses[name].argmin())]
+        t = reached(loss[name], level)
+        step = run[int(t) if np.isfinite(t) else int(loss[name].argmin())]
         at[name] = {"t": t, "roughness": roughness(partial(decide, svm.net, step))}
         if name in PAPER:
             values = decide(svm.net, step, grid).reshape(config.resolution, -1)
             at[name]["values"] = values.numpy().round(3)
-        found = decide(svm.net, run[int(losses[name].argmin())], x_test).sign()
+        found = decide(svm.net, run[int(loss[name].argmin())], x_test).sign()
         test[name] = float((found == y_test).float().mean())
     return {
-        "loss": losses,
+        "loss": loss,
         "accuracy": {name: [step.accuracy for step in run] for name, run in runs.items()},
         "step_size": {name: [step.step_size for step in run] for name, run in runs.items()},
         "level": level,

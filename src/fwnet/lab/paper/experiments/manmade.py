@@ -11,23 +11,24 @@ from torch import Tensor, nn
 
 from fwnet.data import Dataset, load, splits
 from fwnet.domains import Simplex
+from fwnet.lab.paper.claims import Claim, Comparison
 from fwnet.lab.paper.configs import MANMADE, ManmadeConfig
-from fwnet.lab.paper.deep_svm import Cell, DeepEpisode, DeepRun, DeepSVM, Descent, decide
-from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Table, band
+from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, decide
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Row, Table, bands
 from fwnet.lab.paper.kernel_nets import image_kernel
 from fwnet.lab.paper.measures import (
     fewer_text,
     grid_text,
-    haste,
     median_text,
     range_text,
     reached,
     times,
-    verdict,
+    tuning_order,
 )
 from fwnet.lab.paper.meta import meta_train, seeded
-from fwnet.lab.paper.simplex_runs import Reparameterised
+from fwnet.lab.paper.runs import OptimizerRun, losses
+from fwnet.lab.paper.simplex_runs import Cell, Descent, Reparameterised
 from fwnet.lab.paper.updates import Adam
 from fwnet.learned import LSTMStep
 from fwnet.oracles import Softmin
@@ -44,7 +45,7 @@ FWNET, OPEN, ADAPTIVE, GAMMA, ADAM = (
 TUNED, ADAM_TUNED = "FWNet, tuned", "Adam, tuned"
 HAND = (FWNET, OPEN, ADAPTIVE, ADAM)
 
-Make = Callable[[DeepSVM], DeepRun]
+Make = Callable[[DeepSVM], DeepTraining]
 
 
 @final
@@ -76,10 +77,10 @@ class Manmade(Experiment[ManmadeConfig]):
         }
         progress(0.0, "tuning on other images")
         chosen: dict[str, str] = {}
-        level = _losses(arms[ADAPTIVE](held), config.steps)[-1]
+        level = losses(arms[ADAPTIVE](held), config.steps + 1)[-1]
         for name, choices in _grids(config).items():
             scores = {
-                key: haste(_losses(make(held), config.steps), level)
+                key: tuning_order(losses(make(held), config.steps + 1), level)
                 for key, make in choices.items()
             }
             best = min(choices, key=lambda key: scores[key])
@@ -90,10 +91,10 @@ class Manmade(Experiment[ManmadeConfig]):
         draw = np.random.default_rng([seed, 1])
         trained = meta_train(
             [rule],
-            lambda e: DeepEpisode(
+            lambda e: OptimizerRun(
                 make(_deep_svm(config, data, parts.optimizee, config.meta_points, draw, 1000 + e))
             ),
-            lambda: DeepEpisode(make(held)),
+            lambda: OptimizerRun(make(held)),
             config.meta,
         )
         chosen[GAMMA] = f"meta lr = {trained.lr:g}"
@@ -103,38 +104,29 @@ class Manmade(Experiment[ManmadeConfig]):
         out: dict[str, Any] = {"loss": {}, "accuracy": {}, "step_size": {}, "test": {}}
         for place, (name, make_run) in enumerate(arms.items()):
             progress(0.6 + 0.05 * place, f"training with {name}")
-            run = make_run(svm)
-            with torch.no_grad():
-                steps = [run.step() for _ in range(config.steps + 1)]
+            run = OptimizerRun(make_run(svm))
+            steps = run.record(config.steps + 1)
             out["loss"][name] = [step.loss for step in steps]
             out["accuracy"][name] = [step.accuracy for step in steps]
             out["step_size"][name] = [step.step_size for step in steps]
-            found = decide(run.net, steps[-1], x_test).sign()
+            found = decide(run.state.net, steps[-1], x_test).sign()
             out["test"][name] = float((found == y_test).float().mean())
         return {**out, "chosen": chosen, "meta": trained.scores}
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        names = list(results.first("loss"))
-        steps = list(range(len(results.first("loss", FWNET))))
-        baselines = (ADAM, ADAM_TUNED, TUNED)
-        loss = [
-            band(name, steps, results.over_seeds("loss", name), baseline=name in baselines)
-            for name in names
-        ]
-        sizes = [
-            band(name, steps, results.over_seeds("step_size", name))
-            for name in (FWNET, OPEN, ADAPTIVE, GAMMA)
-        ]
-        counts = iterations(results)
-        rows = [
+        loss, test = results.by_name("loss"), results.by_name("test")
+        sizes = {
+            name: results.over_seeds("step_size", name) for name in (FWNET, OPEN, ADAPTIVE, GAMMA)
+        }
+        rows: list[Row] = [
             [
                 name,
-                median_text(counts[name]),
-                float(results.over_seeds("loss", name)[:, -1].mean()),
-                float(results.over_seeds("test", name).mean()),
-                ", ".join(sorted({str(r.metrics["chosen"].get(name, "")) for r in results.seeds})),
+                median_text(count),
+                float(loss[name][:, -1].mean()),
+                float(test[name].mean()),
+                results.chosen(name),
             ]
-            for name in names
+            for name, count in iterations(results).items()
         ]
         return [
             Curves(
@@ -144,7 +136,7 @@ class Manmade(Experiment[ManmadeConfig]):
                 "deviation over seeds.",
                 "iteration",
                 "2P/(C n)",
-                loss,
+                bands(loss, (ADAM, ADAM_TUNED, TUNED)),
                 log_y=True,
             ),
             Curves(
@@ -153,14 +145,14 @@ class Manmade(Experiment[ManmadeConfig]):
                 "What the LSTM learned, beside the hand-designed rules.",
                 "iteration",
                 "γ",
-                sizes,
+                bands(sizes),
                 log_y=True,
             ),
             Table(
                 "table",
                 "Iterations to the loss at which the adaptive FWNet ends",
                 "Median over seeds; test accuracy after the last iteration, where the network has "
-                "learned its few training images by heart.",
+                "memorised its few training images.",
                 ("method", "iterations", "last loss", "test accuracy", "chosen"),
                 rows,
             ),
@@ -174,58 +166,53 @@ def iterations(results: Results) -> dict[str, np.ndarray]:
     """For each method and seed, iterations to the loss at which the adaptive FWNet ends."""
     ends = results.over_seeds("loss", ADAPTIVE)[:, -1]
     return {
-        name: np.array(
-            [
-                reached(run, level)
-                for run, level in zip(results.over_seeds("loss", name), ends, strict=True)
-            ]
-        )
-        for name in results.first("loss")
+        name: np.array([reached(run, level) for run, level in zip(runs, ends, strict=True)])
+        for name, runs in results.by_name("loss").items()
     }
 
 
 def claims(results: Results) -> list[Claim]:
     """What the paper says of Fig. 7, measured."""
-    counts = iterations(results)
-    config = results.config
-    untuned = {name: times(counts[name], counts[GAMMA]) for name in HAND}
-    tuned = {name: times(counts[name], counts[GAMMA]) for name in (TUNED, ADAM_TUNED)}
-    texts = ", ".join(f"{name} {median_text(counts[name])}" for name in (*HAND, TUNED, ADAM_TUNED))
-    best = {
-        "untuned": min(untuned, key=untuned.__getitem__),
-        "tuned": min(tuned, key=tuned.__getitem__),
-    }
+    counts, config = iterations(results), results.config
+    untuned, tuned = (
+        {name: times(counts[name], counts[GAMMA]) for name in group}
+        for group in (HAND, (TUNED, ADAM_TUNED))
+    )
+    texts = ", ".join(f"{name} {median_text(counts[name])}" for name in (*untuned, *tuned))
     fewest = "".join(
         f"; than the best {kind} one{text}"
-        for kind, name in best.items()
-        if (text := fewer_text(counts[name], counts[GAMMA]))
-    )
-    half = Claim(
-        "Q3",
-        "L2LC_γ outperforms hand-coded optimizers even with adaptive step size, requiring less "
-        "than half of the iterations to converge.",
-        "less than half",
-        f"iterations to the adaptive FWNet's last loss: L2LC_γ {median_text(counts[GAMMA])}; "
-        f"{texts}{fewest}",
-        range_text(counts[GAMMA]),
-        f"{grid_text('lr', config['lr_grid'])}, FWNet × {grid_text('γ', config['step_sizes'])}; "
-        f"L2LC_γ {grid_text('meta lr', config['meta']['lrs'])}",
-        verdict(min(untuned.values()) > 2, min((*untuned.values(), *tuned.values())) > 2),
-        "Holds if it takes less than half of the iterations of each of them.",
+        for kind, factors in (("untuned", untuned), ("tuned", tuned))
+        if (text := fewer_text(counts[min(factors, key=factors.__getitem__)], counts[GAMMA]))
     )
     test = results.over_seeds("test", FWNET)
     untrained = max(share(config), 1 - share(config))
-    trains = Claim(
-        "Q2",
-        "Convolutional SVMs can be trained end to end with an FWNet as the last layer.",
-        "(curves only)",
-        f"test accuracy {test.mean():.3f}, {untrained:.2f} being that of the larger class",
-        range_text(test),
-        "the bar is a number: no baseline",
-        verdict(bool(test.min() > untrained + 0.05), bool(test.min() > untrained + 0.05)),
-        "Holds if every seed is five points above the larger class.",
-    )
-    return [half, trains]
+    return [
+        Claim(
+            "Q3",
+            "L2LC_γ outperforms hand-coded optimizers even with adaptive step size, requiring "
+            "less than half of the iterations to converge.",
+            "less than half",
+            f"iterations to the adaptive FWNet's last loss: L2LC_γ {median_text(counts[GAMMA])}; "
+            f"{texts}{fewest}",
+            range_text(counts[GAMMA]),
+            f"{grid_text('lr', config['lr_grid'])}, FWNet × "
+            f"{grid_text('γ', config['step_sizes'])}; "
+            f"L2LC_γ {grid_text('meta lr', config['meta']['lrs'])}",
+            (Comparison(min(untuned.values()), ">", 2),),
+            (Comparison(min(tuned.values()), ">", 2),),
+            "Holds if it takes less than half of the iterations of each of them.",
+        ),
+        Claim(
+            "Q2",
+            "Convolutional SVMs can be trained end to end with an FWNet as the last layer.",
+            "(curves only)",
+            f"test accuracy {test.mean():.3f}, {untrained:.2f} being that of the larger class",
+            range_text(test),
+            "the target is a number: no baseline",
+            (Comparison(test.min(), ">", untrained + 0.05),),
+            why="Holds if every seed is five points above the larger class.",
+        ),
+    ]
 
 
 def share(config: dict[str, Any]) -> float:
@@ -253,12 +240,12 @@ def _deep_svm(
 
 def _fwnet(config: ManmadeConfig, rule: StepRule, updates: Adam) -> Make:
     solver = FrankWolfe(Simplex(), rule, oracle=Softmin(config.beta))
-    return lambda svm: DeepRun(svm, Cell(solver), updates)
+    return lambda svm: DeepTraining(svm, Cell(solver), updates)
 
 
 def _adam(lr: float) -> Make:
     """α = softmax(θ) and the network, both by Adam."""
-    return lambda svm: DeepRun(svm, Descent(Reparameterised(), Adam(lr)), Adam(lr))
+    return lambda svm: DeepTraining(svm, Descent(Reparameterised(), Adam(lr)), Adam(lr))
 
 
 def _grids(config: ManmadeConfig) -> dict[str, dict[str, Make]]:
@@ -270,8 +257,3 @@ def _grids(config: ManmadeConfig) -> dict[str, dict[str, Make]]:
         },
         ADAM_TUNED: {f"lr = {lr:g}": _adam(lr) for lr in config.lr_grid},
     }
-
-
-@torch.no_grad()
-def _losses(run: DeepRun, steps: int) -> list[float]:
-    return [run.step().loss for _ in range(steps + 1)]

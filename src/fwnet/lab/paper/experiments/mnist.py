@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from fwnet.data import load, splits
+from fwnet.lab.paper.claims import Claim, Comparison
 from fwnet.lab.paper.configs import MNIST, MnistConfig
-from fwnet.lab.paper.experiment import Claim, Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Table, band
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Row, Table, bands
 from fwnet.lab.paper.kernel_nets import image_features
 from fwnet.lab.paper.measures import (
     fewer_text,
@@ -24,11 +24,11 @@ from fwnet.lab.paper.measures import (
     reached,
     smoothed,
     times,
-    verdict,
 )
 from fwnet.lab.paper.meta import meta_train, seeded
-from fwnet.lab.paper.softmax_runs import Images, SoftmaxRun, Split, TraceNormSteps, curves
-from fwnet.lab.paper.updates import Adam, Updates
+from fwnet.lab.paper.runs import OptimizerRun
+from fwnet.lab.paper.softmax_runs import Images, SoftmaxTraining, curves, image_parts
+from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, Updates, into_ball
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
 
 FWNET, NABLA, ADAM, SAME, TUNED, OURS_TUNED = (
@@ -66,14 +66,18 @@ class Mnist(Experiment[MnistConfig]):
         learned = _fw(config, seed, lstm)
         trained = meta_train(
             [lstm],
-            lambda e: SoftmaxRun(
-                network(config, meta, 1000 + 997 * seed + e, gaussian=True),
-                meta,
-                learned,
-                config.batch,
-                e,
+            lambda e: OptimizerRun(
+                SoftmaxTraining(
+                    network(config, meta, 1000 + 997 * seed + e, gaussian=True),
+                    meta,
+                    learned,
+                    config.batch,
+                    e,
+                )
             ),
-            lambda: SoftmaxRun(network(config, held, 999, gaussian=True), held, learned, 64, 0),
+            lambda: OptimizerRun(
+                SoftmaxTraining(network(config, held, 999, gaussian=True), held, learned, 64, 0)
+            ),
             config.meta,
         )
         progress(0.4, "tuning on the optimizers' half")
@@ -97,9 +101,9 @@ class Mnist(Experiment[MnistConfig]):
         norms = {}
         for place, (name, (net, updates)) in enumerate(arms.items()):
             progress(0.6 + 0.06 * place, f"training with {name}")
-            run = SoftmaxRun(net, train, updates, config.batch, seed)
-            out[name] = curves(run, config.steps, config.every, test)
-            W = run.parameters[SOFTMAX[0]]
+            run = OptimizerRun(SoftmaxTraining(net, train, updates, config.batch, seed))
+            out[name] = curves(run, net, config.steps, config.every, test)
+            W = run.state.parameters[SOFTMAX[0]]
             norms[name] = float(torch.linalg.svdvals(W).sum())
         return {
             "curves": out,
@@ -111,34 +115,21 @@ class Mnist(Experiment[MnistConfig]):
         }
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        names = list(results.first("curves"))
-        every = results.config["every"]
-        count = len(results.first("curves", FWNET, "loss"))
-        where = [float(every * k) for k in range(count)]
-
-        def drawn(measure: str) -> list[Any]:
-            return [
-                band(
-                    name,
-                    where,
-                    results.over_seeds("curves", name, measure),
-                    baseline=name in (ADAM, SAME, TUNED),
-                )
-                for name in names
-            ]
-
-        counts = iterations(results)
-        rows = [
+        every, baselines = results.config["every"], (ADAM, SAME, TUNED)
+        loss, accuracy, confidence = (
+            results.by_name("curves", key) for key in ("loss", "accuracy", "confidence")
+        )
+        rows: list[Row] = [
             [
                 name,
-                median_text(counts[name]),
-                float(results.over_seeds("curves", name, "accuracy")[:, -1].mean()),
-                float(results.over_seeds("curves", name, "loss")[:, -1].mean()),
-                float(results.over_seeds("curves", name, "confidence")[:, -1].mean()),
+                median_text(count),
+                float(accuracy[name][:, -1].mean()),
+                float(loss[name][:, -1].mean()),
+                float(confidence[name][:, -1].mean()),
                 float(results.over_seeds("trace_norm", name).mean()),
-                ", ".join(sorted({r.metrics["chosen"].get(name, "") for r in results.seeds})),
+                results.chosen(name),
             ]
-            for name in names
+            for name, count in iterations(results).items()
         ]
         return [
             Curves(
@@ -147,7 +138,7 @@ class Mnist(Experiment[MnistConfig]):
                 "Mean and standard deviation over seeds.",
                 "iteration",
                 "cross entropy",
-                drawn("loss"),
+                bands(loss, baselines, every),
                 log_y=True,
             ),
             Curves(
@@ -156,7 +147,7 @@ class Mnist(Experiment[MnistConfig]):
                 "Adam from FWNet's Gaussian start is the control: it has the start, not the steps.",
                 "iteration",
                 "accuracy",
-                drawn("accuracy"),
+                bands(accuracy, baselines, every),
             ),
             Table(
                 "table",
@@ -176,8 +167,8 @@ def iterations(results: Results) -> dict[str, np.ndarray]:
     """For each method and seed, iterations to the accuracy at which Adam 0.001 ends."""
     every = results.config["every"]
     accuracy = {
-        name: [smoothed(run, _WIDTH) for run in results.over_seeds("curves", name, "accuracy")]
-        for name in results.first("curves")
+        name: [smoothed(run, _WIDTH) for run in runs]
+        for name, runs in results.by_name("curves", "accuracy").items()
     }
     levels = [run[-1] for run in accuracy[ADAM]]
     return {
@@ -191,81 +182,72 @@ def iterations(results: Results) -> dict[str, np.ndarray]:
 def claims(results: Results) -> list[Claim]:
     """What the paper says of Fig. 8, measured."""
     counts = iterations(results)
+    top, loss, sure = (
+        {name: runs[:, -1] for name, runs in results.by_name("curves", key).items()}
+        for key in ("accuracy", "loss", "confidence")
+    )
+    worse = min((FWNET, NABLA), key=lambda name: top[name].mean())
     grid = (
         f"{grid_text('Adam lr, FWNet γ = lr', results.config['grid'])}; "
         f"L2LC_∇ {grid_text('meta lr', results.config['meta']['lrs'])}"
     )
-    found = []
-    for question, name in (("Q1, Q4", FWNET), ("Q3", NABLA)):
-        untuned, tuned = times(counts[ADAM], counts[name]), times(counts[TUNED], counts[name])
+
+    def third(question: str, name: str) -> Claim:
+        count = {each: median_text(values) for each, values in counts.items()}
         fewer = {each: fewer_text(counts[each], counts[name]) for each in (ADAM, SAME, TUNED)}
-        found.append(
-            Claim(
-                question,
-                f"{name} reaches Adam's top-1 accuracy in less than a third of the iterations.",
-                "less than a third",
-                f"{median_text(counts[name])} against {median_text(counts[ADAM])} iterations of "
-                f"Adam 0.001{fewer[ADAM]}, {median_text(counts[SAME])} of Adam from "
-                f"FWNet's start{fewer[SAME]}, {median_text(counts[TUNED])} of tuned "
-                f"Adam{fewer[TUNED]}; {OURS_TUNED} {median_text(counts[OURS_TUNED])}",
-                range_text(counts[name]),
-                grid,
-                verdict(untuned > 3, tuned > 3),
-                "Holds if the factor is above 3. Adam from FWNet's Gaussian start shows what the "
-                "start alone gives.",
-            )
+        return Claim(
+            question,
+            f"{name} reaches Adam's top-1 accuracy in less than a third of the iterations.",
+            "less than a third",
+            f"{count[name]} against {count[ADAM]} iterations of Adam 0.001{fewer[ADAM]}, "
+            f"{count[SAME]} of Adam from FWNet's start{fewer[SAME]}, {count[TUNED]} of tuned "
+            f"Adam{fewer[TUNED]}; {OURS_TUNED} {count[OURS_TUNED]}",
+            range_text(counts[name]),
+            grid,
+            (Comparison(times(counts[ADAM], counts[name]), ">", 3),),
+            (Comparison(times(counts[TUNED], counts[name]), ">", 3),),
+            "Holds if the factor is above 3. Adam from FWNet's Gaussian start shows what the "
+            "start gives without the steps.",
         )
-    top = {n: results.over_seeds("curves", n, "accuracy")[:, -1] for n in results.first("curves")}
-    worse = min((FWNET, NABLA), key=lambda name: top[name].mean())
-    predictive = Claim(
-        "Q1, Q4",
-        "FWNet and L2LC_∇ outperformed Adam in predictive performance.",
-        "(curves only)",
-        "top-1 accuracy at the end: "
-        + ", ".join(f"{name} {top[name].mean():.3f}" for name in (*top,)),
-        f"{worse} {range_text(top[worse])}",
-        grid,
-        verdict(
-            bool(top[worse].mean() > top[ADAM].mean()), bool(top[worse].mean() > top[TUNED].mean())
+
+    return [
+        third("Q1, Q4", FWNET),
+        third("Q3", NABLA),
+        Claim(
+            "Q1, Q4",
+            "FWNet and L2LC_∇ outperformed Adam in predictive performance.",
+            "(curves only)",
+            "top-1 accuracy at the end: "
+            + ", ".join(f"{name} {values.mean():.3f}" for name, values in top.items()),
+            f"{worse} {range_text(top[worse])}",
+            grid,
+            (Comparison(top[worse].mean(), ">", top[ADAM].mean()),),
+            (Comparison(top[worse].mean(), ">", top[TUNED].mean()),),
+            "Holds if both are ahead of Adam.",
         ),
-        "Holds if both are ahead of Adam.",
-    )
-    loss = {n: results.over_seeds("curves", n, "loss")[:, -1] for n in results.first("curves")}
-    sure = {n: results.over_seeds("curves", n, "confidence")[:, -1] for n in (FWNET, NABLA, ADAM)}
-    better = bool(sure[NABLA].mean() > max(sure[FWNET].mean(), sure[ADAM].mean()))
-    confident = Claim(
-        "Q4",
-        "The classifier trained by L2LC_∇ has a much higher confidence, as the loss shows.",
-        "(curves only)",
-        f"mean largest probability: L2LC_∇ {sure[NABLA].mean():.3f}, FWNet "
-        f"{sure[FWNET].mean():.3f}, Adam {sure[ADAM].mean():.3f}; test loss "
-        f"{loss[NABLA].mean():.3g}, {loss[FWNET].mean():.3g}, {loss[ADAM].mean():.3g}, tuned Adam "
-        f"{loss[TUNED].mean():.3g}",
-        range_text(sure[NABLA]),
-        grid,
-        verdict(
-            better and loss[NABLA].mean() < min(loss[FWNET].mean(), loss[ADAM].mean()),
-            bool(loss[NABLA].mean() < loss[TUNED].mean()),
+        Claim(
+            "Q4",
+            "The classifier trained by L2LC_∇ has a much higher confidence, as the loss shows.",
+            "(curves only)",
+            f"mean largest probability: L2LC_∇ {sure[NABLA].mean():.3f}, FWNet "
+            f"{sure[FWNET].mean():.3f}, Adam {sure[ADAM].mean():.3f}; test loss "
+            f"{loss[NABLA].mean():.3g}, {loss[FWNET].mean():.3g}, {loss[ADAM].mean():.3g}, "
+            f"tuned Adam {loss[TUNED].mean():.3g}",
+            range_text(sure[NABLA]),
+            grid,
+            (
+                Comparison(sure[NABLA].mean(), ">", max(sure[FWNET].mean(), sure[ADAM].mean())),
+                Comparison(loss[NABLA].mean(), "<", min(loss[FWNET].mean(), loss[ADAM].mean())),
+            ),
+            (Comparison(loss[NABLA].mean(), "<", loss[TUNED].mean()),),
+            "Holds if both confidence and loss are better than the others'.",
         ),
-        "Holds if both confidence and loss are better than the others'.",
-    )
-    return [*found, predictive, confident]
+    ]
 
 
-def images(config: Any, seed: int) -> tuple[Images, Images, Images, Images]:
+def images(config: MnistConfig, seed: int) -> tuple[Images, Images, Images, Images]:
     """Images for meta-training, for choices, for the runs, and for tests: no image in two."""
-    data = load(config.data)
-    generator = np.random.default_rng(seed)
-    chosen = generator.permutation(len(data.y))[: config.rows]
-    parts = splits(data.y[chosen], (0.4, 0.1, 0.5), seed=seed)  # raises unless disjoint
-
-    def part(rows: np.ndarray) -> Images:
-        x, y = data.train(np.sort(chosen[rows]))
-        return Images(torch.from_numpy(x), torch.from_numpy(y.copy()))
-
-    x, y = data.test(slice(config.test_points))
-    test = Images(torch.from_numpy(x), torch.from_numpy(y.copy()))
-    return part(parts.optimizee), part(parts.optimizer), part(parts.test), test
+    return image_parts(config.data, config.rows, (0.4, 0.1, 0.5), config.test_points, seed)
 
 
 def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False) -> nn.Module:
@@ -281,23 +263,21 @@ def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False
         return net
     net = copy.deepcopy(net)
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(classes, config.width, generator=generator)
-    size = torch.linalg.svdvals(weight).sum()
-    weight = weight * min(1.0, config.radius / size)  # inside the ball
+    weight = into_ball(torch.randn(classes, config.width, generator=generator), config.radius)
     net.load_state_dict({**net.state_dict(), SOFTMAX[0]: weight})
     return net
 
 
 def _fw(config: MnistConfig, seed: int, lstm: EntrywiseLSTM | None = None) -> Updates:
     steps = TraceNormSteps(config.radius, config.step_size, config.iterations, lstm, seed)
-    return Split(SOFTMAX, steps, Adam(config.lr))
+    return SplitUpdates(SOFTMAX, steps, Adam(config.lr))
 
 
 def _tuning(
     config: MnistConfig, net: nn.Module, meta: Images, held: Images, updates: Updates
 ) -> float:
     """Mean accuracy lost over a run on the optimizers' half, so that speed counts."""
-    run = SoftmaxRun(net, meta, updates, config.batch, 0)
+    run = OptimizerRun(SoftmaxTraining(net, meta, updates, config.batch, 0))
     every = max(config.every, config.steps // 10)
-    seen = curves(run, config.steps, every, held.head(config.test_points))["accuracy"]
+    seen = curves(run, net, config.steps, every, held.head(config.test_points))["accuracy"]
     return 1 - float(np.mean(seen))

@@ -26,7 +26,7 @@ def figures_data(sections: Sequence[Section]) -> dict[str, Any]:
 
 
 def figure_html(section: Section, figure: Figure, wide: bool) -> str:
-    """A figure with its title, caption and files; `wide` if it takes a row alone."""
+    """A figure with its title, caption and files; `wide` if it takes a whole row."""
     name = f"{section.name}-{figure.name}"
     if isinstance(figure, Curves):
         body = f'<div class="plot" data-figure="{name}"></div>'

@@ -6,15 +6,21 @@ import json
 from collections.abc import Sequence
 from importlib import resources
 
-from fwnet.lab.paper.experiment import Claim, Verdict
+from fwnet.lab.paper.claims import Claim, Verdict
 from fwnet.lab.paper.figures import Curves, Figure
 from fwnet.lab.paper.report.figures import figure_html, figures_data
 from fwnet.lab.paper.report.section import Section
 from fwnet.lab.paper.report.text import safe
 
 TITLE = "Neural Conditional Gradients, reproduced"
-_KINDS = {Verdict.HOLDS: "holds", Verdict.UNTUNED: "untuned", Verdict.FAILS: "fails"}
-_MANY = 6  # curves, of which more need a row alone
+_KINDS = {  # classes of the style sheet
+    Verdict.HOLDS: "holds",
+    Verdict.READING: "reading",
+    Verdict.UNTUNED: "untuned",
+    Verdict.FAILS: "fails",
+    Verdict.UNTRAINED: "untrained",
+}
+_MANY = 6  # a figure with more curves than this takes a whole row
 _COLUMNS = ("", "The paper says", "Verdict", "Paper", "Ours", "Spread", "Baselines tuned over")
 
 _THEME = """{  // before anything is painted; follows the system until the reader chooses
@@ -111,7 +117,7 @@ def _section(section: Section) -> str:
 
 
 def _widths(figures: Sequence[Figure]) -> list[bool]:
-    """Small figures of curves stand in pairs; what is large or has no partner takes a row alone."""
+    """Small figures of curves stand in pairs; a large one, or one left over, takes a whole row."""
     wide = [not isinstance(f, Curves) or len(f.series) > _MANY for f in figures]
     start = 0
     for end in range(len(figures) + 1):

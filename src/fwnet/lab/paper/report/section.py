@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from fwnet.lab.paper.experiment import Claim, Experiment, Results
+from fwnet.lab.paper.claims import Claim
+from fwnet.lab.paper.experiment import Experiment, Results
 from fwnet.lab.paper.figures import Curves, Figure
 
 
@@ -32,10 +33,10 @@ def sections(
     results: Sequence[Results],
     warn: Callable[[str], object],
 ) -> list[Section]:
-    """The experiments that have results, in their order; `warn` is told of those left out.
+    """The experiments that have results, in their order; `warn` names those that are left out.
 
-    Results of another release may lack what an experiment draws today: that must not cost the
-    reader the rest of the page.
+    Results of another release may miss entries that an experiment draws today; the rest of the
+    page is written all the same.
     """
     found = {each.experiment: each for each in results}
     parts = []

@@ -21,7 +21,7 @@ from fwnet.numerics.files import written_whole
 
 @final
 @dataclass(frozen=True, eq=False)
-class Report:
+class WrittenPage:
     """What was written: the page, and the sections in it."""
 
     path: Path
@@ -35,7 +35,7 @@ def write_report(
     *,
     command: str = "fwnet reproduce",
     warn: Callable[[str], object] = lambda sentence: None,
-) -> Report:
+) -> WrittenPage:
     """Write folder/index.html, folder/figures/*.png, *.svg and folder/results/*.json.
 
     Arguments:
@@ -43,7 +43,7 @@ def write_report(
         results: one for an experiment, as `Store.results` reads them.
         folder: made if it is not there.
         command: that made the results, for the page's last section.
-        warn: told, in a sentence, of an experiment whose results cannot be shown.
+        warn: called with a sentence for an experiment whose results cannot be shown.
     """
     known = list(experiments)
     parts = sections(known, results, warn)
@@ -54,7 +54,7 @@ def write_report(
         for part in parts:
             _pictures(part, folder / "figures")
             _raw(part, folder / "results")
-        return Report(_replace(folder / "index.html", page(parts, missing, command)), parts)
+        return WrittenPage(_replace(folder / "index.html", page(parts, missing, command)), parts)
     except OSError as error:
         reason = (error.strerror or str(error)).rstrip(". ")
         raise StoreError(
