@@ -137,7 +137,7 @@ class TransportPolytope(Domain):
         plans = each(cost, 2, lambda one: self._plan(self._optimum(one)))
         return Dense(plans.to(cost.dtype), 2)
 
-    def certified_vertex(self, cost: Cost) -> tuple[Vertex, Tensor]:
+    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
         """A vertex, and a lower bound `(*batch,)` of the minimum, from the dual programme."""
         equalities = (self._equalities["A_eq"], self._equalities["b_eq"])
         rows, columns = (s.detach().to("cpu", torch.float64).numpy() for s in self._sums())
@@ -243,7 +243,7 @@ class Polytope(Domain):
         cost = dense_cost(cost)
         return Dense(each(cost, 1, self._program.minimise).to(cost.dtype))
 
-    def certified_vertex(self, cost: Cost) -> tuple[Vertex, Tensor]:
+    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
         """A vertex, and a lower bound `(*batch,)` of the minimum, from the dual programme."""
         vertices, bounds = each_certified(dense_cost(cost), 1, self._program.certified)
         return Dense(vertices), bounds
