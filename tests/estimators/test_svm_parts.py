@@ -250,7 +250,7 @@ def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
     spec = KernelSpec("rbf", 0.5)
     columns = Columns(KernelRows(X, spec, np.float32), 200)
     found = corrective(p, columns, Budget(1e-3, 2**62, np.inf, 200))
-    _, gap = certified_gap(X, spec, Encoding.of(X, 0.5), p, found)
+    gap = certified_gap(X, spec, Encoding.of(X, 0.5), p, found).gap
     weights = found.alpha * p.y
     true = relative_gap(p, found.alpha, rbf_kernel(X, gamma=0.5) @ weights + weights.sum())[1]
     assert gap == pytest.approx(true, abs=1e-12)

@@ -159,7 +159,7 @@ class LowRankModel(BaseEstimator):
                 progress=bool(self.progress),
                 verbose=bool(self.verbose),
             )
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return None
 
     def _no_worse_than_zero(

@@ -1,26 +1,44 @@
-"""The duality gap in double precision, for weights that were found in single precision.
+"""The duality gap of what a fit returns, with a bound on the rounding errors of the gap itself.
 
-    P = ½|w|² + ½b² + ½ Σ Cᵢ max(0, 1 − yᵢf(xᵢ))²      D = Σβ − ½ βᵀQβ,   β = α/ρ
+    P = ½|w|² + ½b² + ½ Σ Cᵢeᵢ²      D = tᵀu − ½|v|² − ½ Σ uᵢ²/Cᵢ,   v = Σ uᵢ(φᵢ, 1)
+    P − D = ½|(w, b) − v|² + Σ (½Cᵢeᵢ² + ½uᵢ²/Cᵢ − uᵢ(tᵢ − fᵢ))
 
-Only support vectors and points near or inside the margin enter P and D, and only they are evaluated
-again: a point whose margin passes 1 by ten times the largest rounding error seen has no loss.
+u are the coefficients, w and b the weights that are returned; for a linear kernel w is a vector of
+its own, rounded, and P is that of this vector. No term of the last line is negative and none is
+large near the optimum, so nothing cancels, and an error of a score fᵢ counts |uᵢ − Cᵢeᵢ| times.
+Every score enters with the error that it may have. A sum of k terms in precision ε is taken to be
+off by at most (2 + 4√k)ε of the terms' sizes: rounding errors do not all have one sign (if they
+had, it were kε). Where that is too much for a linear machine, its sums are taken again in extended
+precision.
+
+Reference: Higham and Mary (2019), "A new approach to probabilistic rounding error analysis".
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
+from scipy import sparse
 
-from fwnet.estimators.svm.encoding import Encoding
-from fwnet.estimators.svm.kernels import KernelSpec, tiles
-from fwnet.estimators.svm.records import BinaryProblem, Weights, relative_gap
+from fwnet.estimators.svm.encoding import Encoding, squared_norms
+from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
+from fwnet.estimators.svm.records import BinaryProblem, Machine, Problem, Weights, relative_gap
+
+_ENTRIES = 1 << 20  # numbers that are taken into extended precision at a time
 
 
 def certified_gap(
     X: Any, spec: KernelSpec, encoding: Encoding, problem: BinaryProblem, found: Weights
-) -> tuple[float, float]:
-    """Return ρ and (P − D)/P of the classifier `found`, its scores evaluated again in float64."""
+) -> Weights:
+    """Return `found` with ρ, scores and (P − D)/P evaluated again in float64.
+
+    The weights were found in float32. Only support vectors and points near or inside the margin
+    enter P and D, and only they are evaluated: a point whose margin passes 1 by ten times the
+    largest rounding error seen has no loss.
+    """
     support = np.flatnonzero(found.alpha)
     weights = found.alpha[support] * problem.y[support]
     points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
@@ -38,10 +56,135 @@ def certified_gap(
         guard = max(1e-3, 20.0 * error / found.rho)
         near = np.flatnonzero((margins < 1.0 + guard) & ~known)
         if not len(near):
-            return relative_gap(problem, found.alpha, exact)
+            rho, gap = relative_gap(problem, found.alpha, exact)
+            return replace(found, scores=exact, rho=rho, gap=gap)
         sums = np.zeros(len(near))
         for rows, columns, tile in tiles(spec, encoding.encode(X, np.float64, near), points):
             sums[rows] += tile @ weights[columns]
         exact[near] = sums + total
         known[near] = True
         error = max(error, float(np.abs(exact[near] - found.scores[near]).max()))
+
+
+def certified_kernel(
+    kernel: KernelRows, problem: Problem, solved: Machine, scores: Array, tol: float
+) -> Machine:
+    """Return the machine with the gap of its coefficients, given f (n,) summed from the kernel.
+
+    |f − f_exact| <= (κ + (2 + 4√s)ε) √(kᵢᵢ + 1) Σ|uⱼ|√(kⱼⱼ + 1),   κ the kernel's own error
+    """
+    support = np.flatnonzero(solved.coef)
+    bias = problem.bias if isinstance(problem, BinaryProblem) else 1.0
+    sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + bias)
+    u = solved.coef[support]
+    error = kernel.rounding() + _rounding(len(support))
+    errors = error * sizes * float(sizes[support] @ np.abs(u))
+    square = max(float(u @ scores[support]), 0.0)
+    return _concluded(solved, _gap(problem, solved.coef, _Sums(scores, errors, square, 0.0)), tol)
+
+
+def certified_linear(X: Any, problem: Problem, solved: Machine, tol: float) -> Machine:
+    """Return the linear machine with the gap of its vector w, its intercept and coefficients."""
+    gap = _gap(problem, solved.coef, _linear_sums(X, solved, np.float64))
+    if gap > tol and solved.stopped in ("tolerance", "precision"):  # rounding may decide
+        gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, solved, np.longdouble)))
+    return _concluded(solved, gap, tol)
+
+
+def combination(X: Any, coef: Array) -> Array:
+    """Return Σ coefᵢxᵢ (d,), exactly rounded where much of it cancels."""
+    support = np.flatnonzero(coef)
+    points, u = X[support], coef[support]
+    w = np.asarray(u @ points)
+    error = _rounding(len(support)) * float(np.abs(u) @ np.sqrt(squared_norms(points)))
+    if error <= 1e-10 * float(np.linalg.norm(w)):
+        return w
+    if sparse.issparse(points) or points.size > _ENTRIES:
+        return np.asarray(_times(points, u, np.longdouble), np.float64)
+    return np.array([math.fsum(_products(u, column)) for column in points.T])
+
+
+def _products(a: Array, b: Array) -> Array:
+    """Return numbers (2n,) whose sum is that of aᵢbᵢ, exactly: products and what they round off.
+
+    Reference: Dekker (1971), "A floating-point technique for extending the available precision".
+    """
+    high_a, high_b = (x * 134217729.0 - (x * 134217729.0 - x) for x in (a, b))  # 2²⁷ + 1
+    low_a, low_b, product = a - high_a, b - high_b, a * b
+    error = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+    return np.concatenate([product, error])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What P and D are made of."""
+
+    scores: Array  # (n,) f
+    errors: Array  # (n,) bounds of their errors
+    square: float  # |w|² + b²
+    apart: float  # |(w, b) − v|, its error added
+
+
+def _linear_sums(X: Any, solved: Machine, dtype: Any) -> _Sums:
+    assert solved.w is not None
+    eps, w, b = float(np.finfo(dtype).eps), solved.w.astype(dtype), dtype(solved.intercept)
+    support, norms = np.flatnonzero(solved.coef), np.sqrt(squared_norms(X))
+    u = solved.coef[support]
+    square = float(w @ w + b * b)
+    errors = _rounding(len(w) + 1, eps) * (norms * math.sqrt(float(w @ w)) + abs(float(b)))
+    beside, above = _times(X[support], u, dtype) - w, u.astype(dtype).sum() - b
+    away = _rounding(len(support), eps) * float(np.abs(u) @ (norms[support] + 1.0))
+    apart = math.sqrt(float(beside @ beside + above * above)) + away
+    return _Sums(_scores(X, w, b, dtype), errors, square, apart)
+
+
+def _scores(X: Any, w: Array, b: Any, dtype: Any) -> Array:
+    if dtype is np.float64:
+        return np.asarray(X @ w + b)
+    step = max(1, _ENTRIES // max(1, X.shape[1]))
+    parts = [X[lo : lo + step].astype(dtype) @ w for lo in range(0, X.shape[0], step)]
+    return np.asarray(np.concatenate(parts) + b)
+
+
+def _times(points: Any, u: Array, dtype: Any) -> Array:
+    """Return Σ uᵢxᵢ (d,)."""
+    if dtype is np.float64:
+        return np.asarray(u @ points)
+    step, total = max(1, _ENTRIES // max(1, points.shape[1])), np.zeros(points.shape[1], dtype)
+    for lo in range(0, len(u), step):
+        part = points[lo : lo + step].astype(dtype)
+        total += part.T @ u[lo : lo + step].astype(dtype)
+    return total
+
+
+def _gap(problem: Problem, coef: Array, sums: _Sums) -> float:
+    """Return (P − D)/P, each term of P − D the largest that the errors of the scores allow."""
+    aims = problem.aims(np.sign(coef))
+    terms = np.zeros(len(coef), sums.scores.dtype)
+    for sign in (1.0, -1.0):
+        f = sums.scores + sign * sums.errors  # the terms are convex in f: one end is the largest
+        excess = problem.excess(f)
+        inside = (excess != 0) & (np.sign(excess) == np.sign(coef))
+        apart = problem.box * excess - coef
+        term = np.where(
+            inside,
+            0.5 * apart * apart / problem.box,
+            0.5 * (problem.box * excess * excess + coef * coef / problem.box) - coef * (aims - f),
+        )
+        np.maximum(terms, term, out=terms)
+    excess = problem.excess(sums.scores)
+    primal = 0.5 * (sums.square + float(problem.box @ (excess * excess)))
+    lost = float(terms.sum()) + 0.5 * sums.apart**2
+    return float(lost > 0) if primal == 0 else lost / primal
+
+
+def _rounding(terms: int, eps: float = float(np.finfo(np.float64).eps)) -> float:
+    return eps * (2.0 + 4.0 * float(np.sqrt(terms)))
+
+
+def _concluded(solved: Machine, gap: float, tol: float) -> Machine:
+    """The machine with its gap; one that is above tol was not stopped by its tolerance."""
+    stopped = "precision" if solved.stopped == "tolerance" and not gap <= tol else solved.stopped
+    trace = [*solved.trace[:-1], *(replace(r, gap=gap) for r in solved.trace[-1:])]
+    return replace(solved, gap=gap, stopped=stopped, trace=trace)

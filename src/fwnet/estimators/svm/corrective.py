@@ -162,7 +162,7 @@ class _Run:
         """Take the duality gap over all points; stop, or admit the worst violators."""
         budget = self.budget
         self._survey()
-        if self.whole and self.gap <= budget.tol and self.columns.kernel.dtype == np.float64:
+        if self.gap <= budget.tol and self.columns.kernel.dtype == np.float64:
             self._refresh()
             self._survey()
         support = int(np.count_nonzero(self.alpha))

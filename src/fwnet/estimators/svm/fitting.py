@@ -14,7 +14,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelSpec
-from fwnet.estimators.svm.linear import solve_linear, with_vector
+from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
 from fwnet.estimators.svm.records import BinaryProblem, Budget, Machine
@@ -100,10 +100,8 @@ def _solve(
     if points is not None:
         some = points if index is None else points.part(index, budget)
         if is_network(solver):
-            found = solve_network(some, problem, budget, solver)
-            return with_vector(some.X, found) if task.spec.name == "linear" else found
-        solved = solve_kernel(some, problem, budget, solver, _simplex(start, split.y))
-        return with_vector(some.X, solved) if task.spec.name == "linear" else solved
+            return solve_network(some, problem, budget, solver)
+        return solve_kernel(some, problem, budget, solver, _simplex(start, split.y))
     X = task.X if index is None else task.X[index]
     vector = None
     if start is not None and start.any():
@@ -122,7 +120,10 @@ def _simplex(start: Array | None, y: Array) -> Array | None:
 _ADVICE = {
     "max_iter": "Raise max_iter, or accept a larger tol",
     "max_time": "Raise max_time, or accept a larger tol",
-    "precision": "Double precision allows no more: accept a larger tol, lower C or scale X",
+    "precision": (
+        "Double precision allows no more: centre and scale X, e.g. with StandardScaler, lower C, "
+        "or accept a larger tol"
+    ),
 }
 
 

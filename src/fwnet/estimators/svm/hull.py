@@ -66,7 +66,9 @@ def _dual_active_sets(
     beyond rounding enters. The dual falls at every step.
     """
     u = problem.feasible(u)
-    signs = np.sign(u)
+    signs, sizes = np.sign(u), np.sqrt(np.maximum(kernel.diagonal()[: len(u)] + bias, 0.0))
+    if not np.isfinite(sizes).all():
+        raise np.linalg.LinAlgError("The kernel matrix is not finite.")
     for _ in range(max_steps):
         inside = np.flatnonzero(signs)
         factor = _factored(kernel, bias, inside, problem.box[inside])
@@ -84,7 +86,6 @@ def _dual_active_sets(
         f = _scores(kernel, bias, inside, u)
         excess = problem.excess(f)
         excess[inside] = 0.0
-        sizes = np.sqrt(np.maximum(kernel.diagonal()[: len(u)] + bias, 0.0))
         noise = _NOISE * (np.abs(problem.y) + sizes * float(sizes @ np.abs(u)))
         excess[np.abs(excess) <= noise] = 0.0
         entered = np.flatnonzero(excess)

@@ -7,7 +7,12 @@ from typing import Any, final
 
 import numpy as np
 
-from fwnet.estimators.svm.certificate import certified_gap
+from fwnet.estimators.svm.certificate import (
+    certified_gap,
+    certified_kernel,
+    certified_linear,
+    combination,
+)
 from fwnet.estimators.svm.columns import Columns
 from fwnet.estimators.svm.corrective import corrective
 from fwnet.estimators.svm.encoding import Encoding
@@ -67,13 +72,24 @@ def solve_kernel(
             found = _finished(points.columns.square(), problem, found, budget.tol)
     else:
         assert points.encoding is not None  # only named kernels are evaluated in float32
-        rho, gap = certified_gap(points.X, points.spec, points.encoding, problem, found)
-        if found.stopped in ("tolerance", "precision") and not gap <= budget.tol:
+        found = certified_gap(points.X, points.spec, points.encoding, problem, found)
+        if found.stopped in ("tolerance", "precision") and not found.gap <= budget.tol:
             double = Points.prepare(points.X, points.spec, budget, np.float64)
             again = solve_kernel(double, problem, budget, mode, found.alpha)
             return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
-        found = replace(found, rho=rho, gap=gap)
-    return machine(problem, found)
+    return certified_machine(points, problem, found, budget.tol)
+
+
+def certified_machine(
+    points: Points, problem: BinaryProblem, found: Weights, tol: float
+) -> Machine:
+    """Return the classifier of the weights with its certificate."""
+    solved = machine(problem, found)
+    if points.spec.name == "linear" and problem.bias == 1.0:
+        solved = replace(solved, w=combination(points.X, solved.coef))
+        return certified_linear(points.X, problem, solved, tol)
+    scores = found.scores / found.rho
+    return certified_kernel(points.columns.kernel, problem, solved, scores, tol)
 
 
 def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float) -> Weights:

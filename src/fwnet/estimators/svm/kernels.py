@@ -120,6 +120,19 @@ class KernelRows:
                 out[columns, rows] = tile.T
         return out
 
+    def rounding(self) -> float:
+        """Return a bound for the error of k(x, z) in float64, relative to √(k(x, x)k(z, z)).
+
+        The products are off by (2 + 4√d)ε of their norms; an exponent −γ|x − z|² is as far off in
+        absolute terms. A matrix or a callable is taken at its word.
+        """
+        if callable(self.spec.name) or self.spec.name == "precomputed":
+            return 0.0
+        products = float(np.finfo(np.float64).eps) * (2.0 + 4.0 * float(np.sqrt(self._X.shape[1])))
+        if self.spec.name == "rbf":
+            return products * 4.0 * max(1.0, self.reach)
+        return products * (self.spec.degree + 1.0 if self.spec.name == "poly" else 1.0)
+
     def diagonal(self, index: Array) -> Array:
         """Return k(x_i, x_i) (len(index),) in float64."""
         if self.spec.name == "rbf":

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from fwnet.estimators.svm.certificate import certified_linear, combination
 from fwnet.estimators.svm.columns import LinearColumns
 from fwnet.estimators.svm.corrective import CROWDED, corrective
 from fwnet.estimators.svm.kernel_machine import TINY, Points, machine, solve_kernel
@@ -25,33 +25,30 @@ def solve_linear(
     X: Any, problem: BinaryProblem, budget: Budget, solver: str, start: Array | None
 ) -> Machine:
     """Solve one linear problem; "auto" chooses by the number of features and support vectors."""
+    return certified_linear(X, problem, _solved(X, problem, budget, solver, start), budget.tol)
+
+
+def _solved(
+    X: Any, problem: BinaryProblem, budget: Budget, solver: str, start: Array | None
+) -> Machine:
     n, d = X.shape
     if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
         return solve_liblinear(X, problem, budget)
     if solver == "newton" or (solver == "auto" and (d <= _NARROW or start is not None)):
-        solved = solve_newton(X, problem, budget, start)
+        solved = certified_linear(X, problem, solve_newton(X, problem, budget, start), budget.tol)
         if solver == "auto" and solved.stopped == "precision" and n <= TINY:
             points = Points.prepare(X, KernelSpec("linear"), budget)
-            dual = with_vector(X, solve_kernel(points, problem, budget, solver))
+            dual = solve_kernel(points, problem, budget, solver)
             return min(solved, dual, key=lambda machine: machine.gap)
         return solved
     soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
     dtype = np.float32 if budget.tol >= 1e-5 and n > _NARROW else np.float64
     columns = LinearColumns(KernelRows(X, KernelSpec("linear"), dtype), X)
     found = corrective(problem, columns, budget, solver, soft=soft)
-    solved = with_vector(X, machine(problem, found))
+    solved = machine(problem, found)
+    solved = replace(solved, w=combination(X, solved.coef))
     if found.stopped != CROWDED:
         return solved
     assert solved.w is not None
     again = solve_newton(X, problem, budget, np.append(solved.w, solved.intercept))
     return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
-
-
-def with_vector(X: Any, solved: Machine) -> Machine:
-    """Add w = Σ coefᵢxᵢ."""
-    support = np.flatnonzero(solved.coef)
-    points = X[support]
-    w = np.asarray(
-        points.T @ solved.coef[support] if sparse.issparse(X) else solved.coef[support] @ points
-    )
-    return replace(solved, w=w)

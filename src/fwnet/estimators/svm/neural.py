@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fwnet.domains import Simplex
-from fwnet.estimators.svm.kernel_machine import Points, machine
+from fwnet.estimators.svm.kernel_machine import Points, certified_machine
 from fwnet.estimators.svm.records import (
     BinaryProblem,
     Budget,
@@ -69,4 +69,5 @@ def solve_network(points: Points, problem: BinaryProblem, budget: Budget, solver
     seconds = time.perf_counter() - started
     record = Round(steps, 0.5 / rho, gap, int(np.count_nonzero(alpha)), seconds)
     stopped = "tolerance" if gap <= budget.tol else "max_iter"
-    return machine(problem, Weights(alpha, scores, rho, gap, steps, stopped, "fwnet", [record]))
+    found = Weights(alpha, scores, rho, gap, steps, stopped, "fwnet", [record])
+    return certified_machine(points, problem, found, budget.tol)

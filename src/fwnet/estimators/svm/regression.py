@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 
+from fwnet.estimators.svm.certificate import certified_kernel
 from fwnet.estimators.svm.columns import Columns
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
@@ -62,7 +63,8 @@ def solve_tube(columns: Columns, problem: TubeProblem, budget: Budget) -> Machin
         columns.fetch(support, support)
         scores = columns.combine(support, coef[support]) + coef.sum()
     steps = len(trace) - 1
-    return Machine(coef, float(coef.sum()), gap, steps, stopped, "corrective", trace)
+    solved = Machine(coef, float(coef.sum()), gap, steps, stopped, "corrective", trace)
+    return certified_kernel(columns.kernel, problem, solved, scores, budget.tol)
 
 
 def tube_gap(problem: TubeProblem, coef: Array, scores: Array) -> tuple[float, float]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from fwnet.estimators import inputs
+from fwnet.estimators.svm.certificate import certified_linear, combination
 from fwnet.estimators.svm.fitting import tell, trial_order
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernel_machine import TINY, Points
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.liblinear import solve_liblinear
-from fwnet.estimators.svm.linear import with_vector
 from fwnet.estimators.svm.newton import solve_newton
 from fwnet.estimators.svm.records import TubeProblem
 from fwnet.estimators.svm.regression import solve_tube
@@ -105,11 +106,14 @@ class FWSVR(RegressorMixin, KernelEstimator):
             points.columns.release()
         elif X.shape[1] > _WIDE:
             solved = solve_liblinear(X, problem, budget)
+            solved = certified_linear(X, problem, solved, budget.tol)
         else:
-            solved = solve_newton(X, problem, budget)
+            solved = certified_linear(X, problem, solve_newton(X, problem, budget), budget.tol)
             if solved.stopped == "precision" and len(box) <= TINY:  # the dual is better conditioned
                 points = Points.prepare(X, spec, budget, np.float64)
-                dual = with_vector(X, solve_tube(points.columns, problem, budget))
+                dual = solve_tube(points.columns, problem, budget)
+                dual = replace(dual, w=combination(X, dual.coef))
+                dual = certified_linear(X, problem, dual, budget.tol)
                 solved = min(solved, dual, key=lambda machine: machine.gap)
         self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
