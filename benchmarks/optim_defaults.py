@@ -1,12 +1,15 @@
-"""python -m benchmarks.optim_defaults [--seeds 5] [--radii]: defaults beside a tuned Adam.
+"""python -m benchmarks.optim_defaults [--seeds 5] [--radii] [--costs]: beside a tuned Adam.
 
 `FrankWolfe(constrain(net))` without any other argument, beside Adam with the best of four learning
-rates on validation data. No choice looks at the test data. All methods of a seed share the initial
-network and the order of the minibatches. Both are shown with averaged weights too (`averaging=8`;
-`FrankWolfe` without a domain is torch's Adam to the bit), with a rate tuned for Adam's averages.
+rates on validation data. All methods of a seed share the initial network and the order of the
+minibatches. Both are shown with averaged weights too (`averaging=8`; `FrankWolfe` without a domain
+is torch's Adam to the bit), with a rate tuned for Adam's averages.
 
 `--radii` prints what the radius does on the digits instead: test score, effective rank of the first
 layer (Σσ)² / Σσ², and the largest norm over radius that any step had.
+
+`--costs` prints what a step on a square matrix costs, beside the forward and the backward pass of
+64 rows through it.
 
 The MNIST problem needs the folder FWNET_DATA and is left out without it.
 """
@@ -24,9 +27,11 @@ from sklearn.datasets import load_digits, make_friedman1
 from torch import Tensor, nn
 
 import fwnet
+from benchmarks.harness import interleave
 from benchmarks.svm.data import folder
 from benchmarks.trace.mnist_cnn import images, say
 from benchmarks.trace.mnist_cnn import network as paper_cnn
+from benchmarks.trace.optimizer import many
 from fwnet.optim import FrankWolfe, constrain
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
@@ -202,14 +207,34 @@ def radii(seeds: Sequence[int]) -> None:
             )
 
 
+def costs(repeats: int = 7) -> None:
+    say("milliseconds of a step on a square matrix, processor time of one thread, medians")
+    for side, count in ((64, 100), (256, 20), (1000, 1)):
+        layers = [nn.Linear(side, side, bias=False) for _ in range(4)]
+        rows = torch.randn(64, side, generator=torch.Generator().manual_seed(0))
+        for layer in layers:
+            layer(rows).square().mean().backward()
+        ball, rank1 = {"weight": fwnet.TraceNormBall("8x init")}, fwnet.PowerIteration(1)
+        contenders = {
+            "default": many(FrankWolfe(constrain(layers[0])).step, count),
+            "rank 1": many(FrankWolfe(constrain(layers[1], ball), oracle=rank1).step, count),
+            "AdamW": many(torch.optim.AdamW(layers[2].parameters()).step, count),
+            "passes": many(lambda x=rows, net=layers[3]: net(x).square().mean().backward(), count),
+        }
+        samples = interleave(contenders, repeats, units=count)
+        medians = {name: statistics.median(list(values)) for name, values in samples.items()}
+        say(f"  {side:4d}  " + "  ".join(f"{name} {1e3 * s:.2f}" for name, s in medians.items()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--radii", action="store_true")
+    parser.add_argument("--costs", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.radii:
-        radii(range(options.seeds))
+    if options.radii or options.costs:
+        costs() if options.costs else radii(range(options.seeds))
         return
     for problem in PROBLEMS:
         if problem.data is not mnist or folder() is not None:
