@@ -142,6 +142,19 @@ def test_gradients_of_every_path(name: str) -> None:
     assert gradcheck(run, (data.clone().requires_grad_(),))
 
 
+@pytest.mark.parametrize(("n", "steps", "seed"), [(3, 3, 3), (3, 6, 3), (4, 6, 0), (4, 6, 12)])
+def test_gradients_of_corrections_past_the_minimum(n: int, steps: int, seed: int) -> None:
+    """Once x is the minimum, the next direction is rounding: its noise must not reach gradients."""
+    A = normal(seed, n, n)
+    network = net(fwnet.LineSearch(), steps=steps, direction=fwnet.Corrections(2))
+
+    def run(K: Tensor) -> Tensor:
+        return network(fwnet.Quadratic((K + K.mT) / 2)).x
+
+    K = A @ A.mT / n + 0.1 * torch.eye(n, dtype=torch.float64)
+    assert gradcheck(run, (K.requires_grad_(),))
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_checkpointing_gives_equal_gradients(name: str) -> None:
     network, build, data = PATHS[name]

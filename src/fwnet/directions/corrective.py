@@ -92,8 +92,10 @@ class Corrections(Direction):
         else:
             rest = hull_weights(problem, it, ways, bent, self.rounds)
         # No descent beyond rounding: leave it to the line search toward the vertex.
-        lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
-        rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
+        lost = (rest * slopes).sum(-1) >= 0
+        if rest.requires_grad:
+            lost = lost | _is_rounding(rest.detach(), ways, points)
+        rest = torch.where(lost.unsqueeze(-1), torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
         term = Term(1.0, Dense(mix(rest, points), state.domain.event_dim), mix(rest, images))
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         size = min(self.memory, lasting)
@@ -121,6 +123,17 @@ class Corrections(Direction):
         images = [problem.images(c.points) if c.images is None else c.images for c in parts]
         points = torch.cat([c.points for c in parts], b)
         return points, torch.cat(images, b), lasting, tuple(after)
+
+
+def _is_rounding(weights: Tensor, ways: Tensor, points: Tensor) -> Tensor:
+    """Where Σ w_k (p_k − x) is no more than the rounding of the points, `(*batch,)`.
+
+    Then the direction is noise, and so is the derivative of the step along it.
+    """
+    b = weights.ndim - 1
+    length = mix(weights, ways).flatten(b).abs().amax(-1)
+    size = torch.maximum(points.flatten(b).abs().amax(-1), ways.flatten(b).abs().amax(-1))
+    return length <= 8 * torch.finfo(weights.dtype).eps * size
 
 
 def vertex_of(problem: Problem, lin: Linearization) -> Candidates:
