@@ -92,10 +92,11 @@ class Corrections(Direction):
         else:
             rest = hull_weights(problem, it, ways, bent, self.rounds)
         # No descent beyond rounding: leave it to the line search toward the vertex.
-        lost = (rest * slopes).sum(-1) >= 0
-        if rest.requires_grad:
-            lost = lost | _is_rounding(rest.detach(), ways, points)
-        rest = torch.where(lost.unsqueeze(-1), torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
+        lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
+        rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
+        if rest.requires_grad:  # stay, as the move does but for rounding
+            noise = _is_rounding(rest.detach(), ways, points).unsqueeze(-1)
+            rest = torch.where(noise, 0.0, rest)
         term = Term(1.0, Dense(mix(rest, points), state.domain.event_dim), mix(rest, images))
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         size = min(self.memory, lasting)
