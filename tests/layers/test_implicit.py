@@ -126,6 +126,27 @@ def test_rows_of_constraints_may_have_any_length():
     torch.testing.assert_close(*found, atol=1e-6, rtol=0)
 
 
+def test_a_box_that_is_far_from_the_origin():
+    """What binds is measured in widths of the box, not in the size of x; for each problem."""
+    corner = torch.tensor([[1e6], [0.0]]).double().expand(2, N)
+    domain = fwnet.Box(corner, corner + 1)
+    b = (corner + torch.tensor([0.05, 0.5, 0.95, 2.0, -1.0, 0.3]).double()).requires_grad_()
+    x = ImplicitLayer(solver(domain))(fwnet.LeastSquares(E.expand(2, N, N), b)).x
+    x.sum().backward()
+    wanted = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 1.0]).double().expand(2, N)
+    torch.testing.assert_close(b.grad, wanted)
+
+
+def test_a_constraint_without_a_multiplier_stays_bound():
+    """x* = e_1 with equal slopes: a tie, at which the derivative has two sides; the finite one."""
+    for K in (torch.eye(2).double(), torch.diag(torch.tensor([1.0, 3.0])).double()):
+        c = torch.tensor([-1.0, 0.0]).double().requires_grad_()
+        x = ImplicitLayer(solver(fwnet.Simplex()))(fwnet.Quadratic(K, c)).x
+        assert x.tolist() == [1.0, 0.0]
+        x[0].backward()
+        assert c.grad.tolist() == [0.0, 0.0]
+
+
 def test_a_batch_equals_a_loop():
     A, b = data(1, (4,))
     b.requires_grad_()

@@ -87,10 +87,13 @@ class Domain(ABC):
         """The nearest point of the domain where that is cheap, else None; no solver needs it."""
         return None
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """Gradients of the constraints that bind at x, `(*batch, K, n)`; rows of zeros do not.
 
         The directions that are orthogonal to all of them are those of the face of x.
+
+        Arguments:
+            tol: a constraint binds if it holds with equality up to this, a number or `(*batch, 1)`.
         """
         raise TypeError(f"{type(self).__name__} does not know its faces.")
 

@@ -46,7 +46,7 @@ class LInfBall(NormBall):
         """Euclidean projection: x clipped."""
         return x.clamp(-self.radius, self.radius)
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """e_i where |x_i| = radius."""
         return torch.diag_embed((x.abs() >= self.radius - tol).to(x))
 
@@ -128,7 +128,7 @@ class Box(Domain):
         lower, upper = self._bounds(x)
         return torch.minimum(torch.maximum(x, lower), upper)
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """e_i where x_i is at a bound."""
         lower, upper = self._bounds(x)
         return torch.diag_embed(((x <= lower + tol) | (x >= upper - tol)).to(x))

@@ -185,7 +185,7 @@ class Program:
         eq = x @ torch.from_numpy(self.A_eq.T).to(x) - torch.from_numpy(self.b_eq).to(x)
         return inside & (ub <= tol).all(-1) & (eq.abs() <= tol).all(-1)
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """Rows of the constraints that bind at x, zeros for the others."""
         A_ub, A_eq = (torch.from_numpy(a).to(x) for a in (self.A_ub, self.A_eq))
         lower, upper = (torch.from_numpy(b).to(x) for b in (self.lower, self.upper))

@@ -73,7 +73,7 @@ class L1Ball(NormBall):
         inside = x.abs().sum(-1, keepdim=True) <= self.radius
         return torch.where(inside, x, Simplex(self.radius).project(x.abs()) * x.sign())
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """On the sphere: the signs of x, and e_i where x_i = 0; inside, nothing binds."""
         outside = (x.abs().sum(-1, keepdim=True) >= self.radius - tol).to(x)
         zero = x.abs() <= tol

@@ -255,6 +255,6 @@ class Polytope(Domain):
         """An upper bound: the diagonal of the bounding box, from 2n linear programs."""
         return self._program.diagonal
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """Rows of A_eq, rows of A_ub that hold with equality, e_i where x_i is at a bound."""
         return self._program.normals(x, tol)

@@ -66,7 +66,7 @@ class Simplex(Domain):
         atoms = OneHot(index, value, x.shape[-1], unit=self.radius == 1)
         return atoms, x[..., used].clamp_min(0) / self.radius
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """The ones vector, and e_i where x_i = 0."""
         return _with_ones(x, x <= tol)
 
@@ -138,7 +138,7 @@ class HyperSimplex(Domain):
         """Euclidean projection: a shift of x, clipped to [0, radius]."""
         return shift_and_clip(x, self.radius, self.k)
 
-    def normals(self, x: Tensor, tol: float) -> Tensor:
+    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """The ones vector, and e_i where x_i is 0 or radius."""
         return _with_ones(x, (x <= tol) | (x >= self.radius - tol))
 

@@ -26,7 +26,8 @@ class ImplicitLayer(nn.Module):
         dx*/dθ = −P (P ∇²f P)⁺ P ∂∇f/∂θ
 
     with P the projection onto the directions of the face of x*: the constraints that bind stay
-    bound. Where the face's curvature is singular the least-norm derivative is taken.
+    bound, also where a multiplier is 0 and the true derivative has two sides. Where the face's
+    curvature is singular the least-norm derivative is taken.
 
     The solver runs without a graph and should be accurate (a gap of 1e-9 in float64): an error of
     x* is an error of the gradient. First derivatives only; a second backward raises. Under autocast
@@ -35,7 +36,8 @@ class ImplicitLayer(nn.Module):
     Arguments:
         solver: any `FrankWolfe` over Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope.
         unrolled: differentiate through the steps instead, as `FWNet` does.
-        tol: a constraint binds if it holds with equality up to this, relative to the largest |x|.
+        tol: a constraint binds if it holds with equality up to this, relative to the largest entry
+            of v − u, where v and u are the vertices that minimise and maximise ⟨∇f(x*), ·⟩.
 
     Example:
         >>> import torch, fwnet
@@ -77,14 +79,15 @@ class ImplicitLayer(nn.Module):
         if not gradient.requires_grad:
             return found
         with torch.no_grad():
-            response = self._response(problem, x)
+            response = self._response(problem, x, gradient)
         x = reattached(x, gradient, response)
         value = problem.value(problem.at(x))
         return Result(x, value, found.gap, found.status, found.steps, found.trace, found.message)
 
-    def _response(self, problem: Problem, x: Tensor) -> Tensor:
+    def _response(self, problem: Problem, x: Tensor, gradient: Tensor) -> Tensor:
         """P (P ∇²f P)⁺ P, `(*batch, n, n)`."""
-        scale = x.abs().amax(-1).clamp_min(torch.finfo(x.dtype).tiny)
-        normals = self.solver.domain.normals(x, self.tol * float(scale.max()))
-        face = Face.of(normals)
+        domain = self.solver.domain
+        width = (domain.vertex(gradient).dense() - domain.vertex(-gradient).dense()).abs()
+        rounding = 8 * torch.finfo(x.dtype).eps * x.abs().amax(-1, keepdim=True)
+        face = Face.of(domain.normals(x, self.tol * width.amax(-1, keepdim=True) + rounding))
         return face.response(problem.gram(problem.at(x), face.basis, problem.images(face.basis)))
