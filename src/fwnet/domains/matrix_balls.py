@@ -84,7 +84,8 @@ class TraceNormBall(NormBall):
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: that of the singular values on the l1 ball."""
         u, s, vh = _svd(x)
-        return (u * L1Ball(self.radius).project(s).unsqueeze(-2)) @ vh
+        near = (u * L1Ball(self.radius).project(s).unsqueeze(-2)) @ vh
+        return torch.where((s.sum(-1) <= self.radius)[..., None, None], x, near)
 
 
 @final
@@ -229,13 +230,58 @@ def check_square(domain: Domain, name: str, shape: tuple[int, ...]) -> None:
 
 
 def _svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The thin decomposition, with derivatives that are finite where x has little rank.
+
+        dU = U (F ∘ (dP S + S dPᵀ)) + (I − UUᵀ) dX V S⁻¹,   dP = Uᵀ dX V,   F_ij = 1/(s_j² − s_i²)
+
+    and V likewise with dPᵀ; F and S⁻¹ are 0 where they would divide by 0: tied singular vectors are
+    no functions of x, only the space that they span is.
+    """
     u, s, vh = torch.linalg.svd(x, full_matrices=False)
-    return u, s, vh
+    if not u.requires_grad or _apart(s.detach(), s.detach()[..., -1:]):
+        return u, s, vh
+    u, s, v = u.detach(), s.detach(), vh.detach().mT
+    change = x - x.detach()
+    seen = s > _noise(s)
+    inverse = (seen / torch.where(seen, s, 1.0)).unsqueeze(-2)
+    inside = u.mT @ change @ v
+    rows, columns, factor = s.unsqueeze(-1), s.unsqueeze(-2), _reciprocal_differences(s.square())
+    left = u @ (factor * (inside * columns + rows * inside.mT))
+    right = v @ (factor * (rows * inside + inside.mT * columns))
+    left = left + (change @ v - u @ inside) * inverse
+    right = right + (change.mT @ u - v @ inside.mT) * inverse
+    return u + left, s + inside.diagonal(dim1=-2, dim2=-1), (v + right).mT
 
 
 def _eigh(x: Tensor) -> tuple[Tensor, Tensor]:
-    values, vectors = torch.linalg.eigh((x + x.mT) / 2)
-    return values, vectors
+    """The decomposition of (x + xᵀ)/2, with derivatives as in `_svd`."""
+    symmetric = (x + x.mT) / 2
+    values, vectors = torch.linalg.eigh(symmetric)
+    if not vectors.requires_grad or _apart(values.detach()):
+        return values, vectors
+    values, vectors = values.detach(), vectors.detach()
+    inside = vectors.mT @ (symmetric - symmetric.detach()) @ vectors
+    turned = vectors + vectors @ (_reciprocal_differences(values) * inside)
+    return values + inside.diagonal(dim1=-2, dim2=-1), turned
+
+
+def _apart(values: Tensor, *more: Tensor) -> bool:
+    """Whether the sorted values differ from each other by more than rounding; and more from 0."""
+    gaps = torch.cat([values.diff(dim=-1), *more], -1).abs()
+    return bool((gaps > _noise(values)).all())
+
+
+def _reciprocal_differences(values: Tensor) -> Tensor:
+    """1 / (values_j − values_i), 0 where they are tied: `(*batch, r, r)`."""
+    apart = values.unsqueeze(-2) - values.unsqueeze(-1)
+    tied = apart.abs() <= _noise(values).unsqueeze(-1)
+    return torch.where(tied, 0.0, 1 / torch.where(tied, 1.0, apart))
+
+
+def _noise(values: Tensor) -> Tensor:
+    """Rounding of the largest of `(*batch, r)`."""
+    size = values.abs().amax(-1, keepdim=True)
+    return size * (4 * values.shape[-1] * torch.finfo(values.dtype).eps)
 
 
 def _rank(values: Tensor) -> int:

@@ -130,11 +130,12 @@ class GroupL1Ball(NormBall):
         inside = norms.sum(-1, keepdim=True) <= self.radius
         wanted = torch.where(inside, norms, Simplex(self.radius).project(norms))
         factor = wanted / torch.where(norms > 0, norms, 1.0)
-        return x * factor[..., self._label.to(x.device)]
+        return torch.where(inside, x, x * factor[..., self._label.to(x.device)])
 
     def _norms(self, x: Tensor) -> Tensor:
         scale = x.detach().abs().amax(-1, keepdim=True)
         scale = torch.where(scale == 0, 1.0, scale)  # squares stay in range
         squares = x.new_zeros(*x.shape[:-1], self._count)
         squares = squares.index_add(-1, self._label.to(x.device), (x / scale).square())
-        return scale * squares.sqrt()
+        empty = squares == 0  # where a root has no derivative
+        return scale * torch.where(empty, 0.0, torch.where(empty, 1.0, squares).sqrt())
