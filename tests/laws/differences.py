@@ -1,0 +1,64 @@
+"""Derivatives by a layer beside those of differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray
+F64 = torch.float64
+STEP = 1e-5
+
+
+class Difference(NamedTuple):
+    """A derivative by a layer, by the reference, and the size beside which they must agree."""
+
+    given: float
+    wanted: float
+    size: float
+    text: str
+
+    def failure(self, tolerance: float = 1e-5) -> str | None:
+        if np.isfinite(self.given) and abs(self.given - self.wanted) <= tolerance * self.size:
+            return None
+        return (
+            f"wrong gradient: {self.given!r} along a direction, but it is {self.wanted!r} "
+            f"[{self.text}]"
+        )
+
+
+def tensors(*arrays: Array) -> list[Tensor]:
+    return [torch.from_numpy(np.array(a)).requires_grad_() for a in arrays]
+
+
+def slope(leaves: list[Tensor], ways: list[Array], out: Tensor) -> float:
+    """Σ ⟨∂out/∂leaf, way⟩."""
+    gradients = torch.autograd.grad(out, leaves)
+    return float(sum((g * torch.from_numpy(w)).sum() for g, w in zip(gradients, ways, strict=True)))
+
+
+def along_a_line(
+    network: Callable[[Tensor], Tensor], text: str, step: float = 1e-6
+) -> Difference | None:
+    """The derivative of network(t) at t = 0.
+
+    None where differences over two lengths, or to either side, disagree: at a kink, or where f
+    itself is rounding. There a derivative must be a number, no more.
+    """
+    t = torch.zeros((), dtype=F64, requires_grad=True)
+    out = network(t)
+    given = float(torch.autograd.grad(out, t)[0]) if out.requires_grad else 0.0
+    with torch.no_grad():
+        places = (-10, -1, 0, 1, 10)
+        ends = [float(network(torch.tensor(k * step, dtype=F64))) for k in places]
+    near, far = (ends[3] - ends[1]) / (2 * step), (ends[4] - ends[0]) / (20 * step)
+    left, right = (ends[2] - ends[1]) / step, (ends[3] - ends[2]) / step
+    size = max(1.0, abs(near))
+    if abs(near - far) > 3e-6 * size or abs(right - left) > 1e-4 * size:
+        failed = Difference(given, near, 1.0, f"at a kink: {text}")
+        return None if np.isfinite(given) else failed
+    return Difference(given, near, size, text)
