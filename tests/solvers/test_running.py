@@ -52,7 +52,7 @@ def test_max_seconds() -> None:
 def test_a_frozen_problem_is_judged_anew() -> None:
     """Its gap may pass `tol` by rounding when Ax is computed anew: then it has to go on."""
     problem = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
-    watch = Watch(problem, L1.domain, 1.0, None, [])
+    watch = Watch(fwnet.FrankWolfe(L1.domain, tol=1.0), problem, [])
     ones = torch.ones(3, dtype=F64)
     assert watch.freeze(torch.tensor([0.5, 2.0, 2.0]), ones).tolist() == [0, 1, 1]
     assert watch.freeze(torch.tensor([1.1, 2.0, 0.9]), ones).tolist() == [1, 1, 0]

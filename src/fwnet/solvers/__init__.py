@@ -1,6 +1,7 @@
 """The loop, and its named variants."""
 
-from fwnet.solvers.frank_wolfe import FrankWolfe, Objective, SlotStates
+from fwnet.solvers.frank_wolfe import FrankWolfe, Objective
+from fwnet.solvers.loop import SlotStates
 from fwnet.solvers.minimize import minimize
 from fwnet.solvers.presets import (
     AwayFrankWolfe,

@@ -1,11 +1,9 @@
-"""FrankWolfe: the one loop, with its slots."""
+"""FrankWolfe: a solver is its slots and its budgets; `loop` takes the steps."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,33 +13,17 @@ from fwnet.domains import Domain
 from fwnet.iterates import ActiveSet, Iterate, Move
 from fwnet.numerics import checks
 from fwnet.numerics.precision import without_autocast
-from fwnet.oracles import Exact, Linearization, Oracle, linearize
+from fwnet.oracles import Exact, Linearization, Oracle
 from fwnet.problems import Problem, as_problem
 from fwnet.show.progress import observers
 from fwnet.solvers.compiled.forward import FastForward, check_slots
+from fwnet.solvers.loop import Ending, SlotStates, run
 from fwnet.solvers.watch import SENTENCES, Observer, Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded
 from fwnet.trace import Result
 
 Objective = Problem | Callable[[Tensor], Tensor]
-
-
-class SlotStates(NamedTuple):
-    """What the slots remember from step to step."""
-
-    oracle: Any
-    direction: Any
-    rule: Any
-
-
-class Ending(NamedTuple):
-    """Where and why a solve ended, with the true linearisation there if it is known."""
-
-    it: Iterate
-    status: str
-    t: int
-    true: Linearization | None = None
 
 
 class FrankWolfe(nn.Module):
@@ -157,18 +139,9 @@ class FrankWolfe(nn.Module):
             it, state = self.begin(problem, x0)
             ahead = FastForward(self, problem, it, state.rule) if self.compiled else None
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
-            patience = self.oracle.patience(self.domain)
-            watch = Watch(
-                problem,
-                self.domain,
-                self.tol,
-                self.max_seconds,
-                watching,
-                patience,
-                self.trace_every,
-            )
+            watch = Watch(self, problem, watching)
             try:
-                end = self._run(problem, it, state, watch, ahead)
+                end = run(self, problem, it, state, watch, ahead)
             except KeyboardInterrupt:
                 end = Ending(watch.best or it, "interrupted", watch.taken)
             return self._result(watch, end)
@@ -206,61 +179,6 @@ class FrankWolfe(nn.Module):
         move, direction = self.direction(problem, it, lin, state.direction)
         step_size, rule = self.rule(problem, it, move, state.rule)
         return move, bounded(step_size, move), SlotStates(state.oracle, direction, rule)
-
-    def _run(
-        self,
-        problem: Problem,
-        it: Iterate,
-        state: SlotStates,
-        watch: Watch,
-        ahead: FastForward | None,
-    ) -> Ending:
-        sampled, t = not self.oracle.reads_image, 0
-        while True:
-            if ahead is not None and t < self.max_steps:
-                it, rule, t, stopped = ahead(it, state.rule, t, watch)
-                state = state._replace(rule=rule)
-                if stopped:
-                    return Ending(it, "stopped", t)
-            last, true = t == self.max_steps, None
-            if not last:
-                lin, state = self.look(problem, it, state)
-                value = watch.plain(lin.value)
-                gap = watch.plain(lin.decrease) if lin.exact else None
-                due = t % self.check_every == 0 and not self.oracle.certifies
-            if not last and gap is None and due:
-                fresh = watch.refreshed(it)
-                here = linearize(problem, self.domain, fresh)
-                value, gap = watch.plain(here.value), watch.plain(here.decrease)
-                it = it if sampled else fresh
-            status = None if last else watch.verdict(value, gap)
-            if last or status not in (None, "non_finite"):
-                # The oracle of a step may have missed the best vertex, and steps round.
-                fresh, true = watch.certify(it)
-                assert true.gap is not None
-                value, gap = watch.plain(true.value), watch.plain(true.gap)
-                it = it if sampled else fresh
-                status = watch.verdict(value, gap)
-                if last:
-                    status = status or "max_steps"
-                elif lin.exact:
-                    lin = true
-            if sampled and gap is None:
-                value = value * math.nan  # only a minibatch was seen
-            elif status != "non_finite":
-                watch.keep_best(it, value)
-            if status is not None:
-                watch.record(t, value, gap, None)
-                if status == "non_finite":
-                    return Ending(watch.best or it, status, t)
-                return Ending(fresh, status, t, true)
-            move, step_size, state = self.choose(problem, it, lin, state)
-            step_size = watch.freeze(gap, step_size)
-            if watch.record(t, value, gap, step_size):
-                return Ending(it, "stopped", t)
-            it, t = move.arrive(step_size), t + 1
-            if t % self.refresh_every == 0 and not sampled:
-                it = watch.refreshed(it)
 
     def _check_slots(self) -> None:
         if not isinstance(self.direction, Direction):

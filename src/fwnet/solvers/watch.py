@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.domains import Domain
 from fwnet.iterates import Iterate
-from fwnet.oracles import Linearization, certify
+from fwnet.oracles import Linearization, certify, linearize
 from fwnet.problems import Problem
+from fwnet.solvers.loop import Ending
 from fwnet.trace import Number, StepRecord, Trace
+
+if TYPE_CHECKING:
+    from fwnet.solvers.frank_wolfe import FrankWolfe
 
 Observer = Callable[[StepRecord], object]
 
@@ -31,6 +34,25 @@ SENTENCES = {
 }
 
 
+class Judgement(NamedTuple):
+    """What is known of an iterate.
+
+    Arguments:
+        it: where to go on from.
+        lin: the linearisation to go on with; None after the last step.
+        value, gap: f and the duality gap; None for a gap that is not known.
+        status: why to stop, or None.
+        certified: the refreshed iterate and its true linearisation, where they were asked for.
+    """
+
+    it: Iterate
+    lin: Linearization | None
+    value: Number
+    gap: Number | None
+    status: str | None
+    certified: tuple[Iterate, Linearization] | None = None
+
+
 @final
 class Watch:
     """Decides at each step whether to go on, for every problem of a batch.
@@ -39,19 +61,12 @@ class Watch:
     frozen: its steps have size 0 from then on, and the others go on.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        domain: Domain,
-        tol: float,
-        max_seconds: float | None,
-        observers: Sequence[Observer],
-        patience: int = 10,
-        trace_every: int = 1,
-    ) -> None:
-        self.problem, self.domain, self.patience = problem, domain, patience
-        self.tol, self.max_seconds, self.observers = tol, max_seconds, observers
-        self.trace = Trace(trace_every)
+    def __init__(self, solver: FrankWolfe, problem: Problem, observers: Sequence[Observer]) -> None:
+        self.solver, self.problem, self.observers = solver, problem, observers
+        self.domain, self.tol, self.max_seconds = solver.domain, solver.tol, solver.max_seconds
+        self.sampled = not solver.oracle.reads_image  # the oracle sees a part of f
+        self.patience = solver.oracle.patience(solver.domain)
+        self.trace = Trace(solver.trace_every)
         self.started = time.perf_counter()
         self.best: Iterate | None = None
         self.best_value: Number = math.inf
@@ -80,6 +95,53 @@ class Watch:
         assert lin.gap is not None
         self.failed = lin.gap.isinf() & lin.decrease.isfinite()
         return it, lin
+
+    def judge(self, t: int, it: Iterate, lin: Linearization | None) -> Judgement:
+        """f and the gap at an iterate, and why to stop there; `lin` is None after the last step."""
+        if lin is None:
+            seen = self._certified(it, None)
+            return self._kept(seen._replace(status=seen.status or "max_steps"))
+        value, gap = self.plain(lin.value), self.plain(lin.decrease) if lin.exact else None
+        if gap is None and t % self.solver.check_every == 0 and not self.solver.oracle.certifies:
+            fresh = self.refreshed(it)
+            here = linearize(self.problem, self.domain, fresh)
+            value, gap = self.plain(here.value), self.plain(here.decrease)
+            it = it if self.sampled else fresh
+        status = self.verdict(value, gap)
+        if status in (None, "non_finite"):
+            return self._kept(Judgement(it, lin, value, gap, status))
+        # The oracle of a step may have missed the best vertex, and steps round.
+        return self._kept(self._certified(it, lin))
+
+    def _certified(self, it: Iterate, lin: Linearization | None) -> Judgement:
+        fresh, true = self.certify(it)
+        assert true.gap is not None
+        value, gap = self.plain(true.value), self.plain(true.gap)
+        status = self.verdict(value, gap)
+        lin = true if lin is not None and lin.exact else lin
+        return Judgement(it if self.sampled else fresh, lin, value, gap, status, (fresh, true))
+
+    def _kept(self, seen: Judgement) -> Judgement:
+        """The same, remembered if it is the best so far."""
+        if self.sampled and seen.gap is None:
+            return seen._replace(value=seen.value * math.nan)  # only a minibatch was seen
+        if seen.status != "non_finite":
+            self.keep_best(seen.it, seen.value)
+        return seen
+
+    def ending(self, t: int, seen: Judgement) -> Ending:
+        """The last record, and the end of the solve."""
+        assert seen.status is not None
+        self.record(t, seen.value, seen.gap, None)
+        if seen.certified is None:
+            return Ending(self.best or seen.it, seen.status, t)
+        fresh, true = seen.certified
+        return Ending(fresh, seen.status, t, true)
+
+    def settled(self, it: Iterate, t: int) -> Iterate:
+        """The iterate, its image computed anew every `refresh_every` steps."""
+        due = t % self.solver.refresh_every == 0 and not self.sampled
+        return self.refreshed(it) if due else it
 
     def verdict(self, value: Number, gap: Number | None) -> str | None:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""

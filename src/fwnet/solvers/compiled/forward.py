@@ -17,6 +17,7 @@ from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Exact
 from fwnet.problems import LeastSquares, Problem, Quadratic, SVMDual
+from fwnet.solvers.loop import SlotStates
 from fwnet.solvers.watch import Watch
 from fwnet.steps import LineSearch, OverRelaxed, Scheduled, ShortStep
 from fwnet.trace import Number
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 _CHUNK, _RECORDS = 2**30, 2**14
 
 
-class Jump(NamedTuple):
+class Chunk(NamedTuple):
     """Where the steps in machine code led, and whether an observer asked to stop there."""
 
     it: Iterate
-    rule: Any  # the state of the step rule
+    state: SlotStates
     t: int
     stopped: bool = False
 
@@ -72,30 +73,33 @@ class FastForward:
         self.plan = self._make_plan(isinstance(form, Quadratic), rule, matrix.dtype)
         self._take(it, np.zeros(1), problems=0)  # compile now, before the clock runs
 
-    def __call__(self, it: Iterate, rule: Any, t: int, watch: Watch) -> Jump:
+    def __call__(self, it: Iterate, state: SlotStates, t: int, watch: Watch) -> Chunk:
         """From iterate t to a later one; to the same where the loop has to act."""
-        every, schedule = self.solver.refresh_every, self.solver.rule
+        if t == self.solver.max_steps:
+            return Chunk(it, state, t)
+        every, schedule, rule = self.solver.refresh_every, self.solver.rule, state.rule
         budget = max(1, min(_CHUNK // self.work, _RECORDS))
         count = min(budget, self.solver.max_steps - t, every - t % every)
         began, sizes = watch.seconds(), np.zeros(count)
         if isinstance(schedule, Scheduled):
             sizes[:] = [schedule.at(rule + k) for k in range(count)]
-        state, log = self._take(it, sizes)
+        there, log = self._take(it, sizes)
         taken = int(log.taken.max())
         if taken == 0:
-            return Jump(it, rule, t)
+            return Chunk(it, state, t)
         best = self._point(log.best_x)
         atoms = None if it.active is None else ActiveSet(*self.solver.domain.decompose(best))
         watch.keep_best(Iterate(best, None, atoms), self._number(log.best))
-        told = watch.record_chunk(t, self._rows(log, taken), began)
-        if told < taken:  # an observer stops at an iterate that is behind us: go there again
-            state, _ = self._take(it, sizes[:told])
-        active = None if it.active is None else self._active(state)
-        there = Iterate(self._point(state.x), self._point(state.image), active)
-        if (t + told) % every == 0:
-            there = watch.refreshed(there)
-        rule = rule + told if isinstance(schedule, Scheduled) else rule
-        return Jump(there, rule, t + told, stopped=told < taken)
+        seen = watch.record_chunk(t, self._rows(log, taken), began)
+        if seen < taken:  # an observer stops at an iterate that is behind us: go there again
+            there, _ = self._take(it, sizes[:seen])
+        active = None if it.active is None else self._active(there)
+        arrived = Iterate(self._point(there.x), self._point(there.image), active)
+        if (t + seen) % every == 0:
+            arrived = watch.refreshed(arrived)
+        if isinstance(schedule, Scheduled):
+            state = state._replace(rule=rule + seen)
+        return Chunk(arrived, state, t + seen, stopped=seen < taken)
 
     def _make_plan(self, quadratic: bool, rule: Any, dtype: torch.dtype) -> Plan:
         code, domain, eps = self.code, self.solver.domain, torch.finfo(dtype).eps
@@ -120,7 +124,7 @@ class FastForward:
             number=float(number),
             tol=self.solver.tol,
             dust=4 * eps,  # as in `ActiveSet.moved`
-            alone=eps ** (1 / 3),  # as in `Away`
+            whole=eps ** (1 / 3),  # as in `Away`
         )
         return plan
 

@@ -44,7 +44,7 @@ class Plan(NamedTuple):
     number: float  # ω of SEARCH, smoothness of SHORT
     tol: float
     dust: float  # weights up to this are rounding
-    alone: float  # an atom whose weight lacks less than this to 1 is all of x
+    whole: float  # above 1 − this, one atom is considered to be all of x
 
 
 class State(NamedTuple):
@@ -115,12 +115,12 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
             if plan.rule == SHORT or plan.quadratic or ridge.size:
                 _fill_direction(x, scale, i, a, j, c, direction)
             if plan.rule == SHORT:
-                bend = plan.number * _dot(direction, direction)
+                curvature = plan.number * _dot(direction, direction)
             elif plan.quadratic:
-                bend = _dot(direction, change) / plan.number
+                curvature = _dot(direction, change) / plan.number
             else:
-                bend = (_dot(change, change) + _square(ridge, direction)) / plan.number
-            step = -slope / max(bend, _TINY)
+                curvature = (_dot(change, change) + _square(ridge, direction)) / plan.number
+            step = -slope / max(curvature, _TINY)
         typed[0] = min(max(step, 0.0), limit)
         size = typed[0]
         if not size > 0.0:
@@ -150,12 +150,12 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
 @_compiled
 def _quadratic_form(x, image, c, gradient):  # type: ignore[no-untyped-def]
     """½ xᵀKx + cᵀx and ⟨∇f, x⟩; writes the gradient Kx + c."""
-    bend, tilt = 0.0, 0.0
+    square, tilt = 0.0, 0.0
     for k in range(x.size):
-        bend += x[k] * image[k]
+        square += x[k] * image[k]
         tilt += x[k] * c[k]
         gradient[k] = image[k] + c[k]
-    return 0.5 * bend + tilt, bend + tilt
+    return 0.5 * square + tilt, square + tilt
 
 
 @_compiled
@@ -204,7 +204,7 @@ def _choose(plan, gradient, weights, i, vertex, along, gap):  # type: ignore[no-
     weight, away = 1.0 * weights[side, j], (2.0 * side - 1.0) * plan.radius
     if plan.direction == PAIRWISE:
         return 0.0, i, vertex, j, away, weight, vertex * gradient[i] - cost
-    if plan.direction == AWAY and gap < cost - along and 1.0 - weight >= plan.alone:
+    if plan.direction == AWAY and gap < cost - along and 1.0 - weight >= plan.whole:
         return 1.0, i, 0.0, j, away, weight / (1.0 - weight), along - cost
     if plan.direction == BLENDED:
         side, k, low = _extreme_atom(gradient, weights, -1.0)

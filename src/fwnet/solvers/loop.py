@@ -1,0 +1,67 @@
+"""The loop: look, judge, choose, move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fwnet.iterates import Iterate
+from fwnet.oracles import Linearization
+from fwnet.problems import Problem
+
+if TYPE_CHECKING:
+    from fwnet.solvers.compiled import FastForward
+    from fwnet.solvers.frank_wolfe import FrankWolfe
+    from fwnet.solvers.watch import Watch
+
+
+class SlotStates(NamedTuple):
+    """What the slots remember from step to step."""
+
+    oracle: Any
+    direction: Any
+    rule: Any
+
+
+class Ending(NamedTuple):
+    """Where and why a solve ended, with the true linearisation there if it is known."""
+
+    it: Iterate
+    status: str
+    t: int
+    true: Linearization | None = None
+
+
+def run(
+    solver: FrankWolfe,
+    problem: Problem,
+    it: Iterate,
+    state: SlotStates,
+    watch: Watch,
+    ahead: FastForward | None,
+) -> Ending:
+    """Take steps until the watch has a reason to stop.
+
+        s = argmin over v in D of ⟨∇f(x), v⟩;   x <- x + γ d
+
+    Arguments:
+        it, state: the first iterate and the slots' first states.
+        watch: certificates, budgets, records.
+        ahead: takes as many steps as it can in machine code; None for none.
+    """
+    t = 0
+    while True:
+        if ahead is not None:
+            it, state, t, stopped = ahead(it, state, t, watch)
+            if stopped:
+                return Ending(it, "stopped", t)
+        lin = None
+        if t < solver.max_steps:
+            lin, state = solver.look(problem, it, state)  # gradient, vertex, gap or its estimate
+        seen = watch.judge(t, it, lin)  # f, the true gap where it is due, why to stop
+        if seen.status is not None or seen.lin is None:
+            return watch.ending(t, seen)
+        move, step_size, state = solver.choose(problem, seen.it, seen.lin, state)
+        step_size = watch.freeze(seen.gap, step_size)
+        if watch.record(t, seen.value, seen.gap, step_size):
+            return Ending(seen.it, "stopped", t)
+        it, t = watch.settled(move.arrive(step_size), t + 1), t + 1
