@@ -161,7 +161,7 @@ def shift_and_clip(x: Tensor, cap: float, k: int) -> Tensor:
     free = (x > shift) & (x < shift + cap)
     full = (x >= shift + cap).sum(-1, keepdim=True)
     number = free.sum(-1, keepdim=True)
-    exact = ((x * free).sum(-1, keepdim=True) + cap * (full - k)) / number.clamp_min(1)
+    exact = ((x * free).sum(-1, keepdim=True) + cap * (full - k).to(x.dtype)) / number.clamp_min(1)
     return (x - torch.where(number > 0, exact, shift)).clamp(0, cap)
 
 
