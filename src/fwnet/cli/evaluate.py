@@ -10,8 +10,7 @@ import typer
 
 from fwnet.cli.names import known
 from fwnet.cli.output import make_folder, save_picture, show, table
-from fwnet.learned import Evaluation, ProblemFamily, families, load
-from fwnet.learned.evaluation import evaluate
+from fwnet.learned import Evaluation, ProblemFamily, evaluate, families, load
 
 _FAMILIES = {
     "digits": families.digits_pairs,

@@ -27,8 +27,8 @@ from fwnet.learned import (
     MetaHistory,
     ProblemFamily,
     families,
+    meta_train,
 )
-from fwnet.learned.training import trainer as meta_train
 
 
 class FamilyName(str, Enum):
