@@ -102,13 +102,14 @@ def bounded_eigenpair(matrix: Cost) -> BoundedEigenpair:
     whole = dense_cost(matrix).double()
     whole = (whole + whole.mT) / 2
     value, v = bottom_eigenpair(whole)
-    lower = value
+    rounding = _rounding(whole) * torch.linalg.matrix_norm(whole)
+    lower = value - rounding
     if whole.shape[-1] > SMALL:
         lower = value - _TOL * torch.linalg.matrix_norm(_minus(whole, value))
         refuted = ~_positive(_minus(whole, lower))
         if bool(refuted.any()):
             least, exact = full_bottom(whole)
-            lower = torch.where(refuted, least, lower)
+            lower = torch.where(refuted, least - rounding, lower)
             v = torch.where(refuted.unsqueeze(-1), exact, v)
     return BoundedEigenpair(v.to(matrix.dtype), lower)
 
@@ -119,14 +120,14 @@ def _bounded_dense(matrix: Tensor, start: Tensor | None, tol: float) -> BoundedP
     whole = matrix.double() / size  # squares stay in range
     tall = whole if whole.shape[-2] >= whole.shape[-1] else whole.mT
     pair = top_singular_pair(whole, None if start is None else start.double(), tol)
-    upper = pair.sigma
+    upper = pair.sigma * (1.0 + _rounding(whole))
     if tall.shape[-1] > SMALL:
         upper = pair.sigma * (1.0 + tol)
         refuted = ~_positive(-_minus(tall.mT @ tall, upper.square()))
         if bool(refuted.any()):
             exact = full_pair(whole)
             mask = refuted.unsqueeze(-1)
-            upper = torch.where(refuted, exact.sigma, upper)
+            upper = torch.where(refuted, exact.sigma * (1.0 + _rounding(whole)), upper)
             pair = SingularPair(
                 torch.where(mask, exact.u, pair.u),
                 torch.where(refuted, exact.sigma, pair.sigma),
@@ -135,6 +136,11 @@ def _bounded_dense(matrix: Tensor, start: Tensor | None, tol: float) -> BoundedP
     size = size.squeeze(-1).squeeze(-1)
     found = SingularPair(pair.u.to(dtype), (pair.sigma * size).to(dtype), pair.v.to(dtype))
     return BoundedPair(found, upper * size)
+
+
+def _rounding(matrix: Tensor) -> float:
+    """The relative error of a full decomposition in float64, from the longer side."""
+    return 4 * max(matrix.shape[-2:]) * torch.finfo(torch.float64).eps
 
 
 def _positive(symmetric: Tensor) -> Tensor:
