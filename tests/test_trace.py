@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import tracemalloc
+from typing import get_args
 
 import matplotlib
 
@@ -18,6 +20,7 @@ from matplotlib import pyplot
 import fwnet
 from cases import L1, normal, problem_for
 from fwnet.plotting import plot_trace
+from fwnet.trace import MESSAGES, Clock, Status
 
 ONE = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)(problem_for(L1))
 BATCH = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
@@ -214,3 +217,17 @@ def test_sampled_values_are_unknown_between_certificates() -> None:
     known = ~np.isnan(SAMPLED.trace.column("gap"))
     assert list(known.nonzero()[0]) == [0, 10, 20, 25]
     np.testing.assert_array_equal(known, ~np.isnan(SAMPLED.trace.column("value")))
+
+
+def test_a_clock_counts_from_where_the_run_was_resumed() -> None:
+    clock = Clock(max_seconds=10.0, elapsed=7.0)
+    assert 7.0 <= clock.seconds < 8.0
+    assert 2.0 < clock.left <= 3.0
+    assert not clock.is_over
+    assert Clock(max_seconds=10.0, elapsed=12.0).is_over
+    assert Clock(max_seconds=10.0, elapsed=12.0).left == 0.0
+    assert Clock().left == math.inf
+
+
+def test_every_status_has_its_message() -> None:
+    assert set(MESSAGES) == set(get_args(Status))

@@ -1,12 +1,13 @@
-"""Trace: what each step saw; Result: what a solve returns."""
+"""Trace: what each step saw; Result: what a solve returns; Clock, Status: of every solver."""
 
 from __future__ import annotations
 
 import math
+import time
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, overload
 
 import numpy as np
 import torch
@@ -20,6 +21,56 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Number = float | Tensor
+Status = Literal[
+    "converged",
+    "max_steps",
+    "max_seconds",
+    "stopped",
+    "interrupted",
+    "non_finite",
+    "oracle_failed",
+    "stalled",
+]
+
+MESSAGES: dict[str, str] = {
+    "converged": "the duality gap is at most tol",
+    "max_steps": "max_steps were taken before the gap reached tol",
+    "max_seconds": "max_seconds went by before the gap reached tol",
+    "stopped": "on_step asked to stop",
+    "interrupted": "interrupted from the keyboard; x is the best iterate so far",
+    "non_finite": "f or its gap became NaN or infinite; x is the best iterate before that",
+    "oracle_failed": "the oracle's vertex is worse than x itself, so that no gap is known",
+    "stalled": "steps of size 0 at the precision of this dtype; try float64 or another rule",
+}
+
+
+@final
+class Clock:
+    """Seconds of wall-clock time since a run began, and its limit.
+
+    Arguments:
+        max_seconds: the limit; None for none.
+        elapsed: seconds that an earlier part of the run has taken, when it is resumed.
+    """
+
+    def __init__(self, max_seconds: float | None = None, elapsed: float = 0.0) -> None:
+        self.max_seconds = math.inf if max_seconds is None else max_seconds
+        self._began = time.perf_counter() - elapsed
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.perf_counter() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, at least 0; infinite without one."""
+        return max(0.0, self.max_seconds - self.seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit is reached."""
+        return self.seconds >= self.max_seconds
 
 
 class StepRecord(NamedTuple):
@@ -144,7 +195,7 @@ class Result:
     x: Tensor
     value: Tensor
     gap: Tensor
-    status: str | tuple[str, ...]
+    status: Status | tuple[Status, ...]
     steps: int | tuple[int, ...]
     trace: Trace
     message: str = ""

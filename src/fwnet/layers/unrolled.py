@@ -16,7 +16,7 @@ from fwnet.numerics.precision import without_autocast
 from fwnet.oracles import certify
 from fwnet.problems import Problem, as_problem
 from fwnet.solvers import FrankWolfe, Objective, SlotStates
-from fwnet.trace import Result, StepRecord, Trace
+from fwnet.trace import Result, Status, StepRecord, Trace
 
 
 @final
@@ -79,11 +79,12 @@ class FWNet(nn.Module):
             gap = certify(problem, self.solver.domain, end).gap
         assert gap is not None
         batch = gap.shape[0] if gap.ndim else 0
+        status: Status = "max_steps"
         return Result(
             it.x,
             problem.value(end),
             gap,
-            ("max_steps",) * batch if batch else "max_steps",
+            (status,) * batch if batch else status,
             (steps,) * batch if batch else steps,
             Trace(records=records),
             "all steps of the network were taken",

@@ -18,10 +18,10 @@ from fwnet.problems import Problem, as_problem
 from fwnet.show.progress import observers
 from fwnet.solvers.compiled.forward import FastForward, check_slots
 from fwnet.solvers.loop import Ending, SlotStates, run
-from fwnet.solvers.watch import SENTENCES, Observer, Watch
+from fwnet.solvers.watch import Observer, Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded
-from fwnet.trace import Result
+from fwnet.trace import MESSAGES, Result, Status
 
 Objective = Problem | Callable[[Tensor], Tensor]
 
@@ -246,13 +246,15 @@ class FrankWolfe(nn.Module):
         sound = watch.sound(it)
         if true is None or sound is not it:
             it, true = watch.certify(sound)
-        message = SENTENCES[end.status]
-        statuses: str | tuple[str, ...] = end.status
+        message = MESSAGES[end.status]
+        statuses: Status | tuple[Status, ...] = end.status
         steps: int | tuple[int, ...] = end.t
         assert true.gap is not None
         lost = watch.lost()
         if true.value.ndim:
-            each = ["converged" if bool(d) else end.status for d in true.gap <= self.tol]
+            each: list[Status] = [
+                "converged" if bool(d) else end.status for d in true.gap <= self.tol
+            ]
             for name, indices in lost.items():
                 for k in indices:
                     each[k] = name
@@ -264,5 +266,5 @@ class FrankWolfe(nn.Module):
         elif true.value.ndim:
             for name, indices in lost.items():
                 if name != end.status:
-                    message += f"; of problems {indices} {SENTENCES[name]}"
+                    message += f"; of problems {indices} {MESSAGES[name]}"
         return Result(it.x, true.value, true.gap, statuses, steps, watch.trace, message, it.active)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fwnet.iterates import Iterate
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
+from fwnet.trace import Status
 
 if TYPE_CHECKING:
     from fwnet.solvers.compiled import FastForward
@@ -26,7 +27,7 @@ class Ending(NamedTuple):
     """Where and why a solve ended, with the true linearisation there if it is known."""
 
     it: Iterate
-    status: str
+    status: Status
     t: int
     true: Linearization | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -15,23 +14,12 @@ from fwnet.iterates import Iterate
 from fwnet.oracles import Linearization, certify, linearize
 from fwnet.problems import Problem
 from fwnet.solvers.loop import Ending
-from fwnet.trace import Number, StepRecord, Trace
+from fwnet.trace import Clock, Number, Status, StepRecord, Trace
 
 if TYPE_CHECKING:
     from fwnet.solvers.frank_wolfe import FrankWolfe
 
 Observer = Callable[[StepRecord], object]
-
-SENTENCES = {
-    "converged": "the duality gap is at most tol",
-    "max_steps": "max_steps were taken before the gap reached tol",
-    "max_seconds": "max_seconds went by before the gap reached tol",
-    "stopped": "on_step asked to stop",
-    "interrupted": "interrupted from the keyboard; x is the best iterate so far",
-    "non_finite": "f or its gap became NaN or infinite; x is the best iterate before that",
-    "oracle_failed": "the oracle's vertex is worse than x itself, so that no gap is known",
-    "stalled": "steps of size 0 at the precision of this dtype; try float64 or another rule",
-}
 
 
 class Judgement(NamedTuple):
@@ -49,7 +37,7 @@ class Judgement(NamedTuple):
     lin: Linearization | None
     value: Number
     gap: Number | None
-    status: str | None
+    status: Status | None
     certified: tuple[Iterate, Linearization] | None = None
 
 
@@ -63,11 +51,11 @@ class Watch:
 
     def __init__(self, solver: FrankWolfe, problem: Problem, observers: Sequence[Observer]) -> None:
         self.solver, self.problem, self.observers = solver, problem, observers
-        self.domain, self.tol, self.max_seconds = solver.domain, solver.tol, solver.max_seconds
+        self.domain, self.tol = solver.domain, solver.tol
         self.sampled = not solver.oracle.reads_image  # the oracle sees a part of f
         self.patience = solver.oracle.patience(solver.domain)
         self.trace = Trace(solver.trace_every)
-        self.started = time.perf_counter()
+        self.clock = Clock(solver.max_seconds)
         self.best: Iterate | None = None
         self.best_value: Number = math.inf
         self.done: Tensor | None = None  # a batch: which problems are finished
@@ -143,8 +131,9 @@ class Watch:
         due = t % self.solver.refresh_every == 0 and not self.sampled
         return self.refreshed(it) if due else it
 
-    def verdict(self, value: Number, gap: Number | None) -> str | None:
+    def verdict(self, value: Number, gap: Number | None) -> Status | None:
         """Why to stop before the next step, judging by f and, where it is known, the gap."""
+        status: Status | None
         if isinstance(value, Tensor):
             status = self._batch_verdict(value, gap)
         elif self.failed is not None and bool(self.failed):
@@ -155,11 +144,11 @@ class Watch:
             status = "converged" if gap is not None and gap <= self.tol else None
         if status is not None:
             return status
-        if self.max_seconds is not None and self.seconds() >= self.max_seconds:
+        if self.clock.is_over:
             return "max_seconds"
         return "stalled" if self.idle >= self.patience else None
 
-    def _batch_verdict(self, value: Tensor, gap: Number | None) -> str | None:
+    def _batch_verdict(self, value: Tensor, gap: Number | None) -> Status | None:
         failed = torch.zeros_like(value, dtype=torch.bool) if self.failed is None else self.failed
         numbers = value + gap.masked_fill(failed, 0.0) if isinstance(gap, Tensor) else value
         bad = ~torch.isfinite(numbers)
@@ -203,7 +192,7 @@ class Watch:
             size = 0.0 if step_size is None else step_size.item()
             still = size == 0
         self.idle = self.idle + 1 if still and step_size is not None else 0
-        stop = self._tell(StepRecord(t, value, gap, size, self.seconds()))
+        stop = self._tell(StepRecord(t, value, gap, size, self.clock.seconds))
         if step_size is not None and not stop:
             moved = None
             if isinstance(value, Tensor):
@@ -220,7 +209,7 @@ class Watch:
             rows: value, gap and step size of each.
             began: the second when they began; each gets its share of the time since then.
         """
-        self.idle, share = 0, (self.seconds() - began) / len(rows)
+        self.idle, share = 0, (self.clock.seconds - began) / len(rows)
         for k, (value, gap, size) in enumerate(rows):
             if self._tell(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
                 return k
@@ -241,9 +230,12 @@ class Watch:
             stop = _is_true(observer(record)) or stop
         return stop
 
-    def lost(self) -> dict[str, list[int]]:
+    def lost(self) -> dict[Status, list[int]]:
         """Which problems of a batch became NaN or infinite, or had no oracle, by status."""
-        masks = {"oracle_failed": self.failed, "non_finite": self.broken}
+        masks: dict[Status, Tensor | None] = {
+            "oracle_failed": self.failed,
+            "non_finite": self.broken,
+        }
         return {
             name: mask.nonzero().flatten().tolist()
             for name, mask in masks.items()
@@ -257,10 +249,6 @@ class Watch:
             return it
         mask = broken.reshape(-1, *(1,) * (it.x.ndim - 1))
         return Iterate(torch.where(mask, best.x, it.x))
-
-    def seconds(self) -> float:
-        """Since the solve began."""
-        return time.perf_counter() - self.started
 
 
 def _is_true(answer: object) -> bool:

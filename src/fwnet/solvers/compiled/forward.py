@@ -80,7 +80,7 @@ class FastForward:
         every, schedule, rule = self.solver.refresh_every, self.solver.rule, state.rule
         budget = max(1, min(_CHUNK // self.work, _RECORDS))
         count = min(budget, self.solver.max_steps - t, every - t % every)
-        began, sizes = watch.seconds(), np.zeros(count)
+        began, sizes = watch.clock.seconds, np.zeros(count)
         if isinstance(schedule, Scheduled):
             sizes[:] = [schedule.at(rule + k) for k in range(count)]
         there, log = self._take(it, sizes)
