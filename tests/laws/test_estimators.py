@@ -10,17 +10,17 @@ import pytest
 import fwnet.estimators
 from laws import estimators, low_rank_fits
 
-UNMENDED = {78}  # cases that fail today: the gap of a linear kernel far from the origin
+# Failed once: a gap taken in float32, and ρ from a kernel matrix that had rounded it off.
+FAILED_ONCE = [1073, 1135]
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_law_of_estimators(part: int) -> None:
-    for number in range(part, 100, 4):
-        if number not in UNMENDED:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                failure = estimators.attack(np.random.default_rng(number))
-            assert failure is None, f"python -m tests.laws --replay estimators:{number}"
+    for number in [*range(100), *FAILED_ONCE][part::4]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            failure = estimators.attack(np.random.default_rng(number))
+        assert failure is None, f"python -m tests.laws --replay estimators:{number}"
 
 
 def test_every_estimator_is_drawn() -> None:

@@ -74,8 +74,7 @@ def certified_kernel(
     |f − f_exact| <= (κ + (2 + 4√s)ε) √(kᵢᵢ + 1) Σ|uⱼ|√(kⱼⱼ + 1),   κ the kernel's own error
     """
     support = np.flatnonzero(solved.coef)
-    bias = problem.bias if isinstance(problem, BinaryProblem) else 1.0
-    sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + bias)
+    sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + _bias(problem))
     u = solved.coef[support]
     error = kernel.rounding() + _rounding(len(support))
     errors = error * sizes * float(sizes[support] @ np.abs(u))
@@ -85,9 +84,9 @@ def certified_kernel(
 
 def certified_linear(X: Any, problem: Problem, solved: Machine, tol: float) -> Machine:
     """Return the linear machine with the gap of its vector w, its intercept and coefficients."""
-    gap = _gap(problem, solved.coef, _linear_sums(X, solved, np.float64))
+    gap = _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.float64))
     if gap > tol and solved.stopped in ("tolerance", "precision"):  # rounding may decide
-        gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, solved, np.longdouble)))
+        gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.longdouble)))
     return _concluded(solved, gap, tol)
 
 
@@ -115,6 +114,10 @@ def _products(a: Array, b: Array) -> Array:
     return np.concatenate([product, error])
 
 
+def _bias(problem: Problem) -> float:
+    return problem.bias if isinstance(problem, BinaryProblem) else 1.0
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class _Sums:
@@ -126,15 +129,16 @@ class _Sums:
     apart: float  # |(w, b) − v|, its error added
 
 
-def _linear_sums(X: Any, solved: Machine, dtype: Any) -> _Sums:
+def _linear_sums(X: Any, problem: Problem, solved: Machine, dtype: Any) -> _Sums:
     assert solved.w is not None
+    bias = _bias(problem)
     eps, w, b = float(np.finfo(dtype).eps), solved.w.astype(dtype), dtype(solved.intercept)
     support, norms = np.flatnonzero(solved.coef), np.sqrt(squared_norms(X))
     u = solved.coef[support]
     square = float(w @ w + b * b)
     errors = _rounding(len(w) + 1, eps) * (norms * math.sqrt(float(w @ w)) + abs(float(b)))
-    beside, above = _times(X[support], u, dtype) - w, u.astype(dtype).sum() - b
-    away = _rounding(len(support), eps) * float(np.abs(u) @ (norms[support] + 1.0))
+    beside, above = _times(X[support], u, dtype) - w, bias * u.astype(dtype).sum() - b
+    away = _rounding(len(support), eps) * float(np.abs(u) @ (norms[support] + bias))
     apart = math.sqrt(float(beside @ beside + above * above)) + away
     return _Sums(_scores(X, w, b, dtype), errors, square, apart)
 

@@ -71,8 +71,7 @@ def solve_kernel(
         if points.columns.fits and len(problem.y) <= TINY:
             found = _finished(points.columns.square(), problem, found, budget.tol)
     else:
-        assert points.encoding is not None  # only named kernels are evaluated in float32
-        found = certified_gap(points.X, points.spec, points.encoding, problem, found)
+        found = in_double(points, problem, found)
         if found.stopped in ("tolerance", "precision") and not found.gap <= budget.tol:
             double = Points.prepare(points.X, points.spec, budget, np.float64)
             again = solve_kernel(double, problem, budget, mode, found.alpha)
@@ -80,14 +79,29 @@ def solve_kernel(
     return certified_machine(points, problem, found, budget.tol)
 
 
+def in_double(points: Points, problem: BinaryProblem, found: Weights) -> Weights:
+    """Return the weights with ρ, scores and gap from kernel values in float64."""
+    if points.columns.kernel.dtype == np.float64:
+        return found
+    assert points.encoding is not None  # only named kernels are evaluated in float32
+    return certified_gap(points.X, points.spec, points.encoding, problem, found)
+
+
 def certified_machine(
     points: Points, problem: BinaryProblem, found: Weights, tol: float
 ) -> Machine:
-    """Return the classifier of the weights with its certificate."""
-    solved = machine(problem, found)
-    if points.spec.name == "linear" and problem.bias == 1.0:
-        solved = replace(solved, w=combination(points.X, solved.coef))
+    """Return the classifier of the weights with its certificate.
+
+    For a linear kernel ρ = |w|² + Σα²/C is taken again from w: where much of αᵀKα cancels, the
+    kernel matrix has rounded it off.
+    """
+    if points.spec.name == "linear":
+        signed = problem.y * found.alpha
+        w, b = combination(points.X, signed), problem.bias * float(signed.sum())
+        rho = float(w @ w) + b * b + float(found.alpha @ (found.alpha / problem.box))
+        solved = replace(machine(problem, replace(found, rho=rho)), w=w / rho)
         return certified_linear(points.X, problem, solved, tol)
+    solved = machine(problem, found)
     scores = found.scores / found.rho
     return certified_kernel(points.columns.kernel, problem, solved, scores, tol)
 

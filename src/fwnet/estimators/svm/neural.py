@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fwnet.domains import Simplex
-from fwnet.estimators.svm.kernel_machine import Points, certified_machine
+from fwnet.estimators.svm.kernel_machine import Points, certified_machine, in_double
 from fwnet.estimators.svm.records import (
     BinaryProblem,
     Budget,
@@ -70,4 +70,5 @@ def solve_network(points: Points, problem: BinaryProblem, budget: Budget, solver
     record = Round(steps, 0.5 / rho, gap, int(np.count_nonzero(alpha)), seconds)
     stopped = "tolerance" if gap <= budget.tol else "max_iter"
     found = Weights(alpha, scores, rho, gap, steps, stopped, "fwnet", [record])
+    found = in_double(points, problem, found)
     return certified_machine(points, problem, found, budget.tol)
