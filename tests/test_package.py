@@ -48,7 +48,6 @@ OPTIONAL = (
     "rich",
     "cvxpy",
     "numba",
-    "safetensors",
     "typer",
 )
 

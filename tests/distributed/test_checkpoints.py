@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from distributed.cases import by_hand, folder
 from fwnet.distributed import FitConfig
-from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed import checkpoints, fit
 
 CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)
 
@@ -39,7 +38,7 @@ def test_a_damaged_one_is_refused_and_the_one_before_is_used(
     damage: str, data: Path, tmp_path: Path
 ) -> None:
     whole = fit(data, tmp_path / "m", CONFIG)
-    model = (tmp_path / "m" / "model.pt").read_bytes()
+    model = (tmp_path / "m" / "model.safetensors").read_bytes()
     newest = files(tmp_path / "m")[-1]
     contents = bytearray(newest.read_bytes())
     if damage == "flipped":
@@ -48,22 +47,22 @@ def test_a_damaged_one_is_refused_and_the_one_before_is_used(
     said: list[str] = []
     again = fit(data, tmp_path / "m", CONFIG, say=said.append)
     assert len(said) == 2
-    assert f"checkpoint {newest} is " in said[0]
-    assert "refused, using the one before it" in said[0]
+    assert f"'{newest}' is not a whole checkpoint of a distributed fit: " in said[0]
+    assert "It is refused; the one before it is used" in said[0]
     assert said[1] == "going on from the checkpoint of step 20."
-    assert (tmp_path / "m" / "model.pt").read_bytes() == model
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == model
     assert again.value == whole.value
 
 
 def test_all_damaged_starts_anew(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "m", CONFIG)
-    model = (tmp_path / "m" / "model.pt").read_bytes()
+    model = (tmp_path / "m" / "model.safetensors").read_bytes()
     for path in files(tmp_path / "m"):
         path.write_bytes(b"noise")
     said: list[str] = []
     fit(data, tmp_path / "m", CONFIG, say=said.append)
     assert len(said) == 2
-    assert (tmp_path / "m" / "model.pt").read_bytes() == model
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == model
 
 
 def test_damaged_ones_do_not_push_out_a_new_one(data: Path, tmp_path: Path) -> None:
@@ -95,14 +94,11 @@ def test_one_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
         fit(data, tmp_path / "m", CONFIG)
 
 
-def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def resealed(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], object]) -> None:
     """The checkpoint with other contents and the hash that belongs to them."""
-    contents = torch.load(io.BytesIO(path.read_bytes().split(b"\n", 1)[1]), weights_only=True)
-    change(contents)
-    body = io.BytesIO()
-    torch.save(contents, body)
-    seal = hashlib.sha256(body.getvalue()).hexdigest().encode()
-    path.write_bytes(b"fwnet-distributed-1 " + seal + b"\n" + body.getvalue())
+    facts, tensors = checkpoints._FORMAT.read(path)
+    change(facts, tensors)
+    checkpoints._FORMAT.write(path, facts, tensors)
 
 
 class Touch:
@@ -116,31 +112,35 @@ class Touch:
 
 
 FOREIGN = {
-    "pickle": (lambda c: c.update(t=Touch(Path("executed"))), r"UnpicklingError\); no code of it"),
-    "no facts": (lambda c: c.pop("facts"), r"plain values of a fit \(keys\); no code of it"),
-    "facts": (lambda c: c.update(facts=3), r"plain values of a fit \(keys\); no code of it"),
-    "nan": (lambda c: c["u"].fill_(torch.nan), "does not hold an iterate of this fit"),
-    "shape": (lambda c: c.update(v=c["v"][:, :-1]), "does not hold an iterate of this fit"),
-    "dtype": (lambda c: c.update(u=c["u"].half()), "does not hold an iterate of this fit"),
-    "outside": (lambda c: c["weights"].mul_(1e3), "does not hold an iterate of this fit"),
-    "negative": (lambda c: c.update(t=-1), "does not hold an iterate of this fit"),
-    "string": (lambda c: c.update(weights="none"), "does not hold an iterate of this fit"),
+    "no facts": lambda facts, tensors: facts.pop("fit"),
+    "facts": lambda facts, tensors: facts.update(fit=3),
+    "nan": lambda facts, tensors: tensors["u"].fill_(torch.nan),
+    "shape": lambda facts, tensors: tensors.update(v=tensors["v"][:, :-1]),
+    "dtype": lambda facts, tensors: tensors.update(u=tensors["u"].half()),
+    "outside": lambda facts, tensors: tensors["weights"].mul_(1e3),
+    "negative": lambda facts, tensors: facts.update(t=-1),
+    "string": lambda facts, tensors: facts.update(t="none"),
+    "no weights": lambda facts, tensors: tensors.pop("weights"),
 }
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_one_with_other_contents_is_refused(
-    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_with_other_contents_is_refused(name: str, data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
-    change, text = FOREIGN[name]
     newest = files(tmp_path / "m")[-1]
-    resealed(newest, change)
-    with pytest.raises(ValueError, match=text):
+    resealed(newest, FOREIGN[name])
+    with pytest.raises(ValueError, match="does not hold an iterate of this fit"):
         fit(data, tmp_path / "m", CONFIG)
-    assert not Path("executed").exists()
     assert newest.exists()
+
+
+def test_a_pickle_is_refused_and_not_run(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
+    torch.save({"t": Touch(tmp_path / "executed")}, files(tmp_path / "m")[-1])
+    said: list[str] = []
+    assert fit(data, tmp_path / "m", CONFIG, say=said.append).steps == 30
+    assert "is not a whole checkpoint of a distributed fit" in said[0]
+    assert not (tmp_path / "executed").exists()
 
 
 def test_a_folder_in_place_of_one_is_passed_over(data: Path, tmp_path: Path) -> None:
@@ -163,5 +163,5 @@ def test_more_steps_may_be_asked_later(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "m", CONFIG)
     fit(data, tmp_path / "m", more)
     fit(data, tmp_path / "whole", more)
-    two = [(tmp_path / name / "model.pt").read_bytes() for name in ("m", "whole")]
+    two = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "whole")]
     assert two[0] == two[1]

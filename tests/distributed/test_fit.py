@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from scipy import sparse
 
 from distributed.cases import folder, rows
@@ -101,9 +102,9 @@ def test_a_saved_model_predicts(tmp_path: Path) -> None:
     notes = json.loads((tmp_path / "m" / "model.json").read_text())
     assert notes["gap"] == model.gap
     assert notes["config"]["radius"] == 20.0
-    contents = torch.load(tmp_path / "m" / "model.pt", weights_only=True)
-    assert set(contents["tensors"]) == {"U", "s", "V"}
-    assert json.loads(contents["facts"])["config"]["radius"] == 20.0
+    with safe_open(tmp_path / "m" / "model.safetensors", "pt") as file:  # as another program would
+        assert set(file.keys()) == {"U", "s", "V"}
+        assert json.loads(file.metadata()["LowRankModel"])["config"]["radius"] == 20.0
     torch.testing.assert_close(model.scores(sparse.csc_matrix(X)), model.scores(X))
     with pytest.raises(ValueError, match=r"X must be \(n, 8\) for this model; got \(3, 7\)\."):
         model.predict(torch.zeros(3, 7))
@@ -112,12 +113,12 @@ def test_a_saved_model_predicts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["cut off", "one bit"])
 def test_a_damaged_model_file_is_refused(tmp_path: Path, fault: str) -> None:
     model = fit(folder(tmp_path, 100, 5, 3), tmp_path / "m", FitConfig(3, 5.0, max_steps=2))
-    path = tmp_path / "m" / "model.pt"
+    path = tmp_path / "m" / "model.safetensors"
     bytes_ = bytearray(path.read_bytes())
     bytes_[bytes_.index(model.V.numpy().tobytes())] ^= 1
     path.write_bytes(bytes_[:300] if fault == "cut off" else bytes_)
     with pytest.raises(
-        ValueError, match=r"model\.pt' is not a whole low-rank model of fwnet: it is"
+        ValueError, match=r"model\.safetensors' is not a whole model of a distributed fit: it"
     ):
         load_model(tmp_path / "m")
 
@@ -125,12 +126,12 @@ def test_a_damaged_model_file_is_refused(tmp_path: Path, fault: str) -> None:
 def test_models_of_other_kinds_are_told_apart(tmp_path: Path) -> None:
     X, y = rows(100, 5, 3)
     fit(folder(tmp_path, 100, 5, 3), tmp_path / "m", FitConfig(3, 5.0, max_steps=2))
-    with pytest.raises(ValueError, match="holds a LowRankModel, not a LowRankSoftmaxClassifier;"):
-        LowRankSoftmaxClassifier.load(tmp_path / "m" / "model.pt")
-    LowRankSoftmaxClassifier(radius=5.0).fit(X, y).save(tmp_path / "m" / "model.pt")
-    with pytest.raises(ValueError, match="holds a LowRankSoftmaxClassifier, not the model of a d"):
+    with pytest.raises(ValueError, match="holds a LowRankModel, not a LowRankSoftmaxClassifier"):
+        LowRankSoftmaxClassifier.load(tmp_path / "m" / "model.safetensors")
+    LowRankSoftmaxClassifier(radius=5.0).fit(X, y).save(tmp_path / "m" / "model.safetensors")
+    with pytest.raises(ValueError, match="holds a LowRankSoftmaxClassifier, not a model of a d"):
         load_model(tmp_path / "m")
-    with pytest.raises(FileNotFoundError, match=r"nowhere/model\.pt' does not exist\."):
+    with pytest.raises(FileNotFoundError, match=r"nowhere/model\.safetensors' does not exist\."):
         load_model(tmp_path / "nowhere")
 
 

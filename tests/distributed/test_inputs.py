@@ -193,7 +193,9 @@ def test_rows_that_are_written_column_by_column(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     seen: list[object] = []
-    with pytest.raises(ValueError, match=r"file/checkpoints cannot be made: .* another folder\."):
+    with pytest.raises(
+        ValueError, match=r"file/checkpoints cannot be a folder: .* another folder\."
+    ):
         fit(
             folder(tmp_path, 200, 4, 3), tmp_path / "file", FitConfig(3, 5.0), on_report=seen.append
         )

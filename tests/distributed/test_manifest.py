@@ -17,8 +17,7 @@ from scipy import sparse
 
 from distributed.cases import by_hand, folder, rows, sparse_rows
 from fwnet.distributed import FitConfig, load_model, open_shards, write_shards
-from fwnet.estimators.low_rank import files as model_files
-from fwnet.estimators.low_rank.distributed import fit, matrix_files
+from fwnet.estimators.low_rank.distributed import fit, matrix_files, model
 from fwnet.estimators.low_rank.distributed.command import main
 
 CONFIG = FitConfig(3, 5.0, max_steps=1)
@@ -258,7 +257,7 @@ def test_a_damaged_matrix_of_scipy(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 MODELS = {
-    "no class": lambda facts, tensors: facts.pop("class"),
+    "no radius": lambda facts, tensors: facts.pop("radius"),
     "other facts": lambda facts, tensors: facts.update(speed=3),
     "no U": lambda facts, tensors: tensors.pop("U"),
     "other shapes": lambda facts, tensors: tensors.update(s=torch.ones(7)),
@@ -270,10 +269,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_sealed_model_of_other_contents_raises(name: str, tmp_path: Path) -> None:
     fit(folder(tmp_path, 100, 4, 3), tmp_path / "m", CONFIG)
-    tensors, facts = model_files.read(tmp_path / "m" / "model.pt")
+    facts, tensors = model._FORMAT.read(tmp_path / "m" / "model.safetensors")
     MODELS[name](facts, tensors)
-    model_files.write(tmp_path / "m" / "model.pt", tensors, facts)
-    with pytest.raises(
-        ValueError, match=r"model\.pt (does not hold U \(d, r\)|holds a None, not the)"
-    ):
+    model._FORMAT.write(tmp_path / "m" / "model.safetensors", facts, tensors)
+    with pytest.raises(ValueError, match=r"model\.safetensors does not hold U \(d, r\)"):
         load_model(tmp_path / "m")

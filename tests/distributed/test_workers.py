@@ -68,7 +68,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
 def test_one_two_and_four_workers_give_the_same_bits(name: str, ran: Teams) -> None:
     first = len(SIZES) * list(KINDS).index(name)
     assert ran.codes[first : first + len(SIZES)] == [[0] * p for p in SIZES]
-    assert len({(ran.folder / f"{name}{p}" / "model.pt").read_bytes() for p in SIZES}) == 1
+    assert len({(ran.folder / f"{name}{p}" / "model.safetensors").read_bytes() for p in SIZES}) == 1
 
 
 def test_only_worker_0_talks(ran: Teams) -> None:
@@ -126,7 +126,9 @@ def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> 
     assert seen[-len(again) :] == again
     assert max(seen[: -len(again)]) <= again[0]  # what was reported is never computed again
     fit(data, tmp_path / "whole", config)
-    killed, whole = ((tmp_path / name / "model.pt").read_bytes() for name in ("killed", "whole"))
+    killed, whole = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("killed", "whole")
+    )
     assert killed == whole
 
 

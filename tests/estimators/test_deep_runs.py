@@ -13,6 +13,7 @@ from torch import nn
 
 import fwnet
 from fwnet.estimators import DeepSVC
+from fwnet.numerics.files import FileFormat, rebuilt
 
 torch.set_num_threads(1)
 SETTINGS = {"lr": 0.05, "batch_size": 50, "check_every": 6, "max_iter": 40, "random_state": 0}
@@ -91,7 +92,8 @@ def test_a_killed_process_goes_on(tmp_path):
     script.write_text(SCRIPT.replace("{settings}", repr(SETTINGS)))
     killed = scripts.start([str(script), str(file)], tmp_path / "run")
     assert scripts.finish(killed) == 9
-    assert torch.load(file, weights_only=True)["t"] == 18
+    facts, tensors = FileFormat("fwnet DeepSVC checkpoint", 1, "", "").read(file)
+    assert rebuilt(facts["contents"], tensors)["t"] == 18
     X, y = points()
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, 2), nn.Tanh())
@@ -120,16 +122,18 @@ def test_bad_checkpoints_get_a_sentence(tmp_path):
     with pytest.raises(ValueError, match="belongs to another fit: X was"):
         DeepSVC(checkpoint=file, **settings).fit(X + 1, y)
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"cannot be read: .* Delete it to start anew"):
+    with pytest.raises(
+        ValueError, match=r"not a whole checkpoint of DeepSVC: .* Delete it to start"
+    ):
         DeepSVC(checkpoint=file, **settings).fit(X, y)
     file.write_bytes(b"")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="is not a whole checkpoint of DeepSVC"):
         DeepSVC(checkpoint=file, **settings).fit(X, y)
     torch.save({"weights": torch.ones(2)}, file)
-    with pytest.raises(ValueError, match="is not a checkpoint of DeepSVC"):
+    with pytest.raises(ValueError, match="is not a whole checkpoint of DeepSVC"):
         DeepSVC(checkpoint=file, **settings).fit(X, y)
     torch.save(io.BytesIO, file)  # a file that would run code is not read
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="is not a whole checkpoint of DeepSVC"):
         DeepSVC(checkpoint=file, **settings).fit(X, y)
     with pytest.raises(
         OSError, match=r"cannot be written: .* Choose a path in a folder that exists"

@@ -149,7 +149,7 @@ def test_save_and_load(name: str, tmp_path: Path) -> None:
     again = LowRankCompletion.load(tmp_path / name)
     assert np.array_equal(again.predict(seen), completion.predict(seen))
     with pytest.raises(
-        ValueError, match=r"holds a LowRankCompletion, not a LowRank\w+; load it with"
+        ValueError, match=r"holds a LowRankCompletion, not a LowRank\w+\. Load it with"
     ):
         LowRankRegressor.load(tmp_path / name)
 

@@ -185,7 +185,7 @@ def test_save_and_load(name: str, names: np.ndarray, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(model)).score(X, names[y]) == model.score(X, names[y])
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="is not a whole low-rank model of fwnet"):
+    with pytest.raises(ValueError, match="is not a whole LowRankSoftmaxClassifier"):
         LowRankSoftmaxClassifier.load(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         LowRankSoftmaxClassifier.load(tmp_path / f"no {name}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,33 +46,36 @@ def test_a_shipped_controller(name: str) -> None:
     assert bool(((result.value - best) / best < 0.05).all())
 
 
+@pytest.mark.parametrize("name", learned.available())
+def test_a_shipped_controller_is_saved_as_the_same_bytes(name: str, tmp_path: Path) -> None:
+    path = Path(checkpoints.__file__).parent / "shipped" / f"{name}.fwnet"
+    controller = learned.load(name)
+    learned.save(controller, tmp_path / "again.fwnet", controller.card)
+    assert (tmp_path / "again.fwnet").read_bytes() == path.read_bytes()
+
+
 def test_what_is_shipped() -> None:
     assert {"simplex-qp", "simplex-step"} <= set(learned.available())
 
 
-def rewritten(path: Path, change: Callable[[dict], None]) -> Path:
-    """The file with its metadata changed, as another version would write it."""
-    data = path.read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    facts = json.loads(header["__metadata__"]["fwnet"])
+def resealed(
+    path: Path,
+    change: Callable[[dict[str, Any]], object] = lambda facts: None,
+    weights: Callable[[torch.Tensor], torch.Tensor] = lambda weights: weights,
+    version: int = 1,
+) -> None:
+    """The file with other contents and the hash that belongs to them."""
+    facts, tensors = checkpoints.FORMAT.read(path)
     change(facts)
-    header["__metadata__"]["fwnet"] = json.dumps(facts)
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
-    return path
+    changed = {name: weights(part) for name, part in tensors.items()}
+    replace(checkpoints.FORMAT, version=version).write(path, facts, changed)
 
 
-def resealed(path: Path, weights: Callable[[torch.Tensor], torch.Tensor]) -> Path:
-    """The file with other weights and the hash that belongs to them."""
-    import safetensors.torch
-
+def edited(path: Path) -> None:
+    """The file with another version of its features, and its old hash."""
     data = path.read_bytes()
-    facts = checkpoints._facts("", data)
-    changed = {name: weights(part) for name, part in safetensors.torch.load(data).items()}
-    facts["sha256"] = checkpoints._hash(facts, changed)
-    path.write_bytes(safetensors.torch.save(changed, {"fwnet": json.dumps(facts)}))
-    return path
+    assert rb"\"features\": 1" in data
+    path.write_bytes(data.replace(rb"\"features\": 1", rb"\"features\": 2", 1))
 
 
 def nested(path: Path) -> None:
@@ -82,36 +85,38 @@ def nested(path: Path) -> None:
 
 
 BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "empty": (lambda p: p.write_bytes(b""), "is truncated, or no controller"),
-    "text": (lambda p: p.write_text("hello, this is no controller"), "no controller at all"),
+    "empty": (lambda p: p.write_bytes(b""), "not a whole controller: it is truncated"),
+    "text": (lambda p: p.write_text("hello, this is no controller"), "not a whole controller"),
     "half": (lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]), "truncated"),
     "one bit": (
         lambda p: p.write_bytes(p.read_bytes()[:-1] + bytes([p.read_bytes()[-1] ^ 1])),
-        "is corrupted: its contents do not match its hash",
+        "is not a whole controller: its contents do not match its hash. Copy or train it again",
     ),
-    "newer": (lambda p: rewritten(p, lambda f: f.update(format=99)), "has format 99"),
+    "newer": (lambda p: resealed(p, version=99), "has format 99, this fwnet reads 1. Use"),
     "features": (
-        lambda p: rewritten(p, lambda f: f.update(features=99)),
+        lambda p: resealed(p, lambda f: f.update(features=99)),
         "was trained on features of version 99",
     ),
-    "kind": (lambda p: rewritten(p, lambda f: f.update(kind="os.system")), "unknown kind"),
-    "kinds": (lambda p: rewritten(p, lambda f: f.update(kind=["LearnedStep"])), "unknown kind"),
-    "card": (lambda p: rewritten(p, lambda f: f.update(card="none")), "is corrupted: its options"),
+    "kind": (lambda p: resealed(p, lambda f: f.update(kind="os.system")), "unknown kind"),
+    "kinds": (lambda p: resealed(p, lambda f: f.update(kind=["LearnedStep"])), "unknown kind"),
+    "card": (lambda p: resealed(p, lambda f: f.update(card="none")), "is corrupted: its options"),
     "options": (
-        lambda p: rewritten(p, lambda f: f["options"].update(hidden=3)),
-        "do not match its hash",
+        lambda p: resealed(p, lambda f: f["options"].update(hidden=3)),
+        "does not fit the LearnedStep of this fwnet",
     ),
-    "deep": (nested, "is corrupted, or no controller at all"),
+    "edited": (edited, "do not match its hash"),
+    "pickle": (lambda p: torch.save({"weights": torch.ones(2)}, p), "not a whole controller"),
+    "deep": (nested, "not a whole controller: it is corrupted"),
     "int8": (
-        lambda p: resealed(p, lambda w: w.to(torch.int8)),
+        lambda p: resealed(p, weights=lambda w: w.to(torch.int8)),
         r"weights must be real floating-point numbers; \S+ is torch\.int8\. Save",
     ),
     "complex": (
-        lambda p: resealed(p, lambda w: w.to(torch.complex64)),
+        lambda p: resealed(p, weights=lambda w: w.to(torch.complex64)),
         r"weights must be real floating-point numbers; \S+ is torch\.complex64\. Save",
     ),
     "nan": (
-        lambda p: resealed(p, lambda w: w * torch.nan),
+        lambda p: resealed(p, weights=lambda w: w * torch.nan),
         r"weights must be finite; \S+ is not\. Train",
     ),
 }

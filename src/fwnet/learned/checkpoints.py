@@ -1,16 +1,12 @@
-"""Files of controllers: weights as safetensors, config and card as JSON beside them in one file.
+"""Files of controllers: a `FileFormat` of the weights, with these facts.
 
-    tensors   the weights
-    metadata  "fwnet": {"format", "features", "kind", "options", "card", "sha256"}
+    {"features", "kind", "options", "card"}
 
-Loading reads numbers and strings, builds one of a fixed list of classes, and never runs code from
-the file. The hash covers weights and metadata.
+Loading builds one of a fixed list of classes and never runs code from the file.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +16,9 @@ from torch import Tensor
 
 from fwnet.learned.controllers import KINDS, Controller
 from fwnet.learned.features import FEATURES
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import DamagedFile, FileFormat, ForeignFile
 
-FORMAT = 1
+FORMAT = FileFormat("fwnet", 1, "controller", "Copy or train it again.")
 _SHIPPED = Path(__file__).parent / "shipped"
 _SUFFIX = ".fwnet"
 _LONGEST = 200  # letters of a name that an error repeats
@@ -52,20 +48,16 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
         )
     if card is not None and not isinstance(card, Mapping):
         raise TypeError(f"save(card) must be a dictionary; got {card!r}.")
-    weights = {k: v.detach().cpu().contiguous() for k, v in controller.state_dict().items()}
     facts = {
-        "format": FORMAT,
         "features": FEATURES,
         "kind": type(controller).__name__,
         "options": controller.options,
         "card": dict(card or {}),
     }
     try:
-        facts["sha256"] = _hash(facts, weights)
+        FORMAT.write(Path(path), facts, controller.state_dict())
     except (TypeError, ValueError, RecursionError) as error:  # Object of type Tensor is not …
         raise TypeError(f"save(card) must hold what JSON can say: {error}.") from None
-    with written_whole(Path(path)) as file:
-        file.write(_tools().save(weights, {"fwnet": json.dumps(facts)}))
 
 
 def has_a_kind(controller: Controller) -> bool:
@@ -85,21 +77,17 @@ def load(name_or_path: str | Path) -> Any:
         >>> solver(fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))).status
         'converged'
     """
-    path, data = _read(name_or_path)
-    facts = _facts(path, data)
-    weights = _weights(path, data)
-    if facts.get("sha256") != _hash(facts, weights):
-        raise ValueError(
-            f"{path} is corrupted: its contents do not match its hash. Copy or train it again."
-        )
-    _check_numbers(path, weights)
+    path, asked = _found(name_or_path)
+    facts, weights = FORMAT.read(path, asked)
+    _check_facts(asked, facts)
+    _check_numbers(asked, weights)
     try:
         controller = KINDS[facts["kind"]](**facts["options"])
         controller.load_state_dict(weights)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(
-            f"{path} does not fit the {facts['kind']} of this fwnet: {reason[:200]} Use the fwnet "
+        raise ForeignFile(
+            f"{asked} does not fit the {facts['kind']} of this fwnet: {reason[:200]} Use the fwnet "
             "that wrote it, or train anew."
         ) from None
     controller.card = facts["card"]
@@ -111,7 +99,8 @@ def available() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _SHIPPED.glob("*" + _SUFFIX)))
 
 
-def _read(name_or_path: str | Path) -> tuple[str, bytes]:
+def _found(name_or_path: str | Path) -> tuple[Path, str]:
+    """The path of a file, and what to call it in an error."""
     if not isinstance(name_or_path, str | Path):
         raise TypeError(f"load(name_or_path) must be a name or a path; got {name_or_path!r}.")
     path, asked = Path(name_or_path), repr(str(name_or_path)[:_LONGEST])
@@ -120,84 +109,39 @@ def _read(name_or_path: str | Path) -> tuple[str, bytes]:
         if path.parent == Path() and not path.suffix and shipped.exists():
             path = shipped
         if path.is_file():
-            return asked, path.read_bytes()
+            return path, asked
         reason = "that is not a file" if path.exists() else "no such file"
-    except OSError as error:  # no permission, or a name that is too long
-        reason = f"the file cannot be read ({error.strerror})"
+    except (OSError, ValueError) as error:  # no permission, a name too long or with a zero byte
+        reason = f"the file cannot be read ({getattr(error, 'strerror', error)})"
     names = ", ".join(map(repr, available()))
     raise FileNotFoundError(
         f"load({asked}): {reason}, and no shipped controller of that name. Shipped are {names}."
     )
 
 
-def _facts(path: str, data: bytes) -> dict[str, Any]:
-    """The metadata, checked before any weight is looked at."""
-    length = int.from_bytes(data[:8], "little") if len(data) >= 8 else -1
-    if not 2 <= length <= len(data) - 8:
-        raise ValueError(f"{path} is truncated, or no controller at all. Copy or train it again.")
-    try:
-        header = json.loads(data[8 : 8 + length])
-        facts = json.loads(header["__metadata__"]["fwnet"])
-        version, features, kind = facts["format"], facts["features"], facts["kind"]
-        options, card = facts["options"], facts["card"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{path} is corrupted, or no controller at all.") from None
-    if version != FORMAT:
-        raise ValueError(
-            f"{path} has format {version!r}, this fwnet reads {FORMAT}. Upgrade fwnet, or save it "
-            "with this version."
-        )
+def _check_facts(path: str, facts: dict[str, Any]) -> None:
+    """Raise unless this fwnet knows the kind of controller and the features it reads."""
+    features, kind = facts.get("features"), facts.get("kind")
     if features != FEATURES:
-        raise ValueError(
+        raise ForeignFile(
             f"{path} was trained on features of version {features!r}, this fwnet computes version "
             f"{FEATURES}: its answers would be wrong. Use the fwnet that wrote it, or train anew."
         )
-    if not isinstance(options, dict) or not isinstance(card, dict):
-        raise ValueError(f"{path} is corrupted: its options and card are no dictionaries.")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"{path} holds a controller of unknown kind {kind!r}. Upgrade fwnet.")
-    return dict(facts)
-
-
-def _weights(path: str, data: bytes) -> dict[str, Tensor]:
-    tools = _tools()
-    try:
-        return dict(tools.load(data))
-    except Exception as error:  # of the library's own kind, which has no other base
-        raise ValueError(
-            f"{path} is truncated or corrupted ({error}). Copy or train it again."
-        ) from None
+        raise ForeignFile(f"{path} holds a controller of unknown kind {kind!r}. Upgrade fwnet.")
+    if not all(isinstance(facts.get(name), dict) for name in ("options", "card")):
+        raise DamagedFile(f"{path} is corrupted: its options and card are no dictionaries.")
 
 
 def _check_numbers(path: str, weights: Mapping[str, Tensor]) -> None:
     """Raise for weights that a network could take only by changing or spreading them."""
     for name, tensor in weights.items():
         if not tensor.is_floating_point():
-            raise ValueError(
+            raise DamagedFile(
                 f"{path}: weights must be real floating-point numbers; {name} is {tensor.dtype}. "
                 "Save the controller with learned.save, or train it again."
             )
         if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(
+            raise DamagedFile(
                 f"{path}: weights must be finite; {name} is not. Train the controller again."
             )
-
-
-def _hash(facts: dict[str, Any], weights: Mapping[str, Tensor]) -> str:
-    plain = {name: value for name, value in facts.items() if name != "sha256"}
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
-    for name in sorted(weights):
-        tensor = weights[name].contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _tools() -> Any:
-    try:
-        import safetensors.torch
-    except ImportError:
-        raise ImportError(
-            'controllers are read and written with safetensors: pip install "fwnet[learned]".'
-        ) from None
-    return safetensors.torch

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import FileFormat, flattened, rebuilt
 
-_VERSION = 1
+_FORMAT = FileFormat(
+    "fwnet DeepSVC checkpoint",
+    1,
+    "checkpoint of DeepSVC",
+    "Delete it to start anew, or choose another path.",
+)
 
 
 def checkpoint_path(checkpoint: Any) -> Path | None:
@@ -40,32 +44,15 @@ def fingerprint(*parts: Any) -> str:
 
 def save(path: Path, facts: dict[str, Any], contents: dict[str, Any]) -> None:
     """Write what a fit goes on from."""
-    with written_whole(path, f"checkpoint={str(path)!r}") as file:
-        torch.save({"fwnet_deep_svc": _VERSION, "facts": facts, **contents}, file)
+    plain, tensors = flattened(contents)
+    _FORMAT.write(path, {"fit": facts, "contents": plain}, tensors, f"checkpoint={str(path)!r}")
 
 
 def load(path: Path, facts: dict[str, Any]) -> dict[str, Any] | None:
     """Read the checkpoint of the same fit, None if there is none yet."""
     if not path.exists():
         return None
-    way_out = "Delete it to start anew, or choose another path."
-    try:
-        contents = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"checkpoint={str(path)!r} cannot be read: {reason[:120]} {way_out}"
-        ) from None
-    if not isinstance(contents, dict) or contents.get("fwnet_deep_svc") != _VERSION:
-        raise ValueError(
-            f"checkpoint={str(path)!r} is not a checkpoint of DeepSVC's version {_VERSION}. "
-            f"{way_out}"
-        )
-    for name, here in facts.items():
-        there = contents["facts"].get(name)
-        if there != here:
-            raise ValueError(
-                f"checkpoint={str(path)!r} belongs to another fit: {name} was {there!r} there and "
-                f"is {here!r} here. {way_out}"
-            )
-    return contents
+    name = f"checkpoint={str(path)!r}"
+    saved, tensors = _FORMAT.read(path, name)
+    _FORMAT.check_run(name, saved["fit"], facts)
+    return dict(rebuilt(saved["contents"], tensors))

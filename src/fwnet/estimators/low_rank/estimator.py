@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,9 +26,9 @@ from fwnet.estimators.low_rank import (
     natural_radius,
     solve,
 )
-from fwnet.estimators.low_rank.files import read, write
 from fwnet.estimators.low_rank.inputs import Array, generator_of, matrix, radius_of, rows_of
 from fwnet.numerics import checks
+from fwnet.numerics.files import FileFormat
 from fwnet.trace import Trace
 
 _Model = TypeVar("_Model", bound="LowRankModel")
@@ -62,24 +63,20 @@ class LowRankModel(BaseEstimator):
         return int((self.s_ > 0).sum())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file: `.safetensors`, or any other name for torch's format."""
+        """Write the model to a file that safetensors reads."""
         check_is_fitted(self)
         tensors = {name: torch.as_tensor(getattr(self, name)) for name in ("U_", "s_", "V_")}
         facts = {name: getattr(self, name) for name in _FACTS}
-        facts |= {"class": type(self).__name__, "parameters": _plain(self.get_params(deep=False))}
+        facts["parameters"] = _plain(self.get_params(deep=False))
         names = getattr(self, "feature_names_in_", None)
         facts["feature_names"] = None if names is None else names.tolist()
-        write(path, tensors, facts | self._extra_facts())
+        facts |= self._extra_facts()
+        self._format().write(Path(path), facts, tensors, f"path={str(path)!r}")
 
     @classmethod
     def load(cls: type[_Model], path: str | os.PathLike[str]) -> _Model:
         """Read a model that `save` wrote; its trace is empty."""
-        tensors, facts = read(path)
-        if facts["class"] != cls.__name__:
-            raise ValueError(
-                f"path={str(path)!r} holds a {facts['class']}, not a {cls.__name__}; load it with "
-                "the class that saved it."
-            )
+        facts, tensors = cls._format().read(Path(path), f"path={str(path)!r}")
         model = cls(**{name: _python(value) for name, value in facts["parameters"].items()})
         for name, tensor in tensors.items():
             setattr(model, name, tensor.numpy())
@@ -90,6 +87,11 @@ class LowRankModel(BaseEstimator):
         model.trace_ = Trace()
         model._take_facts(facts)
         return model
+
+    @classmethod
+    def _format(cls) -> FileFormat:
+        advice = "Load it with the class that saved it, or save it again."
+        return FileFormat(cls.__name__, 1, cls.__name__, advice)
 
     def _extra_facts(self) -> dict[str, Any]:
         return {}

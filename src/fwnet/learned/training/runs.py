@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +16,18 @@ from fwnet.learned.checkpoints import has_a_kind
 from fwnet.learned.checkpoints import save as save_controller
 from fwnet.learned.controllers import Controller
 from fwnet.learned.training.ranks import size_and_rank
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import FileFormat, flattened, make_folder, rebuilt, written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_STATE = FileFormat(
+    "fwnet training",
+    1,
+    "state of a training",
+    "Delete the folder to start anew, or choose another one.",
+)
+_FILE = "state.safetensors"
 
 
 class MetaRecord(NamedTuple):
@@ -110,40 +117,16 @@ class Run:
 
     def __init__(self, folder: Path, facts: dict[str, str]) -> None:
         self.folder, self.facts = folder, facts
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(f"out={str(folder)!r} cannot be a folder: {error.strerror}.") from None
+        make_folder(folder, f"out={str(folder)!r}")
 
     def restore(self, state: TrainingState) -> None:
         """Continue where the folder's training stopped, if there is one."""
-        path = self.folder / "state.pt"
+        path = self.folder / _FILE
         if not path.exists():
             return
-        way_out = "Delete the folder to start anew, or choose another one."
-        try:
-            saved = torch.load(path, map_location="cpu", weights_only=True)
-            before = dict(saved["facts"])
-        except (
-            OSError,
-            RuntimeError,
-            pickle.UnpicklingError,
-            EOFError,
-            ValueError,
-            KeyError,
-            TypeError,
-        ) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"{str(path)!r} cannot be read: {reason[:120]} {way_out}") from None
-        if before != self.facts:
-            changes = [
-                f"{name} was {before.get(name)} and is {now}"
-                for name, now in self.facts.items()
-                if before.get(name) != now
-            ]
-            raise ValueError(
-                f"out={str(self.folder)!r} holds another training: {'; '.join(changes)}. {way_out}"
-            )
+        contents, tensors = _STATE.read(path)
+        _STATE.check_run(f"out={str(self.folder)!r}", contents["run"], self.facts, "training")
+        saved = rebuilt(contents["state"], tensors)
         vector_to_parameters(saved["weights"], state.controller.parameters())
         state.optimizer.load_state_dict(saved["optimizer"])
         state.best_weights, state.best_loss = saved["best_weights"], saved["best_loss"]
@@ -156,7 +139,6 @@ class Run:
         if size_and_rank()[1] != 0:
             return
         contents: dict[str, Any] = {
-            "facts": self.facts,
             "weights": parameters_to_vector(state.controller.parameters()).detach(),
             "optimizer": state.optimizer.state_dict(),
             "best_weights": state.best_weights,
@@ -165,8 +147,8 @@ class Run:
             "waited": state.waited,
             "history": [tuple(record) for record in state.history],
         }
-        with written_whole(self.folder / "state.pt") as file:
-            torch.save(contents, file)
+        facts, tensors = flattened(contents)
+        _STATE.write(self.folder / _FILE, {"run": self.facts, "state": facts}, tensors)
         lines = [json.dumps(record._asdict()) for record in state.history]
         with written_whole(self.folder / "history.jsonl") as file:
             file.write("\n".join(lines).encode())

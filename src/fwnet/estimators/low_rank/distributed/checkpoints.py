@@ -1,101 +1,72 @@
-"""Checkpoints: whole, checked, and of the same fit; or refused with a sentence."""
+"""Checkpoints of a distributed fit: the newest whole one of the same fit is read."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from fwnet.estimators.low_rank.distributed.model import make_folder
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import FileError, FileFormat, Series
 
-_MAGIC = b"fwnet-distributed-1 "
-_CONTENTS = {"facts", "t", "u", "v", "weights"}
-_KEPT = 2  # one may be damaged
-_HEADER = len(_MAGIC) + 64 + 1
+_FORMAT = FileFormat(
+    "fwnet distributed checkpoint",
+    1,
+    "checkpoint of a distributed fit",
+    "Delete it to go on without it, or choose another folder.",
+)
 
 
-def save_checkpoint(folder: Path, t: int, contents: dict[str, Any]) -> None:
-    """Write `step-<t>.ckpt`: a line with the SHA-256 of the rest, then tensors and plain values."""
-    make_folder(folder)
-    body = io.BytesIO()
-    torch.save(contents, body)
-    digest = hashlib.sha256(body.getvalue()).hexdigest().encode()
-    path = folder / f"step-{t:09d}.ckpt"
-    with written_whole(path) as file:
-        file.write(_MAGIC + digest + b"\n" + body.getvalue())
-    # Those of later steps were refused when this run began; they must not push out this one.
-    for old in [other for other in _newest_first(folder) if other.name <= path.name][_KEPT:]:
-        os.remove(old)
+def save_checkpoint(
+    folder: Path, t: int, facts: dict[str, Any], tensors: dict[str, Tensor]
+) -> None:
+    """Write `step-<t>.ckpt`; the last two are kept, since one may be damaged.
+
+    Arguments:
+        folder: where they are.
+        t: steps taken.
+        facts: what makes two fits the same one.
+        tensors: u, v and weights of the iterate.
+    """
+    Series(folder, _FORMAT).write(t, {"fit": facts, "t": t}, tensors)
 
 
 def load_checkpoint(
     folder: Path, facts: dict[str, Any], say: Callable[[str], object]
 ) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole, or None if there is none.
+    """t, u, v and weights of the newest checkpoint that is whole, or None if there is none.
 
     Arguments:
         folder: where they are.
         facts: what makes two fits the same one; another fit's checkpoint is refused.
-        say: told of every damaged checkpoint, and what is done about it.
+        say: called with a sentence for every damaged checkpoint.
     """
-    for path in _newest_first(folder):
-        fault, body = _read(path)
-        if fault is None:
-            contents = _unpacked(path, body)
-            _check_facts(path, contents["facts"], facts)
-            _check_state(path, contents, facts)
-            return contents
-        say(f"checkpoint {path} {fault}: refused, using the one before it.")
-    return None
-
-
-def _newest_first(folder: Path) -> list[Path]:
-    return sorted((p for p in folder.glob("step-*.ckpt") if p.is_file()), reverse=True)
-
-
-def _read(path: Path) -> tuple[str | None, bytes]:
-    """What is wrong with a file, and what it holds after its first line."""
-    try:
-        contents = path.read_bytes()
-    except OSError as error:
-        return f"cannot be read ({error.strerror})", b""
-    header, body = contents[:_HEADER], contents[_HEADER:]
-    if len(header) < _HEADER or not header.startswith(_MAGIC):
-        return "is not a checkpoint of this version, or cut off in its first line", b""
-    if hashlib.sha256(body).hexdigest().encode() != header[len(_MAGIC) : -1]:
-        return f"is damaged or truncated (checksum of {len(body)} bytes does not match)", b""
-    return None, body
-
-
-def _unpacked(path: Path, body: bytes) -> dict[str, Any]:
-    """The contents of a whole file, read without running code of it."""
-    try:
-        contents = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-        fault = "" if set(contents) == _CONTENTS and isinstance(contents["facts"], dict) else "keys"
-    except Exception as error:  # torch raises what it likes at bytes that are not its own
-        fault = type(error).__name__
-    if fault:
-        raise ValueError(
-            f"checkpoint {path} holds something else than the tensors and plain values of a fit "
-            f"({fault}); no code of it was run. Delete it to go on without it."
+    newest = Series(folder, _FORMAT).read(say)
+    if newest is None:
+        return None
+    path, found, tensors = newest
+    name = f"checkpoint {path}"
+    if isinstance(found.get("fit"), dict):
+        _FORMAT.check_run(name, found["fit"], facts)
+    if not _fits(found, tensors, facts):
+        raise FileError(
+            f"{name} does not hold an iterate of this fit: its shapes, dtypes or numbers are "
+            f"others. {_FORMAT.advice}"
         )
-    return dict(contents)
+    return {"t": found["t"], **tensors}
 
 
-def _check_state(path: Path, contents: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Raise unless the tensors are those of an iterate of this fit."""
-    u, v, weights = (contents[name] for name in ("u", "v", "weights"))
-    tensors = all(isinstance(part, torch.Tensor) for part in (u, v, weights))
-    fits = (
-        tensors
-        and isinstance(contents["t"], int)
-        and contents["t"] >= 0
+def _fits(found: dict[str, Any], tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
+    """Whether a checkpoint holds an iterate of this fit."""
+    if set(found) != {"fit", "t"} or set(tensors) != {"u", "v", "weights"}:
+        return False
+    u, v, weights = (tensors[name] for name in ("u", "v", "weights"))
+    return (
+        isinstance(found["fit"], dict)
+        and isinstance(found["t"], int)
+        and found["t"] >= 0
         and weights.ndim == 1
         and weights.dtype == torch.float64
         and str(u.dtype) == str(v.dtype) == facts["dtype"]
@@ -105,17 +76,3 @@ def _check_state(path: Path, contents: dict[str, Any], facts: dict[str, Any]) ->
         and bool((weights >= 0).all())
         and float(weights.sum()) <= 1 + 1e-6
     )
-    if not fits:
-        raise ValueError(
-            f"checkpoint {path} does not hold an iterate of this fit: its shapes, dtypes or "
-            "numbers are others. Delete it to go on without it."
-        )
-
-
-def _check_facts(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    for name, value in here.items():
-        if there.get(name) != value:
-            raise ValueError(
-                f"checkpoint {path} belongs to another fit: {name} was {there.get(name)!r} there "
-                f"and is {value!r} here. Delete it to start anew, or choose another folder."
-            )

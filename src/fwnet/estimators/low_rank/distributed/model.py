@@ -12,12 +12,12 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet.estimators.low_rank import files
 from fwnet.estimators.low_rank.rows import Block
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import FileError, FileFormat, make_folder, written_whole
 
 _FACTS = {"radius", "value", "gap", "steps", "config"}
-_FILE, _NOTES = "model.pt", "model.json"
+_FILE, _NOTES = "model.safetensors", "model.json"
+_FORMAT = FileFormat("LowRankModel", 1, "model of a distributed fit", "Run its fit again.")
 
 
 @final
@@ -69,18 +69,12 @@ class LowRankModel:
         return self.scores(X).argmax(-1)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model.pt (tensors) and model.json (what a person reads)."""
+        """Write model.safetensors (the model) and model.json (what a person reads)."""
         folder = Path(folder)
         make_folder(folder)
-        facts: dict[str, Any] = {
-            "radius": self.radius,
-            "value": self.value,
-            "gap": self.gap,
-            "steps": self.steps,
-        }
+        facts = {name: getattr(self, name) for name in ("radius", "value", "gap", "steps")}
         facts["config"] = dict(self.config)
-        tensors = {"U": self.U.cpu(), "s": self.s.cpu(), "V": self.V.cpu()}
-        files.write(folder / _FILE, tensors, {"class": type(self).__name__, **facts})
+        _FORMAT.write(folder / _FILE, facts, {"U": self.U, "s": self.s, "V": self.V})
         notes = {**facts, "rank": self.rank, "classes": self.classes}
         with written_whole(folder / _NOTES) as file:
             file.write((json.dumps(notes, indent=2) + "\n").encode())
@@ -89,13 +83,9 @@ class LowRankModel:
 def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
     """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run."""
     path = Path(folder) / _FILE
-    tensors, facts = files.read(path)
-    kind = facts.pop("class", None)
-    if kind != LowRankModel.__name__:
-        raise ValueError(f"{path} holds a {kind}, not the model of a distributed fit.")
-    del facts["kind"]
+    facts, tensors = _FORMAT.read(path)
     if set(facts) != _FACTS or not _fits(**tensors):
-        raise ValueError(
+        raise FileError(
             f"{path} does not hold U (d, r), s (r,) and V (m, r) of finite numbers and the facts "
             f"{', '.join(sorted(_FACTS))}. Write it with the fit of this fwnet."
         )
@@ -111,11 +101,3 @@ def _fits(**parts: Tensor) -> bool:
         and all(part.is_floating_point() for part in parts.values())
         and all(bool(torch.isfinite(part).all()) for part in parts.values())
     )
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder unless it exists; an error in words where that cannot be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:  # the latter for a zero byte in the name
-        raise OSError(f"{folder} cannot be made: {error}. Choose another folder.") from None

@@ -15,10 +15,11 @@ from fwnet.domains import TraceNormBall
 from fwnet.estimators.low_rank.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.estimators.low_rank.distributed.config import FitConfig, Report
 from fwnet.estimators.low_rank.distributed.factors import compressed, nothing_yet
-from fwnet.estimators.low_rank.distributed.model import LowRankModel, make_folder
+from fwnet.estimators.low_rank.distributed.model import LowRankModel
 from fwnet.estimators.low_rank.distributed.segment import RecentVertices, SearchOnShards
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.iterates import ActiveSet
+from fwnet.numerics.files import make_folder
 from fwnet.oracles import PowerIteration, certify
 from fwnet.solvers import FrankWolfe, SlotStates
 from fwnet.vertices import Rank1
@@ -122,8 +123,7 @@ class Run:
             )
 
         def write() -> None:
-            facts = {"facts": self._facts(), "t": state.t}
-            save_checkpoint(self.checkpoints, state.t, {**facts, **tensors})
+            save_checkpoint(self.checkpoints, state.t, self._facts(), tensors)
 
         self.team.together(write if self.team.rank == 0 else lambda: None)
 
