@@ -99,7 +99,8 @@ def certified_machine(
         signed = problem.y * found.alpha
         w, b = combination(points.X, signed), problem.bias * float(signed.sum())
         rho = float(w @ w) + b * b + float(found.alpha @ (found.alpha / problem.box))
-        solved = replace(machine(problem, replace(found, rho=rho)), w=w / rho)
+        solved = machine(problem, replace(found, rho=rho))
+        solved = replace(solved, w=combination(points.X, solved.coef))  # not w/ρ: α/ρ is rounded
         return certified_linear(points.X, problem, solved, tol)
     solved = machine(problem, found)
     scores = found.scores / found.rho
