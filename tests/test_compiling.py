@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numba import njit
 
-from fwnet.numerics.compiled import compiled
+import fwnet
+from fwnet.numerics import compiled as loader
+from fwnet.numerics.compiled import compiled, machine_code, numba_or_none
 
 
 def test_without_a_folder_to_write_to_it_compiles_all_the_same() -> None:
@@ -27,3 +32,27 @@ def test_nan_and_division_by_zero_keep_their_meaning() -> None:
     fast = compiled("reassoc", "contract")(mean)
     assert np.isnan(fast(np.array([1.0, np.nan]), 2.0))
     assert fast(np.ones(2), 0.0) == np.inf
+
+
+@pytest.fixture
+def broken_numba(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A Numba that does not fit the NumPy that is installed: it raises an ImportError."""
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.0 or less')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "numba")
+    numba_or_none.cache_clear()
+    yield
+    numba_or_none.cache_clear()
+
+
+@pytest.mark.usefixtures("broken_numba")
+def test_without_a_numba_that_works_there_is_no_machine_code() -> None:
+    assert machine_code("fwnet.quadratic.compiled") is None
+    with pytest.raises(ImportError, match="compiled=True needs Numba: pip install"):
+        fwnet.FrankWolfe(fwnet.Simplex(), compiled=True)
+
+
+def test_a_module_that_is_not_there_is_no_missing_numba() -> None:
+    assert machine_code("fwnet.numerics.compiled") is loader
+    with pytest.raises(ModuleNotFoundError, match="nothing"):
+        machine_code("fwnet.numerics.nothing")

@@ -20,7 +20,7 @@ def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param == "compiled":
         monkeypatch.setattr(faces, "_FEW", 1)
     else:
-        monkeypatch.setattr(faces, "_numba_code", lambda: None)
+        monkeypatch.setattr(faces, "machine_code", lambda module: None)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:

@@ -1,11 +1,31 @@
-"""compiled: machine code by Numba, kept on the disk where there is one to write to."""
+"""Machine code by Numba, if it is installed, kept on the disk where there is one to write to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, cast
 
-from numba import njit
+
+@cache
+def numba_or_none() -> ModuleType | None:
+    """Numba; None where it is not installed or does not fit the NumPy that is."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    return cast(ModuleType, numba)
+
+
+def machine_code(module: str) -> ModuleType | None:
+    """A module of compiled functions, None without Numba.
+
+    Arguments:
+        module: its whole name; it is imported by the first call.
+    """
+    return None if numba_or_none() is None else import_module(module)
 
 
 def compiled(
@@ -18,6 +38,8 @@ def compiled(
         fast: all of it.
         error_model: "numpy" divides by zero without a test, which blocks vector instructions.
     """
+
+    from numba import njit
 
     def wrap(function: Any) -> Callable[..., Any]:
         options: dict[str, Any] = {

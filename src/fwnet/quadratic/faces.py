@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import final
 
@@ -11,18 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.numerics.compiled import machine_code
+
 _UNPACKED = 48  # up to this size packing costs more than it saves
 _COMPILED = 64  # up to this size call overhead decides, and compiled code saves it
 _FEW = 8  # problems that are not worth a first call of compiled code
-
-
-@cache
-def _numba_code() -> ModuleType | None:
-    try:
-        from fwnet.quadratic import compiled as compiled_quadratic_programs
-    except ImportError:
-        return None
-    return compiled_quadratic_programs
 
 
 def compiled_for(data: Tensor) -> ModuleType | None:
@@ -33,7 +25,7 @@ def compiled_for(data: Tensor) -> ModuleType | None:
     """
     few, n = data.shape[0] < _FEW, data.shape[1]
     small = n <= _COMPILED and not few and data.device.type == "cpu"
-    return _numba_code() if small else None
+    return machine_code("fwnet.quadratic.compiled") if small else None
 
 
 def as_doubles(value: Tensor) -> np.ndarray:

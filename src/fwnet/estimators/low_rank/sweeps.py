@@ -8,8 +8,6 @@ In torch, block by block, or compiled, row by row: two functions that do the sam
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ from torch import Tensor
 from fwnet.estimators.low_rank.losses import SoftmaxLoss
 from fwnet.estimators.low_rank.problems import RowProblem
 from fwnet.estimators.low_rank.rows import ArrayRows
+from fwnet.numerics.compiled import numba_or_none
 
 _WORTH_COMPILING = 1 << 20  # logits; with fewer the first call of compiled code takes longer
 _HEIGHT = 1024  # rows of a block of the compiled code
@@ -55,7 +54,7 @@ def sweep(problem: RowProblem, Z: Tensor, move: Move, u: Tensor) -> Sweep:
         move: where they go.
         u: `(d,)`.
     """
-    if len(Z) * Z.shape[1] >= _WORTH_COMPILING and _numba_code() is not None:
+    if len(Z) * Z.shape[1] >= _WORTH_COMPILING and numba_or_none() is not None:
         rows, loss = problem.rows, problem.loss
         if isinstance(loss, SoftmaxLoss) and isinstance(rows, ArrayRows) and _fits(rows, loss):
             return compiled_sweep(rows, loss, Z, move, u)
@@ -124,12 +123,3 @@ def _fits(rows: ArrayRows, loss: SoftmaxLoss) -> bool:
         return False
     single = str(rows.data.dtype).endswith("float32") and loss.weight.dtype == torch.float32
     return single and not isinstance(rows.data, np.ndarray)
-
-
-@cache
-def _numba_code() -> ModuleType | None:
-    try:
-        from fwnet.estimators.low_rank import compiled_softmax
-    except ImportError:
-        return None
-    return compiled_softmax

@@ -13,6 +13,7 @@ from fwnet.directions import Corrections, Direction
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
+from fwnet.numerics.compiled import numba_or_none
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe
@@ -57,9 +58,9 @@ def alone(x: Tensor) -> bool:
 @cache
 def compiled_code() -> SimpleNamespace | None:
     """The points of one problem in compiled code, if Numba is installed."""
-    try:
-        from fwnet.learned.controllers.compiled_atoms import learned_atom
-        from fwnet.learned.controllers.compiled_points import learned_point
-    except ImportError:
+    if numba_or_none() is None:
         return None
+    from fwnet.learned.controllers.compiled_atoms import learned_atom
+    from fwnet.learned.controllers.compiled_points import learned_point
+
     return SimpleNamespace(learned_atom=learned_atom, learned_point=learned_point)

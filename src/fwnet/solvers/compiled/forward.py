@@ -14,6 +14,7 @@ from torch import Tensor
 from fwnet.directions import Away, Blended, Pairwise, Toward
 from fwnet.domains import L1Ball, Simplex
 from fwnet.iterates import ActiveSet, Iterate
+from fwnet.numerics.compiled import machine_code
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Exact
 from fwnet.problems import LeastSquares, Problem, Quadratic, SVMDual
@@ -238,15 +239,12 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _machine_code() -> ModuleType:
-    try:
-        from fwnet.solvers.compiled import steps as compiled_steps
-    except ModuleNotFoundError as error:
-        if str(error.name).split(".")[0] != "numba":
-            raise
+    code = machine_code("fwnet.solvers.compiled.steps")
+    if code is None:
         raise ImportError(
             'compiled=True needs Numba: pip install "fwnet[fast]", or leave compiled out.'
-        ) from None
-    return compiled_steps
+        )
+    return code
 
 
 def _array(tensor: Tensor) -> np.ndarray:
