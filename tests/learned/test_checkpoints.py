@@ -161,7 +161,7 @@ def test_a_card_that_is_too_deep(tmp_path: Path) -> None:
 
 def test_a_file_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
     class LearnedStep(learned.Controller):
-        def _solver(self, domain: fwnet.Domain, **budgets: Any) -> fwnet.FrankWolfe:
+        def build_solver(self, domain: fwnet.Domain, **budgets: Any) -> fwnet.FrankWolfe:
             return fwnet.FrankWolfe(domain, **budgets)
 
     with pytest.raises(TypeError, match=r"of a kind that load can build: .*got LearnedStep"):

@@ -19,19 +19,23 @@ from fwnet.learned.controllers import (
     LSTMDirection,
     LSTMPowerIteration,
     LSTMStep,
+    Slots,
 )
 from fwnet.learned.evaluation.evaluate import evaluate
 from fwnet.learned.evaluation.results import Cost, Evaluation
 from fwnet.learned.families import LogUniform, ProblemFamily
 from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
+from fwnet.learned.training.config import Cosine, Linear, MetaConfig
 from fwnet.learned.training.gradients import Backpropagation, EvolutionStrategies, PersistentES
 from fwnet.learned.training.losses import LogSuboptimality, SumOfValues
 from fwnet.learned.training.runs import MetaHistory, MetaRecord
-from fwnet.learned.training.trainer import MetaConfig, meta_train
+from fwnet.learned.training.tasks import TrainingTask
+from fwnet.learned.training.trainer import meta_train
 
 __all__ = [
     "Backpropagation",
     "Controller",
+    "Cosine",
     "Cost",
     "Evaluation",
     "EvolutionStrategies",
@@ -52,6 +56,7 @@ __all__ = [
     "LearnedStart",
     "LearnedStep",
     "LearnedTraceNorm",
+    "Linear",
     "LogSuboptimality",
     "LogUniform",
     "MetaConfig",
@@ -59,7 +64,9 @@ __all__ = [
     "MetaRecord",
     "PersistentES",
     "ProblemFamily",
+    "Slots",
     "SumOfValues",
+    "TrainingTask",
     "available",
     "baselines",
     "evaluate",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet.learned.controllers import KINDS, Controller
+from fwnet.learned.controllers import KINDS, Learned
 from fwnet.learned.features import FEATURES
 from fwnet.numerics.files import DamagedFile, FileFormat, ForeignFile
 
@@ -24,7 +24,7 @@ _SUFFIX = ".fwnet"
 _LONGEST = 200  # letters of a name that an error repeats
 
 
-def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | None = None) -> None:
+def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None = None) -> None:
     """Write a controller to one small file, whole or not at all.
 
     Arguments:
@@ -39,7 +39,7 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
         >>> learned.load(path).card
         {'trained_on': 'nothing yet'}
     """
-    if not isinstance(controller, Controller):
+    if not isinstance(controller, Learned):
         raise TypeError(f"save(controller) must be a Controller; got {controller!r}.")
     if not has_a_kind(controller):
         raise TypeError(
@@ -60,7 +60,7 @@ def save(controller: Controller, path: str | Path, card: Mapping[str, Any] | Non
         raise TypeError(f"save(card) must hold what JSON can say: {error}.") from None
 
 
-def has_a_kind(controller: Controller) -> bool:
+def has_a_kind(controller: Learned) -> bool:
     """Whether `load` can build such a controller; it builds none that a user has written."""
     return KINDS.get(type(controller).__name__) is type(controller)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet.domains import TraceNormBall
 from fwnet.learned.controllers import LearnedPowerIteration
-from fwnet.learned.families.base import LogUniform, sample_size
+from fwnet.learned.ranges import LogUniform, sample_size
 from fwnet.numerics import checks
 
 SIDES = (8, 64)

@@ -13,9 +13,10 @@ from torch import Tensor
 from fwnet.learned.checkpoints import save
 from fwnet.learned.controllers import Controller
 from fwnet.learned.families import ProblemFamily
+from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.losses import relative_suboptimality
 from fwnet.learned.training.rollouts import draw
-from fwnet.learned.training.trainer import MetaConfig, seeded
+from fwnet.learned.training.tasks import seeded
 from fwnet.solvers import FrankWolfe
 
 SEED = 0

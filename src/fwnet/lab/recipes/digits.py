@@ -17,8 +17,9 @@ from fwnet.learned.controllers import Controller, LearnedAtoms, LearnedPairwise,
 from fwnet.learned.families import LogUniform, SVMFamily
 from fwnet.learned.families.real import Part, circle_points, digits
 from fwnet.learned.recurring import judge_start, train_start
+from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import EvolutionStrategies
-from fwnet.learned.training.trainer import MetaConfig, meta_train
+from fwnet.learned.training.trainer import meta_train
 from fwnet.solvers import Corrective, PairwiseFrankWolfe
 
 DIGITS = "scikit-learn's digits 0 to 3; chosen by the digits 4 to 6"

@@ -18,8 +18,9 @@ from fwnet.domains import Simplex
 from fwnet.lab.recipes.base import Recipe, Solvers, count_steps
 from fwnet.learned.controllers import Controller, LearnedDirection, LearnedStep
 from fwnet.learned.families import SVMFamily
+from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import EvolutionStrategies
-from fwnet.learned.training.trainer import MetaConfig, meta_train
+from fwnet.learned.training.trainer import meta_train
 from fwnet.solvers import Corrective, FrankWolfe
 from fwnet.steps import LineSearch
 

@@ -19,10 +19,12 @@ from fwnet.learned.controllers import Controller, LearnedLowRank, LearnedPowerIt
 from fwnet.learned.families import SoftmaxFamily
 from fwnet.learned.families.real import all_digits
 from fwnet.learned.spectra import SPECTRA, matrices, train_power
+from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import EvolutionStrategies
 from fwnet.learned.training.losses import relative_suboptimality
 from fwnet.learned.training.rollouts import draw
-from fwnet.learned.training.trainer import MetaConfig, meta_train, seeded
+from fwnet.learned.training.tasks import seeded
+from fwnet.learned.training.trainer import meta_train
 from fwnet.numerics.singular import power_iteration
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch

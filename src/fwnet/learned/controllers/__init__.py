@@ -1,7 +1,7 @@
 """Slots with weights: learned step rules, directions and oracles."""
 
 from fwnet.learned.controllers.atoms import LearnedAtoms
-from fwnet.learned.controllers.base import Controller
+from fwnet.learned.controllers.base import Controller, Learned
 from fwnet.learned.controllers.direction import LearnedDirection, LearnedPoint
 from fwnet.learned.controllers.hierarchical import (
     HierarchicalDirection,
@@ -13,6 +13,7 @@ from fwnet.learned.controllers.low_rank import LearnedLowRank
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
 from fwnet.learned.controllers.power_iteration import LearnedPowerIteration
 from fwnet.learned.controllers.relaxation import LearnedPairwise
+from fwnet.learned.controllers.slots import Slots
 from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
 from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
@@ -49,6 +50,7 @@ __all__ = [
     "LSTMDirection",
     "LSTMPowerIteration",
     "LSTMStep",
+    "Learned",
     "LearnedAtoms",
     "LearnedDirection",
     "LearnedLowRank",
@@ -58,4 +60,5 @@ __all__ = [
     "LearnedStart",
     "LearnedStep",
     "LearnedTraceNorm",
+    "Slots",
 ]

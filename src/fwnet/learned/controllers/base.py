@@ -1,4 +1,4 @@
-"""Controller: what all learned slots share."""
+"""Learned: what has weights to train; Controller: what all learned slots share."""
 
 from __future__ import annotations
 
@@ -12,35 +12,27 @@ from fwnet.domains import Domain, Simplex
 from fwnet.solvers import FrankWolfe
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from fwnet.solvers.presets import Budgets
 
 
-class Controller(nn.Module, ABC):
-    """A slot with weights: a step rule, a direction, an oracle or a start that is learned.
+class Learned(nn.Module):
+    """A module that `meta_train` trains and a file can hold.
 
     Attributes:
-        domains: the kinds of domain it was made for.
         options: the arguments it was built from, which is how a file builds it again.
         card: what its file says about it: data, horizon, validation, licence.
     """
-
-    domains: ClassVar[tuple[type[Domain], ...]] = (Simplex,)
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self.options = options
         self.card: dict[str, Any] = {}
 
-    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        """The solver that this controller steers, with its other slots as in training."""
-        self.check_domain(domain)
-        return self._solver(domain, **budgets)
-
-    @abstractmethod
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        """The same, for a domain that fits."""
+    def fresh(self) -> Self:
+        """Another of its kind, with first weights of its own from torch's global generator."""
+        return type(self)(**self.options)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -53,6 +45,51 @@ class Controller(nn.Module, ABC):
                     f"{type(self).__name__} has a NaN or infinite weight in {name!r}; load it "
                     "again, or train it anew with a smaller learning rate."
                 )
+
+
+class Controller(Learned, ABC):
+    """A slot with weights: a step rule, a direction, an oracle or a start that is learned.
+
+    A controller of your own is a class with two bases, this one and the slot's (`StepRule`,
+    `Direction`, `Oracle` or `Start`). It passes its arguments to `super().__init__`, answers as any
+    such slot does, and says in `build_solver` which solver it steers:
+
+        >>> class Scale(Controller, fwnet.StepRule):
+        ...     domains = (Domain,)  # any
+        ...
+        ...     def __init__(self, first=1.0):
+        ...         super().__init__(first=first)
+        ...         self.scale = nn.Parameter(torch.tensor(first))
+        ...
+        ...     def build_solver(self, domain, **budgets):
+        ...         return FrankWolfe(domain, self, **budgets)
+        ...
+        ...     def init(self, problem, it):
+        ...         return 0
+        ...
+        ...     def forward(self, problem, it, move, state):
+        ...         return self.scale.to(it.x) * 2 / (state + 2), state + 1
+        >>> problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> Scale(0.5).solver(Simplex(), max_steps=3)(problem).status
+        'max_steps'
+
+    Attributes:
+        domains: the kinds of domain it was made for.
+    """
+
+    domains: ClassVar[tuple[type[Domain], ...]] = (Simplex,)
+
+    def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        """The solver that this controller steers, with the other slots that it is made for.
+
+        In other slots it is used as any slot is: `FrankWolfe(domain, controller, oracle=...)`.
+        """
+        self.check_domain(domain)
+        return self.build_solver(domain, **budgets)
+
+    @abstractmethod
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        """What `solver` returns, for a domain that is checked."""
 
     def check_domain(self, domain: Domain) -> None:
         """Raise if it was not made for this domain, or its weights are broken."""

@@ -34,7 +34,7 @@ class HullDirection(Controller, Direction):
     line_search = True
     hull: Corrections
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, direction=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:

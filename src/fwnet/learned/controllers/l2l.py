@@ -41,7 +41,7 @@ class LogitDirection(Controller, Direction):
 
     network: nn.Module  # entries (*batch, n), memory -> entries, memory
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
@@ -98,7 +98,7 @@ class L2LLagrangian(Controller, Direction):
         super().__init__(hidden=hidden, layers=layers)
         self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:

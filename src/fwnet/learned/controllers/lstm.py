@@ -94,7 +94,7 @@ class LSTMStep(Controller, StepRule):
         super().__init__(hidden=hidden, layers=layers)
         self.network = EntrywiseLSTM(hidden, layers)
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, self, **budgets)
 
     def init(self, problem: Problem, it: Iterate) -> tuple[Tensor, Memory]:
@@ -118,7 +118,7 @@ class SoftminDirection(Controller, Direction):
 
     network: nn.Module  # entries (*batch, n), memory -> entries, memory
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, direction=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[float, Any]:
@@ -183,7 +183,7 @@ class LSTMPowerIteration(Controller, Oracle):
         self.network = EntrywiseLSTM(hidden, layers, preprocess)
         self.power = PowerIteration(steps)
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, oracle=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[Tensor, Memory]:

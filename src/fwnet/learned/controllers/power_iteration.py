@@ -63,7 +63,7 @@ class LearnedPowerIteration(Controller, CostOracle):
         nn.init.zeros_(self.policy.weight)
         self.ahead = nn.Parameter(torch.zeros(()))
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, LineSearch(), oracle=self, **budgets)
 
     def begin(self, domain: Domain, x: Tensor) -> WarmStart:

@@ -61,7 +61,7 @@ class LearnedPairwise(Controller, StepRule):
         self.second_order = second_order
         self.policy = nn.Parameter(torch.zeros(FEATURES))
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return PairwiseFrankWolfe(domain, self, second_order=self.second_order, **budgets)
 
     def init(self, problem: Problem, it: Iterate) -> Any:

@@ -85,7 +85,7 @@ class LearnedStart(Controller, Start):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         budgets.setdefault("start", self)
         return PairwiseFrankWolfe(domain, second_order=True, **budgets)
 

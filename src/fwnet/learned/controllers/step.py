@@ -73,7 +73,7 @@ class LearnedStep(Controller, StepRule):
         self.low, self.high = float(low), float(high)
         self.policy = nn.Parameter(torch.tensor(START))
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, self, direction=Averaging(), **budgets)
 
     def init(self, problem: Problem, it: Iterate) -> int:

@@ -51,7 +51,7 @@ class LearnedTraceNorm(Controller, Oracle):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)  # β = √(low · high), about 3
 
-    def _solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, LineSearch(), oracle=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[int, Tensor | None]:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import Simplex
-from fwnet.learned.families.base import LogUniform, ProblemFamily
+from fwnet.learned.families.base import ProblemFamily
 from fwnet.learned.families.svm import Draw, LinearKernel, SVMFamily, svm_matrix
+from fwnet.learned.ranges import LogUniform
 from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import Domain, L1Ball, Simplex
-from fwnet.learned.families.base import LogUniform, ProblemFamily, check_limits, sample_size
+from fwnet.learned.families.base import ProblemFamily
+from fwnet.learned.ranges import LogUniform, check_limits, sample_size
 from fwnet.numerics import checks
 from fwnet.problems import LeastSquares, Problem, Quadratic
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fwnet.data import available, load
-from fwnet.learned.families.base import LogUniform
 from fwnet.learned.families.deep_svm import DeepSVMFamily
 from fwnet.learned.families.svm import RBFKernel, SVMFamily
+from fwnet.learned.ranges import LogUniform
 
 Part = Literal["train", "validation", "test"]
 # Pairs of classes: six to train on, three to tune by, three that are opened once.

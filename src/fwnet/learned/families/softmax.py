@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import TraceNormBall
-from fwnet.learned.families.base import ProblemFamily, check_limits, sample_size
+from fwnet.learned.families.base import ProblemFamily
+from fwnet.learned.ranges import check_limits, sample_size
 from fwnet.numerics import checks
 from fwnet.problems import Problem, SoftmaxRegression
 from fwnet.problems.base import dense_gradient

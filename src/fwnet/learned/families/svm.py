@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import Simplex
-from fwnet.learned.families.base import LogUniform, ProblemFamily, check_limits, sample_size
+from fwnet.learned.families.base import ProblemFamily
+from fwnet.learned.ranges import LogUniform, check_limits, sample_size
 from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
 

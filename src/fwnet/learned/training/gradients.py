@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fwnet.learned.controllers import Controller
-from fwnet.learned.training.losses import MetaLoss
-from fwnet.learned.training.rollouts import Drawn, Rollout
 from fwnet.numerics import checks
 
 
-class Episode(NamedTuple):
-    """One batch of problems, to be solved for `horizon` steps, `unroll` between two updates."""
+class Rollout(ABC):
+    """A run of what is trained on problems that were drawn, some steps at a time."""
 
-    controller: Controller
-    drawn: Drawn
-    loss: MetaLoss
+    @abstractmethod
+    def run(self, steps: int) -> Tensor:
+        """Take steps; their loss `()`, with its graph if gradients are enabled."""
+
+    @abstractmethod
+    def detach(self) -> None:
+        """Cut the graph: gradients stop here."""
+
+
+class Episode(NamedTuple):
+    """Runs on the same problems of `horizon` steps, `unroll` between two updates of the weights."""
+
+    learned: nn.Module
+    rollout: Callable[[], Rollout]  # a run at its start
     horizon: int
     unroll: int
     generator: torch.Generator
@@ -31,10 +39,6 @@ class Episode(NamedTuple):
         """The lengths of the stretches between updates."""
         whole, rest = divmod(self.horizon, self.unroll)
         return [self.unroll] * whole + ([rest] if rest else [])
-
-    def rollout(self) -> Rollout:
-        """The solver at its start."""
-        return Rollout(self.controller, self.drawn)
 
 
 class MetaGradient(ABC):
@@ -51,14 +55,14 @@ class Backpropagation(MetaGradient):
     """Truncated back-propagation through time: exact within a stretch, none across."""
 
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
-        weights = list(episode.controller.parameters())
+        weights = list(episode.learned.parameters())
         rollout = episode.rollout()
         for steps in episode.stretches():
             rollout.detach()
             with torch.enable_grad():
-                loss = episode.loss(rollout.run(steps), rollout.first, rollout.best)
+                loss = rollout.run(steps)
                 if not loss.requires_grad:
-                    kind = type(episode.controller).__name__
+                    kind = type(episode.learned).__name__
                     raise ValueError(
                         f"Backpropagation() finds no path from {kind}'s weights to the loss; use "
                         "EvolutionStrategies()."
@@ -92,7 +96,7 @@ class EvolutionStrategies(MetaGradient):
 
     @torch.no_grad()
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
-        theta = parameters_to_vector(episode.controller.parameters())
+        theta = parameters_to_vector(episode.learned.parameters())
         gradient, total = torch.zeros_like(theta), 0.0
         for _ in range(self.pairs):
             noise = torch.randn(theta.shape, generator=episode.generator, dtype=theta.dtype)
@@ -101,13 +105,12 @@ class EvolutionStrategies(MetaGradient):
             )
             gradient += noise * ((plus - minus) / (2 * self.sigma * self.pairs))
             total += (plus + minus) / (2 * self.pairs)
-        vector_to_parameters(theta, episode.controller.parameters())
+        vector_to_parameters(theta, episode.learned.parameters())
         yield total, gradient
 
     def _loss(self, episode: Episode, theta: Tensor) -> float:
-        vector_to_parameters(theta, episode.controller.parameters())
-        rollout = episode.rollout()
-        return episode.loss(rollout.run(episode.horizon), rollout.first, rollout.best).item()
+        vector_to_parameters(theta, episode.learned.parameters())
+        return episode.rollout().run(episode.horizon).item()
 
 
 @final
@@ -134,23 +137,23 @@ class PersistentES(MetaGradient):
 
     @torch.no_grad()
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
-        controller = episode.controller
+        learned = episode.learned
         signs = [sign for _ in range(self.pairs) for sign in (1.0, -1.0)]
         particles = [episode.rollout() for _ in signs]
-        size = sum(w.numel() for w in controller.parameters())
+        size = sum(w.numel() for w in learned.parameters())
         reach = [torch.zeros(size) for _ in signs]  # ξ
         for steps in episode.stretches():
-            theta = parameters_to_vector(controller.parameters())
+            theta = parameters_to_vector(learned.parameters())
             gradient, total = torch.zeros_like(theta), 0.0
             for k, (rollout, sign) in enumerate(zip(particles, signs, strict=True)):
                 if sign > 0:
                     noise = self.sigma * torch.randn(size, generator=episode.generator)
-                vector_to_parameters(theta + sign * noise, controller.parameters())
+                vector_to_parameters(theta + sign * noise, learned.parameters())
                 reach[k] = reach[k] + sign * noise
-                loss = episode.loss(rollout.run(steps), rollout.first, rollout.best).item()
+                loss = rollout.run(steps).item()
                 gradient += reach[k] * (loss / (self.sigma**2 * len(signs)))
                 total += loss / len(signs)
-            vector_to_parameters(theta, controller.parameters())
+            vector_to_parameters(theta, learned.parameters())
             yield total, gradient
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -13,7 +13,13 @@ from fwnet.numerics import checks
 
 
 class MetaLoss(ABC):
-    """A number for a stretch of steps, the smaller the better."""
+    """A number for a stretch of steps, the smaller the better.
+
+    Attributes:
+        needs_minimum: whether it looks at min f; if not, the minimum is never computed.
+    """
+
+    needs_minimum: ClassVar[bool] = True
 
     @abstractmethod
     def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
@@ -22,7 +28,7 @@ class MetaLoss(ABC):
         Arguments:
             values: f after each step, `(steps, batch)`.
             first: f at the start, `(batch,)`.
-            best: min f, `(batch,)`.
+            best: min f, `(batch,)`; NaN unless `needs_minimum`.
         """
 
 
@@ -50,6 +56,8 @@ class LogSuboptimality(MetaLoss):
 @dataclass(frozen=True)
 class SumOfValues(MetaLoss):
     """The paper's Σ_t f(x_t), mean over the problems: late steps hardly count."""
+
+    needs_minimum: ClassVar[bool] = False
 
     def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
         return values.sum(0).mean()

@@ -1,17 +1,23 @@
-"""Rollout: a solver steered by a controller, some steps at a time, for training."""
+"""SolverTask: what is learned steers a solver on the problems of a family."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple, final
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fwnet.domains import Domain
 from fwnet.layers import FWNet
-from fwnet.learned.controllers import Controller
+from fwnet.learned.controllers import Controller, Slots
 from fwnet.learned.families import ProblemFamily
+from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.training.gradients import Rollout
+from fwnet.learned.training.losses import MetaLoss
+from fwnet.learned.training.tasks import TrainingTask, seeded
 from fwnet.problems import Problem
 
 
@@ -24,38 +30,91 @@ class Drawn(NamedTuple):
 
 
 @final
-class Rollout:
-    """A batch of problems and how far a controller has come with them.
+class SolverRollout(Rollout):
+    """A batch of problems and how far a learned solver has come with them.
 
     Arguments:
-        controller: of which the weights are trained; read anew at every step.
+        learned: with `.solver(domain)`; its weights are read anew at every step.
         drawn: the problems.
+        loss: of a stretch of steps.
     """
 
-    def __init__(self, controller: Controller, drawn: Drawn) -> None:
-        self.problem, self.best = drawn.problem, drawn.best
-        self.net = FWNet(controller.solver(drawn.domain))
+    def __init__(self, learned: Controller | Slots, drawn: Drawn, loss: MetaLoss) -> None:
+        self.problem, self.best, self.loss = drawn.problem, drawn.best, loss
+        self.net = FWNet(learned.solver(drawn.domain))
         self.it, self.slots = self.net.solver.begin(self.problem, None)
         self.first = self.problem.value(self.it).detach()
 
-    def run(self, steps: int) -> Tensor:  # (steps, batch)
-        """Take steps; f after each of them."""
+    def run(self, steps: int) -> Tensor:
         values = []
         for _ in range(steps):
             cell = self.net.cell(self.problem, self.it, self.slots)
             self.it, self.slots = cell.it, cell.slots
             values.append(self.problem.value(self.it))
-        return torch.stack(values)
+        return self.loss(torch.stack(values), self.first, self.best)
 
     def detach(self) -> None:
-        """Cut the graph: gradients stop here."""
         self.it, self.slots = detached(self.it), detached(self.slots)
 
 
-def draw(family: ProblemFamily, batch: int, generator: torch.Generator) -> Drawn:
-    """A batch of problems of a family, checked, with their minima."""
-    problem, _ = sampled(family, batch, generator)
-    return Drawn(problem, family.best_values(problem), family.domain)
+@final
+class SolverTask(TrainingTask):
+    """Problems of a family, each solved by the solver that is learned.
+
+    Arguments:
+        family: of the problems.
+    """
+
+    trains: ClassVar[tuple[type[nn.Module], ...]] = (Controller, Slots)
+
+    def __init__(self, family: ProblemFamily) -> None:
+        self.family = family
+
+    def horizon(self, learned: nn.Module) -> int | None:
+        return learned.template.max_steps if isinstance(learned, Slots) else None
+
+    def episode(
+        self, learned: nn.Module, config: MetaConfig, generator: torch.Generator
+    ) -> Callable[[], Rollout]:
+        assert isinstance(learned, Controller | Slots)
+        drawn = draw(self.family, config.batch, generator, config.loss)
+        return partial(SolverRollout, learned, drawn, config.loss)
+
+    def judge(self, config: MetaConfig) -> Callable[[nn.Module], float]:
+        """The loss over the longest horizon, of problems that are drawn once."""
+        left, judges = config.validation_problems, []
+        while left > 0:
+            batch = min(config.batch, left)
+            generator = seeded(config.seed, "validation", left)
+            judges.append(draw(self.family, batch, generator, config.loss))
+            left -= batch
+
+        @torch.no_grad()
+        def judged(learned: nn.Module) -> float:
+            assert isinstance(learned, Controller | Slots)
+            total = 0.0
+            for drawn in judges:
+                rollout = SolverRollout(learned, drawn, config.loss)
+                total += len(drawn.best) * rollout.run(config.limits[1]).item()
+            return total / config.validation_problems
+
+        return judged
+
+    def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
+        """A family has no options to compare: the first problems that it draws stand for it."""
+        problem, values = sampled(self.family, config.batch, generator)
+        name = type(self.family).__name__
+        return f"{name}: {problem.shape}, f(x0) = {float(values[0]):.4g}"
+
+
+def draw(
+    family: ProblemFamily, batch: int, generator: torch.Generator, loss: MetaLoss | None = None
+) -> Drawn:
+    """A batch of problems of a family, checked, with their minima (NaN if the loss needs none)."""
+    problem, values = sampled(family, batch, generator)
+    needed = loss is None or loss.needs_minimum
+    best = family.best_values(problem) if needed else torch.full_like(values, torch.nan)
+    return Drawn(problem, best, family.domain)
 
 
 def sampled(

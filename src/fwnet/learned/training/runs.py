@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fwnet.learned.checkpoints import has_a_kind
 from fwnet.learned.checkpoints import save as save_controller
-from fwnet.learned.controllers import Controller
+from fwnet.learned.controllers import Learned, Slots
 from fwnet.learned.training.ranks import size_and_rank
 from fwnet.numerics.files import FileFormat, flattened, make_folder, rebuilt, written_whole
 
@@ -42,10 +44,21 @@ class MetaRecord(NamedTuple):
 
 @final
 class MetaHistory(Sequence[MetaRecord]):
-    """The records of a training, in order."""
+    """The records of a training, in order.
+
+    Attributes:
+        initial: the validation loss of the first weights; None before it is known.
+        learning_rate: of the training; NaN if nothing was trained.
+        skipped: stretches that changed nothing, because their gradient was not finite.
+        attempts: the histories of all restarts and learning rates; this one is the best of them.
+    """
 
     def __init__(self) -> None:
         self._records: list[MetaRecord] = []
+        self.initial: float | None = None
+        self.learning_rate = math.nan
+        self.skipped = 0
+        self.attempts: tuple[MetaHistory, ...] = (self,)
 
     def append(self, record: MetaRecord) -> None:
         """Add the next record."""
@@ -64,6 +77,18 @@ class MetaHistory(Sequence[MetaRecord]):
     def __iter__(self) -> Iterator[MetaRecord]:
         return iter(self._records)
 
+    @property
+    def validations(self) -> list[float]:
+        """The validation losses, that of the first weights in front."""
+        first = [] if self.initial is None else [self.initial]
+        return first + [r.validation for r in self if r.validation is not None]
+
+    @property
+    def failed(self) -> bool:
+        """Whether training found nothing better than the first weights, which are returned then."""
+        found = self.validations
+        return len(found) > 1 and not any(value < found[0] for value in found[1:])
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """The loss of the episodes and of the validations; needs matplotlib."""
         from fwnet.show.plotting import plot_curves
@@ -79,34 +104,73 @@ class MetaHistory(Sequence[MetaRecord]):
 @final
 @dataclass
 class TrainingState:
-    """All that a training needs to go on."""
+    """All that a training needs to go on.
 
-    controller: Controller
+    Arguments:
+        learned: what is trained.
+        optimizer: of its weights.
+        restart: the number of its first weights.
+        best_weights: by validation, flat.
+        best_loss: the validation loss of these.
+        step: episodes done.
+        waited: validations without a new best.
+        history: the records so far.
+    """
+
+    learned: nn.Module
     optimizer: torch.optim.Adam
+    restart: int
     best_weights: Tensor
-    best_loss: float = float("inf")
+    best_loss: float = math.inf
     step: int = 0
-    waited: int = 0  # validations without a new best
+    waited: int = 0
     history: MetaHistory = field(default_factory=MetaHistory)
 
     @classmethod
-    def fresh(cls, controller: Controller, learning_rate: float) -> TrainingState:
+    def begin(cls, learned: nn.Module, learning_rate: float, restart: int) -> TrainingState:
         """The state before the first episode."""
-        weights = list(controller.parameters())
+        weights = list(learned.parameters())
         optimizer = torch.optim.Adam(weights, learning_rate)
-        return cls(controller, optimizer, parameters_to_vector(weights).detach().clone())
+        state = cls(learned, optimizer, restart, parameters_to_vector(weights).detach().clone())
+        state.history.learning_rate = learning_rate
+        return state
 
     def judge(self, loss: float) -> None:
-        """Keep the weights if they are the best so far."""
+        """Keep the weights if they are the best so far; a loss that is no number is never best."""
         self.waited += 1
         if loss < self.best_loss:
             self.waited, self.best_loss = 0, loss
-            self.best_weights = parameters_to_vector(self.controller.parameters()).detach().clone()
+            self.best_weights = parameters_to_vector(self.learned.parameters()).detach().clone()
+
+    def contents(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        history = self.history
+        return {
+            "weights": parameters_to_vector(self.learned.parameters()).detach(),
+            "optimizer": self.optimizer.state_dict(),
+            "best_weights": self.best_weights,
+            "best_loss": self.best_loss,
+            "step": self.step,
+            "waited": self.waited,
+            "initial": history.initial,
+            "skipped": history.skipped,
+            "history": [tuple(record) for record in history],
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on where the contents of a file were taken."""
+        vector_to_parameters(saved["weights"], self.learned.parameters())
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.best_weights, self.best_loss = saved["best_weights"], saved["best_loss"]
+        self.step, self.waited = saved["step"], saved["waited"]
+        self.history.initial, self.history.skipped = saved["initial"], saved["skipped"]
+        for record in saved["history"]:
+            self.history.append(MetaRecord(*record))
 
 
 @final
-class Run:
-    """A folder with the training's state, its history and the best controller.
+class TrainingFolder:
+    """A folder with the states of a training, its history and the best controller.
 
     Every file is written whole or not at all; process 0 writes.
 
@@ -119,42 +183,54 @@ class Run:
         self.folder, self.facts = folder, facts
         make_folder(folder, f"out={str(folder)!r}")
 
-    def restore(self, state: TrainingState) -> None:
+    def restore(self, attempts: Sequence[TrainingState]) -> None:
         """Continue where the folder's training stopped, if there is one."""
         path = self.folder / _FILE
         if not path.exists():
             return
         contents, tensors = _STATE.read(path)
         _STATE.check_run(f"out={str(self.folder)!r}", contents["run"], self.facts, "training")
-        saved = rebuilt(contents["state"], tensors)
-        vector_to_parameters(saved["weights"], state.controller.parameters())
-        state.optimizer.load_state_dict(saved["optimizer"])
-        state.best_weights, state.best_loss = saved["best_weights"], saved["best_loss"]
-        state.step, state.waited = saved["step"], saved["waited"]
-        for record in saved["history"]:
-            state.history.append(MetaRecord(*record))
+        kept = rebuilt(contents["attempts"], tensors)
+        for state, saved in zip(attempts, kept, strict=True):
+            state.restore(saved)
 
-    def save(self, state: TrainingState) -> None:
-        """Write the state, the history and, if `load` can build it, the best controller so far."""
+    def save(self, attempts: Sequence[TrainingState]) -> None:
+        """Write the states, the history and, if `load` can build them, the best controllers."""
         if size_and_rank()[1] != 0:
             return
-        contents: dict[str, Any] = {
-            "weights": parameters_to_vector(state.controller.parameters()).detach(),
-            "optimizer": state.optimizer.state_dict(),
-            "best_weights": state.best_weights,
-            "best_loss": state.best_loss,
-            "step": state.step,
-            "waited": state.waited,
-            "history": [tuple(record) for record in state.history],
-        }
-        facts, tensors = flattened(contents)
-        _STATE.write(self.folder / _FILE, {"run": self.facts, "state": facts}, tensors)
-        lines = [json.dumps(record._asdict()) for record in state.history]
+        facts, tensors = flattened([state.contents() for state in attempts])
+        _STATE.write(self.folder / _FILE, {"run": self.facts, "attempts": facts}, tensors)
+        lines = [
+            json.dumps({"attempt": place, **record._asdict()})
+            for place, state in enumerate(attempts)
+            for record in state.history
+        ]
         with written_whole(self.folder / "history.jsonl") as file:
             file.write("\n".join(lines).encode())
-        if not has_a_kind(state.controller):
-            return
-        now = parameters_to_vector(state.controller.parameters()).detach().clone()
-        vector_to_parameters(state.best_weights, state.controller.parameters())
-        save_controller(state.controller, self.folder / "controller.fwnet")
-        vector_to_parameters(now, state.controller.parameters())
+        best = best_of(attempts)
+        for name, part in parts_of(best.learned).items():
+            if isinstance(part, Learned) and has_a_kind(part):
+                with best_weights(best):
+                    save_controller(part, self.folder / f"{name}.fwnet")
+
+
+def best_of(attempts: Sequence[TrainingState]) -> TrainingState:
+    """The attempt that validation chooses; the first of equal ones."""
+    return min(attempts, key=lambda state: state.best_loss)
+
+
+@contextmanager
+def best_weights(state: TrainingState) -> Iterator[None]:
+    """What is trained with its best weights, for a while."""
+    now = parameters_to_vector(state.learned.parameters()).detach().clone()
+    vector_to_parameters(state.best_weights, state.learned.parameters())
+    yield
+    vector_to_parameters(now, state.learned.parameters())
+
+
+def parts_of(learned: nn.Module) -> dict[str, nn.Module]:
+    """What is saved, by the name of its file: a controller, or those of several slots."""
+    if not isinstance(learned, Slots):
+        return {"controller": learned}
+    found = dict(learned.controllers.items())
+    return found if len(found) > 1 else {"controller": next(iter(found.values()))}

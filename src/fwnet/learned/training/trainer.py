@@ -1,123 +1,94 @@
-"""meta_train: train a controller on a family of problems."""
+"""meta_train: the one trainer of everything that is learned."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import math
-import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, final
+from typing import TypeVar, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
-from fwnet.learned.controllers import Controller
+from fwnet.learned.controllers import Controller, Learned, Slots
+from fwnet.learned.controllers.slots import slot_of
 from fwnet.learned.families import ProblemFamily
-from fwnet.learned.families.base import check_family, check_limits, low_and_high
-from fwnet.learned.training.gradients import Backpropagation, Episode, MetaGradient
-from fwnet.learned.training.losses import LogSuboptimality, MetaLoss
+from fwnet.learned.families.base import check_family
+from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.training.gradients import Episode
 from fwnet.learned.training.ranks import Stream, gathered, same_everywhere
-from fwnet.learned.training.rollouts import Drawn, Rollout, draw, sampled
-from fwnet.learned.training.runs import MetaHistory, MetaRecord, Run, TrainingState
+from fwnet.learned.training.rollouts import SolverTask
+from fwnet.learned.training.runs import (
+    MetaHistory,
+    MetaRecord,
+    TrainingFolder,
+    TrainingState,
+    best_of,
+)
+from fwnet.learned.training.tasks import TrainingTask, seeded, with_seed
 from fwnet.numerics import checks
 from fwnet.show.progress import progress_bar
+from fwnet.solvers import FrankWolfe
+from fwnet.trace import Clock
 
-_C = TypeVar("_C", bound=Controller)
-
-
-@final
-@dataclass(frozen=True)
-class MetaConfig:
-    """How a controller is trained.
-
-    Arguments:
-        steps: episodes, each with new problems.
-        unroll: solver steps between two updates of the weights.
-        horizon: solver steps of an episode, log-uniform between two limits, or one number; the
-            unroll if left out.
-        curriculum: let the upper limit of the horizon grow over the first half of the training.
-        batch: problems of one size and shape that are solved at once.
-        groups: such batches per episode, of different sizes; their gradients are averaged.
-        learning_rate: of Adam; falls to a tenth along a cosine.
-        clip: largest norm of a meta-gradient.
-        gradient: how it is found; see `Backpropagation`, `EvolutionStrategies`, `PersistentES`.
-        loss: what is made small; see `LogSuboptimality`, `SumOfValues`.
-        validate_every: episodes between two validations; the best weights seen are kept.
-        patience: validations without a new best after which training stops.
-        validation_problems: how many problems a validation solves.
-        seed: of everything that is random.
-    """
-
-    steps: int = 300
-    unroll: int = 20
-    horizon: int | tuple[int, int] | None = None
-    curriculum: bool = False
-    batch: int = 8
-    groups: int = 1
-    learning_rate: float = 3e-3
-    clip: float = 1.0
-    gradient: MetaGradient = field(default_factory=Backpropagation)
-    loss: MetaLoss = field(default_factory=LogSuboptimality)
-    validate_every: int = 20
-    patience: int = 1000
-    validation_problems: int = 16
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole = ("steps", "unroll", "batch", "groups", "validate_every", "patience")
-        for name in (*whole, "validation_problems"):
-            checks.at_least(f"MetaConfig({name}=...)", getattr(self, name), 1)
-        checks.positive("MetaConfig(learning_rate=...)", self.learning_rate)
-        checks.positive("MetaConfig(clip=...)", self.clip)
-        if self.horizon is not None:
-            check_limits("MetaConfig(horizon=...)", self.horizon, 1)
-        for name, kind in (("gradient", MetaGradient), ("loss", MetaLoss), ("seed", int)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                word = "whole number" if kind is int else kind.__name__
-                raise TypeError(f"MetaConfig({name}=...) must be a {word}; got {value!r}.")
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """Smallest and largest horizon."""
-        horizon = self.unroll if self.horizon is None else self.horizon
-        return low_and_high(horizon)
-
-    def horizon_at(self, step: int, generator: torch.Generator) -> int:
-        """The horizon of an episode."""
-        low, high = self.limits
-        if self.curriculum:
-            share = min(1.0, 2 * (step + 1) / self.steps)
-            high = round(low * (high / low) ** share)
-        unit = float(torch.rand((), generator=generator, dtype=torch.float64))
-        return min(high, int(low * ((high + 1) / low) ** unit))
+_M = TypeVar("_M", bound=nn.Module)
+Judge = Callable[[nn.Module], float]
 
 
+@overload
 def meta_train(
-    controller: _C,
+    controller: Mapping[str, Controller],
     family: ProblemFamily,
     config: MetaConfig | None = None,
     *,
+    solver: FrankWolfe | None = None,
     validation: ProblemFamily | None = None,
     out: str | Path | None = None,
     minutes: float | None = None,
     progress: bool = False,
-) -> tuple[_C, MetaHistory]:
+) -> tuple[Slots, MetaHistory]: ...
+@overload
+def meta_train(
+    controller: _M,
+    family: ProblemFamily | TrainingTask,
+    config: MetaConfig | None = None,
+    *,
+    solver: FrankWolfe | None = None,
+    validation: ProblemFamily | TrainingTask | None = None,
+    out: str | Path | None = None,
+    minutes: float | None = None,
+    progress: bool = False,
+) -> tuple[_M, MetaHistory]: ...
+def meta_train(
+    controller: nn.Module | Mapping[str, Controller],
+    family: ProblemFamily | TrainingTask,
+    config: MetaConfig | None = None,
+    *,
+    solver: FrankWolfe | None = None,
+    validation: ProblemFamily | TrainingTask | None = None,
+    out: str | Path | None = None,
+    minutes: float | None = None,
+    progress: bool = False,
+) -> tuple[nn.Module, MetaHistory]:
     """Train a controller; the one that is given stays as it is.
 
         min over θ of E over problems of the family of loss(f(x_1), …, f(x_T)),   x_t steered by θ
 
     Arguments:
-        controller: with the weights to start from.
+        controller: with the weights to start from; several, by slot ("rule", "direction", "oracle",
+            "start"), are trained together. On a `TrainingTask`, whatever that task trains.
         family: problems to train on; a test family should share nothing with it, see
-            `SVMFamily.split`.
+            `SVMFamily.split`. Or a `TrainingTask`: `families.TrainingRuns`, `recurring.Starts`,
+            `spectra.Spectra`.
         config: how.
+        solver: the solver in whose slots controllers are trained, with all other slots; its
+            `max_steps` is the horizon unless the config has one. If left out, the solver that the
+            controller is made for.
         validation: problems to choose the weights by; new ones of `family` if left out.
         out: a folder for the training's state, curves and best controller. The same call again
             goes on from there, and ends bit for bit where an uninterrupted one would (on one kind
@@ -126,147 +97,228 @@ def meta_train(
         progress: show a bar (needs rich).
 
     Returns:
-        The controller with the best weights by validation, and the history.
+        The controller with the best weights by validation (`Slots` for several), and the history.
+        Where no validation is better than that of the first weights, the training has failed:
+        these are returned with a warning, and `history.failed` is True.
 
     Example:
         >>> from fwnet import learned
         >>> family = learned.families.QuadraticFamily(n=8)
-        >>> config = learned.MetaConfig(steps=2, unroll=5)
-        >>> controller, history = learned.meta_train(learned.LearnedStep(), family, config)
-        >>> len(history)
-        2
+        >>> template = fwnet.FrankWolfe(
+        ...     fwnet.Simplex(), oracle=fwnet.Softmin(beta=10.0), max_steps=10
+        ... )
+        >>> config = learned.MetaConfig(steps=2, learning_rate=0.01)
+        >>> gamma, history = learned.meta_train(
+        ...     learned.LSTMStep(), family, config, solver=template
+        ... )
+        >>> len(history), history.failed
+        (2, False)
+        >>> solver = fwnet.FrankWolfe(fwnet.Simplex(), gamma, oracle=fwnet.Softmin(beta=10.0))
     """
     config = MetaConfig() if config is None else config
-    if not isinstance(controller, Controller):
-        raise TypeError(f"meta_train(controller) must be a Controller; got {controller!r}.")
     if not isinstance(config, MetaConfig):
         raise TypeError(f"meta_train(config) must be a MetaConfig; got {config!r}.")
     if minutes is not None:
         checks.positive("meta_train(minutes=...)", minutes)
-    check_family("meta_train(family)", family)
+    task, others = _tasks(family, validation)
+    learned = _placed(controller, solver)
+    if not isinstance(learned, task.trains):
+        kinds = " or ".join(kind.__name__ for kind in task.trains)
+        raise TypeError(f"meta_train(controller) must be a {kinds}; got {learned!r}.")
+    if isinstance(task, SolverTask) and solver is not None and solver.domain != task.family.domain:
+        raise ValueError(
+            f"meta_train(solver=...) must be over {task.family.domain}, as the family's problems "
+            f"are; it is over {solver.domain}."
+        )
+    if config.horizon is None:
+        config = replace(config, horizon=task.horizon(learned))
+    attempts = [
+        TrainingState.begin(copy.deepcopy(first), rate, restart)
+        for restart, first in enumerate(_firsts(learned, config))
+        for rate in config.rates
+    ]
+    folder = None
+    if out is not None:
+        folder = TrainingFolder(Path(out), _facts(config, learned, task, others))
+        folder.restore(attempts)
+    _train(attempts, task, others.judge(config), config, folder, Clock(_seconds(minutes)), progress)
+    best = best_of(attempts)
+    vector_to_parameters(best.best_weights, best.learned.parameters())
+    best.history.attempts = tuple(state.history for state in attempts)
+    one = isinstance(learned, Slots) and not isinstance(controller, Mapping | Slots)
+    trained = best.learned[slot_of(controller)] if one else best.learned  # type: ignore[index]
+    if best.history.failed:
+        warnings.warn(
+            f"the training of {type(trained).__name__} failed: no validation was better than that "
+            f"of the first weights ({best.best_loss:.4g}), which are returned. Use more episodes, "
+            "another learning_rate or restarts; see history.plot().",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return trained, best.history
+
+
+def _tasks(
+    family: ProblemFamily | TrainingTask, validation: ProblemFamily | TrainingTask | None
+) -> tuple[TrainingTask, TrainingTask]:
+    """What is trained on, and what chooses."""
     others = family if validation is None else validation
+    if isinstance(family, TrainingTask):
+        if not isinstance(others, TrainingTask):
+            raise TypeError(
+                f"meta_train(validation=...) must be a TrainingTask, as what is trained on; got "
+                f"{others!r}."
+            )
+        return family, others
+    check_family("meta_train(family)", family)
     check_family("meta_train(validation=...)", others)
+    assert isinstance(others, ProblemFamily)
     if others.domain != family.domain:
         raise ValueError(
             f"meta_train(validation=...) must be a family over {family.domain}, as the one that is "
             f"trained on; it is over {others.domain}."
         )
-    trained = copy.deepcopy(controller)
-    judges = _judges(others, config)
-    state = TrainingState.fresh(trained, config.learning_rate)
-    run = None if out is None else Run(Path(out), _facts(config, trained, family, judges))
-    if run is not None:
-        run.restore(state)
-    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    with ExitStack() as stack:
-        show = progress_bar(stack, config.steps) if progress else None
-        while state.step < config.steps and state.waited < config.patience:
-            if same_everywhere(time.monotonic() >= until):
-                break
-            _episode(state, family, judges, config)
-            if show is not None:
-                show(state.step, f"validation {state.best_loss:.3f}")
-            if run is not None:
-                run.save(state)
-    if run is not None:
-        run.save(state)
-    vector_to_parameters(state.best_weights, trained.parameters())
-    return trained, state.history
+    return SolverTask(family), SolverTask(others)
+
+
+def _placed(
+    controller: nn.Module | Mapping[str, Controller], solver: FrankWolfe | None
+) -> nn.Module:
+    """What is trained: a controller in the slot of a solver that is given, or as it is."""
+    if isinstance(controller, Mapping):
+        if solver is None:
+            raise TypeError("meta_train of several slots needs solver=..., which has the others.")
+        return Slots(controller, solver)
+    if solver is None or isinstance(controller, Slots):
+        return controller
+    return Slots({slot_of(controller): controller}, solver)  # type: ignore[dict-item]
+
+
+def _firsts(learned: nn.Module, config: MetaConfig) -> list[nn.Module]:
+    """First weights of each restart: those that are given, then others of the same kind."""
+    if config.restarts == 1:
+        return [learned]
+    if not isinstance(learned, Learned):
+        raise TypeError(
+            f"MetaConfig(restarts={config.restarts}) needs something Learned, which has fresh(); "
+            f"got {type(learned).__name__}."
+        )
+    draws = [seeded(config.seed, "weights", k).initial_seed() for k in range(1, config.restarts)]
+    return [learned, *(with_seed(learned.fresh, seed) for seed in draws)]
+
+
+def _seconds(minutes: float | None) -> float | None:
+    return None if minutes is None else 60 * minutes
 
 
 def _facts(
-    config: MetaConfig, controller: Controller, family: ProblemFamily, judges: list[Drawn]
+    config: MetaConfig, learned: nn.Module, task: TrainingTask, others: TrainingTask
 ) -> dict[str, str]:
-    """What must be the same for a training to go on.
-
-    A family of anybody's has no options to compare: the first problems that it draws stand for it.
-    """
+    """What must be the same for a training to go on."""
     facts = {each.name: repr(getattr(config, each.name)) for each in fields(config)}
-    problem, values = sampled(family, config.batch, seeded(config.seed, "problem", 0, 0))
-    facts["controller"] = " ".join(repr(controller).split())
-    facts["family"] = f"{type(family).__name__}: {problem.shape}, f(x0) = {float(values[0]):.4g}"
-    facts["validation"] = f"{judges[0].problem.shape}, min f = {float(judges[0].best[0]):.4g}"
+    facts["controller"] = " ".join(repr(learned).split())
+    if isinstance(learned, Slots):
+        facts["solver"] = " ".join(repr(learned.template).split())
+    facts["family"] = task.describe(config, seeded(config.seed, "problem", 0, 0))
+    facts["validation"] = others.describe(config, seeded(config.seed, "validation", 0))
     return facts
 
 
-def _episode(
-    state: TrainingState, family: ProblemFamily, judges: list[Drawn], config: MetaConfig
+def _train(
+    attempts: Sequence[TrainingState],
+    task: TrainingTask,
+    judge: Judge,
+    config: MetaConfig,
+    folder: TrainingFolder | None,
+    clock: Clock,
+    progress: bool,
 ) -> None:
+    """All attempts, one after the other; those that diverge end early."""
+    diverged: list[FloatingPointError] = []
+    with ExitStack() as stack:
+        show = progress_bar(stack, config.steps * len(attempts)) if progress else None
+        for place, state in enumerate(attempts):
+            while state.step < config.steps and state.waited < config.patience:
+                if same_everywhere(clock.is_over):
+                    break
+                if state.history.initial is None:
+                    _judge_first(state, attempts, judge)
+                try:
+                    _episode(state, task, judge, config)
+                except FloatingPointError as error:
+                    diverged.append(error)
+                    break
+                if show is not None:
+                    text = f"validation {best_of(attempts).best_loss:.3f}"
+                    show(place * config.steps + state.step, text)
+                if folder is not None:
+                    folder.save(attempts)
+    if folder is not None:
+        folder.save(attempts)
+    if len(diverged) == len(attempts):
+        raise diverged[-1]
+
+
+def _judge_first(state: TrainingState, attempts: Sequence[TrainingState], judge: Judge) -> None:
+    """Validate the first weights, which may be the best; once for all learning rates."""
+    known = [s.history.initial for s in attempts if s.restart == state.restart]
+    found = next((value for value in known if value is not None), None)
+    state.history.initial = judge(state.learned) if found is None else found
+    state.judge(state.history.initial)
+
+
+def _episode(state: TrainingState, task: TrainingTask, judge: Judge, config: MetaConfig) -> None:
     """One episode of training and, when due, a validation."""
-    started, step = time.perf_counter(), state.step
-    if step == 0:  # an untrained controller may be the best one
-        state.judge(_validate(state.controller, judges, config))
-    rate = 0.55 + 0.45 * math.cos(math.pi * step / config.steps)
+    clock, step, history = Clock(), state.step, state.history
     for group in state.optimizer.param_groups:
-        group["lr"] = config.learning_rate * rate
-    horizon = config.horizon_at(step, seeded(config.seed, "horizon", step))
+        group["lr"] = history.learning_rate * config.schedule(step / config.steps)
+    horizon = config.horizon_at(step, seeded(config.seed, "horizon", step, *_restart(state)))
     losses = []
-    for number, pairs in enumerate(gathered(_streams(state, family, config, horizon))):
-        losses.append(sum(loss for loss, _ in pairs) / len(pairs))
+    for pairs in gathered(_streams(state, task, config, horizon)):
         gradient = torch.stack([part for _, part in pairs]).mean(0)
         if not bool(torch.isfinite(gradient).all()):
-            raise FloatingPointError(
-                f"the meta-gradient became NaN or infinite in episode {step}, stretch {number}; "
-                "use a smaller learning_rate, a shorter unroll, or EvolutionStrategies()."
-            )
+            history.skipped += 1
+            continue
+        losses.append(sum(loss for loss, _ in pairs) / len(pairs))
         _update(state, gradient, config.clip)
+    if not losses:
+        raise FloatingPointError(
+            f"the meta-gradient was NaN or infinite in all of episode {step}; use a smaller "
+            "learning_rate, a shorter unroll, or EvolutionStrategies()."
+        )
     state.step += 1
-    last = state.step == config.steps
     validation = None
-    if last or state.step % config.validate_every == 0:
-        validation = _validate(state.controller, judges, config)
+    if state.step == config.steps or state.step % config.validate_every == 0:
+        validation = judge(state.learned)
         state.judge(validation)
-    seconds = time.perf_counter() - started
     loss = sum(losses) / len(losses)
-    state.history.append(MetaRecord(step, loss, validation, horizon, seconds))
+    history.append(MetaRecord(step, loss, validation, horizon, clock.seconds))
 
 
 def _streams(
-    state: TrainingState, family: ProblemFamily, config: MetaConfig, horizon: int
+    state: TrainingState, task: TrainingTask, config: MetaConfig, horizon: int
 ) -> list[Callable[[], Stream]]:
     """For each group a function that starts its stream of losses and gradients."""
 
     def start(group: int) -> Stream:
-        generator = seeded(config.seed, "problem", state.step, group)
-        drawn = draw(family, config.batch, generator)
-        episode = Episode(state.controller, drawn, config.loss, horizon, config.unroll, generator)
+        generator = seeded(config.seed, "problem", state.step, group, *_restart(state))
+        begin = task.episode(state.learned, config, generator)
+        episode = Episode(state.learned, begin, horizon, config.unroll, generator)
         return config.gradient.along(episode)
 
     return [partial(start, group) for group in range(config.groups)]
+
+
+def _restart(state: TrainingState) -> tuple[int, ...]:
+    """What a restart adds to the seeds of its episodes; learning rates share theirs."""
+    return (state.restart,) if state.restart else ()
 
 
 def _update(state: TrainingState, gradient: Tensor, clip: float) -> None:
     norm = torch.linalg.vector_norm(gradient)
     gradient = gradient * (clip / norm.clamp_min(clip))
     place = 0
-    for weight in state.controller.parameters():
+    for weight in state.learned.parameters():
         weight.grad = gradient[place : place + weight.numel()].reshape(weight.shape).to(weight)
         place += weight.numel()
     state.optimizer.step()
-
-
-def _judges(family: ProblemFamily, config: MetaConfig) -> list[Drawn]:
-    """The problems of all validations, drawn once."""
-    left, drawn = config.validation_problems, []
-    while left > 0:
-        batch = min(config.batch, left)
-        drawn.append(draw(family, batch, seeded(config.seed, "validation", left)))
-        left -= batch
-    return drawn
-
-
-@torch.no_grad()
-def _validate(controller: Controller, judges: list[Drawn], config: MetaConfig) -> float:
-    """The loss over the longest horizon."""
-    total = 0.0
-    for drawn in judges:
-        rollout = Rollout(controller, drawn)
-        loss = config.loss(rollout.run(config.limits[1]), rollout.first, rollout.best)
-        total += len(rollout.best) * loss.item()
-    return total / config.validation_problems
-
-
-def seeded(*parts: object) -> torch.Generator:
-    """A generator of its own for each purpose: nothing depends on what was drawn before."""
-    digest = hashlib.sha256(repr(parts).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))

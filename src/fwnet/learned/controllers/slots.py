@@ -1,0 +1,105 @@
+"""Slots: learned slots of one solver, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final
+
+from torch import nn
+
+from fwnet.directions import Direction
+from fwnet.domains import Domain
+from fwnet.learned.controllers.base import Controller, Learned
+from fwnet.oracles import Oracle
+from fwnet.solvers import FrankWolfe
+from fwnet.starts import Start
+from fwnet.steps import StepRule
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
+
+SLOTS = {"rule": StepRule, "direction": Direction, "oracle": Oracle, "start": Start}
+_BUDGETS = (
+    "max_steps",
+    "tol",
+    "max_seconds",
+    "check_every",
+    "refresh_every",
+    "trace_every",
+    "compiled",
+)
+
+
+@final
+class Slots(Learned):
+    """Controllers in the slots of a solver that has all others: what `meta_train` trains there.
+
+    Arguments:
+        controllers: by slot, of "rule", "direction", "oracle" and "start".
+        template: the solver; its own slots and budgets stay where no controller takes their place,
+            and its weights, if it has any, are not trained.
+
+    Example:
+        >>> from fwnet import learned
+        >>> template = fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(10.0), max_steps=5)
+        >>> pair = learned.Slots(
+        ...     {"rule": learned.LSTMStep(), "direction": learned.LSTMDirection()}, template
+        ... )
+        >>> problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> pair.solver()(problem).status
+        'max_steps'
+    """
+
+    def __init__(self, controllers: Mapping[str, Controller], template: FrankWolfe) -> None:
+        super().__init__()
+        if not isinstance(template, FrankWolfe):
+            raise TypeError(f"solver must be a FrankWolfe; got {template!r}.")
+        if not controllers:
+            raise ValueError("controllers must name at least one slot; got none.")
+        for slot, controller in controllers.items():
+            kind = SLOTS.get(slot)
+            if kind is None:
+                raise ValueError(f"a slot is one of {', '.join(SLOTS)}; got {slot!r}.")
+            if not isinstance(controller, Controller) or not isinstance(controller, kind):
+                raise TypeError(
+                    f"the slot {slot!r} needs a Controller that is a {kind.__name__}; got "
+                    f"{controller!r}."
+                )
+        self.controllers = nn.ModuleDict(dict(controllers))
+        vars(self)["template"] = template  # not as a submodule: its weights are not ours to train
+
+    template: FrankWolfe
+
+    def __getitem__(self, slot: str) -> Any:
+        return self.controllers[slot]
+
+    def fresh(self) -> Slots:
+        return Slots({name: self[name].fresh() for name in self.controllers}, self.template)
+
+    def solver(self, domain: Domain | None = None, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        """The template with the controllers in their slots.
+
+        Arguments:
+            domain: the template's if left out.
+        """
+        base = self.template
+        domain = base.domain if domain is None else domain
+        for controller in self.controllers.values():
+            assert isinstance(controller, Controller)
+            controller.check_domain(domain)
+        slots = {name: getattr(base, name) for name in SLOTS} | dict(self.controllers.items())
+        kept: Any = {name: getattr(base, name) for name in _BUDGETS}
+        return FrankWolfe(domain, slots.pop("rule"), **(slots | kept | budgets))
+
+
+def slot_of(controller: object) -> str:
+    """The slot that a controller is for."""
+    for slot, kind in SLOTS.items():
+        if isinstance(controller, kind):
+            return slot
+    raise TypeError(
+        f"meta_train(solver=...) needs a controller that is a slot of a solver "
+        f"({', '.join(kind.__name__ for kind in SLOTS.values())}); got {controller!r}."
+    )

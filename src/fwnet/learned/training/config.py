@@ -1,0 +1,141 @@
+"""MetaConfig: how something learned is trained."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+
+from fwnet.learned.ranges import check_limits, low_and_high
+from fwnet.learned.training.gradients import Backpropagation, MetaGradient
+from fwnet.learned.training.losses import LogSuboptimality, MetaLoss
+from fwnet.numerics import checks
+
+
+class Schedule(ABC):
+    """The factor on the learning rate along a training."""
+
+    @abstractmethod
+    def __call__(self, share: float) -> float:
+        """The factor where this share of the episodes is done, in [0, 1)."""
+
+
+@final
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """From 1 to `final` along a cosine.
+
+    factor = (1 + final)/2 + (1 − final)/2 · cos(π share)
+    """
+
+    final: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.non_negative("Cosine(final=...)", self.final)
+
+    def __call__(self, share: float) -> float:
+        return (1 + self.final) / 2 + (1 - self.final) / 2 * math.cos(math.pi * share)
+
+
+@final
+@dataclass(frozen=True)
+class Linear(Schedule):
+    """From 1 to `final` along a line; `Linear(1.0)` keeps the learning rate.
+
+    factor = 1 − (1 − final) · share
+    """
+
+    final: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.non_negative("Linear(final=...)", self.final)
+
+    def __call__(self, share: float) -> float:
+        return 1 - (1 - self.final) * share
+
+
+@final
+@dataclass(frozen=True)
+class MetaConfig:
+    """How a controller, or anything else that is learned, is trained.
+
+    Arguments:
+        steps: episodes, each with new problems.
+        unroll: solver steps between two updates of the weights.
+        horizon: solver steps of an episode, log-uniform between two limits, or one number; if left
+            out, what the task says (the `max_steps` of a solver that is given), else the unroll.
+        curriculum: let the upper limit of the horizon grow over the first half of the training.
+        batch: problems of one size and shape that are solved at once.
+        groups: such batches per episode, of different sizes; their gradients are averaged.
+        learning_rate: of Adam; several are tried one after the other from the same first weights,
+            and validation chooses.
+        clip: largest norm of a meta-gradient.
+        gradient: how it is found; see `Backpropagation`, `EvolutionStrategies`, `PersistentES`.
+        loss: what is made small; see `LogSuboptimality`, `SumOfValues`.
+        validate_every: episodes between two validations; the best weights seen are kept.
+        patience: validations without a new best after which training stops.
+        validation_problems: how many problems a validation solves.
+        seed: of everything that is random.
+        schedule: of the learning rate; see `Cosine`, `Linear`.
+        restarts: trainings from first weights of their own, the first from those that are given;
+            validation chooses.
+    """
+
+    steps: int = 300
+    unroll: int = 20
+    horizon: int | tuple[int, int] | None = None
+    curriculum: bool = False
+    batch: int = 8
+    groups: int = 1
+    learning_rate: float | tuple[float, ...] = 3e-3
+    clip: float = 1.0
+    gradient: MetaGradient = field(default_factory=Backpropagation)
+    loss: MetaLoss = field(default_factory=LogSuboptimality)
+    validate_every: int = 20
+    patience: int = 1000
+    validation_problems: int = 16
+    seed: int = 0
+    schedule: Schedule = field(default_factory=Cosine)
+    restarts: int = 1
+
+    def __post_init__(self) -> None:
+        whole = ("steps", "unroll", "batch", "groups", "validate_every", "patience", "restarts")
+        for name in (*whole, "validation_problems"):
+            checks.at_least(f"MetaConfig({name}=...)", getattr(self, name), 1)
+        if not self.rates:
+            raise ValueError("MetaConfig(learning_rate=...) needs at least one rate; got none.")
+        for rate in self.rates:
+            checks.positive("MetaConfig(learning_rate=...)", rate)
+        checks.positive("MetaConfig(clip=...)", self.clip)
+        if self.horizon is not None:
+            check_limits("MetaConfig(horizon=...)", self.horizon, 1)
+        kinds = {"gradient": MetaGradient, "loss": MetaLoss, "schedule": Schedule, "seed": int}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                word = "whole number" if kind is int else kind.__name__
+                raise TypeError(f"MetaConfig({name}=...) must be a {word}; got {value!r}.")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates that are tried."""
+        rate = self.learning_rate
+        return tuple(rate) if isinstance(rate, tuple | list) else (rate,)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest horizon."""
+        horizon = self.unroll if self.horizon is None else self.horizon
+        return low_and_high(horizon)
+
+    def horizon_at(self, step: int, generator: torch.Generator) -> int:
+        """The horizon of an episode."""
+        low, high = self.limits
+        if self.curriculum:
+            share = min(1.0, 2 * (step + 1) / self.steps)
+            high = round(low * (high / low) ** share)
+        unit = float(torch.rand((), generator=generator, dtype=torch.float64))
+        return min(high, int(low * ((high + 1) / low) ** unit))
