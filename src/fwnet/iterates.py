@@ -1,6 +1,6 @@
 """The iterate with its cached image, and the move that takes it to the next one.
 
-One law moves the point, its image and its weights alike, because all three are linear in x:
+One law moves the point, its image and its weights, because all three are linear in x:
 
     x       <- (1 + γ·scale) x       + γ Σ c_k v_k
     Ax      <- (1 + γ·scale) Ax      + γ Σ c_k A v_k
@@ -29,10 +29,10 @@ from fwnet.vertices import Vertex, as_dense
 class ActiveSet:
     """x = Σ_k weights_k · atom_k, weights on the unit simplex, one set for each problem.
 
-    A slot of weight 0 is free: the next new atom takes it.
+    A slot of weight 0 is free for the next new atom.
 
     Arguments:
-        atoms: `(*batch, K)`, one vertex object for all.
+        atoms: `(*batch, K)`, all in one vertex object.
         weights: `(*batch, K)`.
         curvatures: ⟨v, ∇²f v⟩ of each atom, kept for the second-order choice of a partner.
     """
@@ -47,7 +47,7 @@ class ActiveSet:
         return self.weights > 0
 
     def point(self) -> Tensor:
-        """x, computed anew."""
+        """x, recomputed from the atoms."""
         return self.atoms.combine(self.weights)
 
     def extreme(self, cost: Tensor | ImplicitMatrix, largest: bool) -> tuple[Tensor, Tensor]:
@@ -63,7 +63,7 @@ class ActiveSet:
         return _pick(self.weights, slot)
 
     def holding(self, vertex: Vertex, curvature: Tensor | None = None) -> tuple[ActiveSet, Tensor]:
-        """A set with a slot for `vertex`, and that slot: its own, or else a free one."""
+        """A set with a slot for `vertex`, and that slot: the one that holds it, or a free one."""
         if not _alike(self.atoms, vertex):
             vertex = as_dense(vertex)
             if not _alike(self.atoms, vertex):
@@ -91,7 +91,7 @@ class ActiveSet:
         return ActiveSet(atoms, self.weights, curvatures), slot
 
     def same(self, vertex: Vertex) -> Tensor:
-        """Which slots hold this very vertex: bool `(*batch, K)`."""
+        """Which slots hold exactly this vertex: bool `(*batch, K)`."""
         if _alike(self.atoms, vertex):
             return self.atoms.same_as(vertex)
         return as_dense(self.atoms).same_as(as_dense(vertex))
@@ -110,17 +110,17 @@ class ActiveSet:
                 weights[slot].add_(amount)
             else:
                 weights = weights.scatter_add(-1, slot.unsqueeze(-1), amount.unsqueeze(-1))
-        # A dropped atom leaves rounding behind, of either sign: it must not come back as weight.
+        # A dropped atom leaves a rounding error of either sign, which must not remain as a weight.
         floor = 4 * torch.finfo(weights.dtype).eps
         return ActiveSet(self.atoms, threshold(weights, floor, 0.0), self.curvatures)
 
     def normalized(self) -> ActiveSet:
-        """The same set with weights that sum to 1 to the last bit or two."""
+        """The same set with weights that sum to 1 up to rounding."""
         total = self.weights.sum(-1, keepdim=True)
         return ActiveSet(self.atoms, self.weights / total, self.curvatures)
 
     def _grown(self) -> ActiveSet:
-        """Twice the slots, at least 8 more: the cost of growing is spread over the steps."""
+        """Twice the slots, at least 8 more, so that the cost of growing is amortised."""
         more = max(8, self.weights.shape[-1])
 
         def pad(tensor: Tensor, dims: int) -> Tensor:
@@ -158,7 +158,7 @@ class Move:
     """A segment from an iterate: x + γ d for γ in [0, max_step], d = scale · x + Σ c_k v_k.
 
     Arguments:
-        it: where it starts.
+        it: the iterate where it starts.
         scale: how much of x itself is in d: −1, 0, 1, or a tensor `(*batch,)`.
         terms: the vertices in d.
         value: f(x).
@@ -180,11 +180,11 @@ class Move:
 
     @property
     def image(self) -> Tensor:
-        """A d, from the images that are known, computed once."""
+        """A d, from the images of x and the vertices, computed once."""
         return self._make_image() if torch.compiler.is_compiling() else self._image
 
     @cached_property
-    def _direction(self) -> Tensor:  # a compiler shares equal terms, and cannot trace the cache
+    def _direction(self) -> Tensor:  # torch.compile merges equal terms, but cannot trace the cache
         return self._make_direction()
 
     @cached_property
@@ -247,7 +247,7 @@ def _combination(parts: list[tuple[Tensor | float, Tensor | None]], dims: int) -
 
 
 def _alike(atoms: Vertex, vertex: Vertex) -> bool:
-    """Whether they differ in their tensors only: not in type, nor in a radius or a place."""
+    """Whether the two differ only in their tensors, not in type, radius or position."""
     return type(vertex) is type(atoms) and all(
         getattr(vertex, name) == value
         for name, value in vars(atoms).items()
@@ -262,7 +262,7 @@ def _pick(values: Tensor, slot: Tensor) -> Tensor:
 
 
 def _write(buffer: Tensor, row: Tensor, slot: Tensor) -> Tensor:
-    """buffer with `row` at `slot` along the atom dimension; in place where no graph needs it."""
+    """buffer with `row` at `slot` along the atom dimension; in place if no gradient is needed."""
     if slot.ndim == 0 and not torch.is_grad_enabled():
         buffer[slot] = row[0]
         return buffer

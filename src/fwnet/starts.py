@@ -1,4 +1,4 @@
-"""Start: where to begin; a slot that may hold weights."""
+"""Start: where to begin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fwnet.problems import Problem
 
 
 class Start(nn.Module, ABC):
-    """Chooses x_0, where a solver is given none."""
+    """Chooses x_0 for a solve without a given one; a slot that may hold weights."""
 
     @abstractmethod
     def forward(self, problem: Problem, domain: Domain) -> Tensor:

@@ -1,4 +1,4 @@
-"""Trace: what each step saw; Result: what a solve returns; Clock, Status: of every solver."""
+"""What every run shares: Clock, Status, the records of its steps (Trace), its Result."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Status = Literal[
 MESSAGES: dict[str, str] = {
     "converged": "the duality gap is at most tol",
     "max_steps": "max_steps were taken before the gap reached tol",
-    "max_seconds": "max_seconds went by before the gap reached tol",
+    "max_seconds": "max_seconds passed before the gap reached tol",
     "stopped": "on_step asked to stop",
     "interrupted": "interrupted from the keyboard; x is the best iterate so far",
     "non_finite": "f or its gap became NaN or infinite; x is the best iterate before that",
-    "oracle_failed": "the oracle's vertex is worse than x itself, so that no gap is known",
+    "oracle_failed": "the oracle's vertex is worse than x itself, so no gap is known",
     "stalled": "steps of size 0 at the precision of this dtype; try float64 or another rule",
 }
 
@@ -50,7 +50,7 @@ class Clock:
 
     Arguments:
         max_seconds: the limit; None for none.
-        elapsed: seconds that an earlier part of the run has taken, when it is resumed.
+        elapsed: seconds already used, for a run that is resumed.
     """
 
     def __init__(self, max_seconds: float | None = None, elapsed: float = 0.0) -> None:
@@ -59,7 +59,7 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return time.perf_counter() - self._began
 
     @property
@@ -76,11 +76,10 @@ class Clock:
 class StepRecord(NamedTuple):
     """One step: numbers for one problem, tensors `(batch,)` for a batch.
 
-    `gap` is the duality gap that the exact oracle found, NaN on steps where an inexact one left it
-    unknown; the gap of the last record is certified, as that of the `Result`. `value`
-    is f(x) before the step, NaN where only a minibatch was seen; `step_size` is 0 in the record
-    of the last iterate, from which no step was taken (`on_step` may stop before a step: then it
-    is the size of that one).
+    `value` is f(x) before the step, NaN if only a minibatch was evaluated. `gap` is the duality
+    gap, NaN if the oracle was inexact and the gap was not checked; the last record's gap is
+    certified, like that of the `Result`. `step_size` is 0 in the record of the last iterate, from
+    which no step was taken; if `on_step` stopped the solve, it is the size of the step it stopped.
     """
 
     t: int
@@ -92,12 +91,11 @@ class StepRecord(NamedTuple):
 
 @final
 class Trace(Sequence[StepRecord]):
-    """The records of a solve, in order, kept as columns of numbers: about 43 bytes a record.
+    """The records of a solve, in order, stored by column: about 43 bytes per record.
 
     Arguments:
-        every: keep the records of every so many steps (t a multiple of it), the first and the
-            last; the record that was appended last is always there.
-        records: a list to hold as it is, for records whose tensors carry gradients.
+        every: keep the records whose t is a multiple of this, and always the first and the last.
+        records: a list to use as the storage, for records whose tensors carry gradients.
     """
 
     def __init__(self, every: int = 1, records: list[StepRecord] | None = None) -> None:
@@ -105,7 +103,7 @@ class Trace(Sequence[StepRecord]):
         self._records: _Table | list[StepRecord] = _Table() if records is None else records
 
     def append(self, record: StepRecord) -> None:
-        """Add the next record; it replaces the last one if `every` does not keep that."""
+        """Add a record; it replaces the previous one unless `every` keeps that."""
         if self.every > 1 and len(self) > 1 and self[-1].t % self.every:
             self._records.pop()
         self._records.append(record)
@@ -115,7 +113,7 @@ class Trace(Sequence[StepRecord]):
     @overload
     def __getitem__(self, index: slice) -> list[StepRecord]: ...
     def __getitem__(self, index: int | slice) -> StepRecord | list[StepRecord]:
-        rows = range(len(self))[index]  # raises as a list does
+        rows = range(len(self))[index]  # raises like a list
         return self._records[rows] if isinstance(rows, int) else [self._records[k] for k in rows]
 
     def __len__(self) -> int:
@@ -140,7 +138,7 @@ class Trace(Sequence[StepRecord]):
         return np.asarray([_plain(getattr(record, name)) for record in self._records])
 
     def to_numpy(self) -> np.ndarray:
-        """A structured array with the fields of `StepRecord`, one row a record."""
+        """A structured array with the fields of `StepRecord`, one row per record."""
         columns = {name: self.column(name) for name in StepRecord._fields}
         fields = [(name, data.dtype, data.shape[1:]) for name, data in columns.items()]
         table = np.empty(len(self), dtype=fields)
@@ -149,7 +147,7 @@ class Trace(Sequence[StepRecord]):
         return table
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame, one row a record; a batch gives a column for each problem."""
+        """A data frame, one row per record; a batch gives a column for each problem."""
         try:
             import pandas
         except ImportError:
@@ -255,7 +253,7 @@ class _Column:
         if isinstance(self._data, Tensor):
             return self._data[row].clone()  # not a view, which would keep all rows alive
         value: Number = self._data[row]
-        # The one NaN of `math`: two tuples that hold it are equal, as a record is to itself.
+        # Always the same NaN object, so that a record equals itself: tuples compare identity first.
         return math.nan if isinstance(value, float) and math.isnan(value) else value
 
     def append(self, value: Number) -> None:

@@ -134,7 +134,7 @@ class OneHot(Vertex):
 
     def same_as(self, other: Vertex) -> Tensor:
         assert isinstance(other, OneHot)
-        # Even where every value is 1: in a slot that was never used it is 0.
+        # Compare values even if `unit`: in a slot that was never used the value is 0.
         same = self.index == other.index.unsqueeze(-1)
         return same & (self.value == other.value.unsqueeze(-1))
 
@@ -175,7 +175,7 @@ class Rank1(Vertex):
         return (self.u * weights.unsqueeze(-1)).mT @ self.v
 
     def same_as(self, other: Vertex) -> Tensor:
-        """Singular vectors never repeat to the bit: no atom is taken for another."""
+        """Never: singular vectors do not repeat exactly."""
         return self.u.new_zeros(self.leading, dtype=torch.bool)
 
 
@@ -273,7 +273,7 @@ class Slice(Vertex):
 @final
 @dataclass(frozen=True, eq=False)
 class Dense(Vertex):
-    """v as it is: vectors, or matrices with `event_dim` 2."""
+    """v as a plain tensor: vectors, or matrices with `event_dim` 2."""
 
     x: Tensor  # (..., *shape)
     dims: int = 1

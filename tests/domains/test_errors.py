@@ -107,15 +107,15 @@ MAKING: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: Box(2.0, 1.0),
         "Box(lower=..., upper=...) must have lower <= upper; got lower=2.0 and upper=1.0. "
-        "Exchange them?",
+        "Did you swap them?",
     ),
     (
         lambda: Box(torch.tensor([0.0, 3.0]), 1.0),
-        "must have lower <= upper; got lower=3.0 and upper=1.0 at entry (1,). Exchange them?",
+        "must have lower <= upper; got lower=3.0 and upper=1.0 at entry (1,). Did you swap them?",
     ),
     (
         lambda: Box(-math.inf, 1.0),
-        "Box(lower=...) must be finite, a domain is bounded; got -inf.",
+        "Box(lower=...) must be finite, since a domain is bounded; got -inf.",
     ),
     (
         lambda: Box(0.0, torch.tensor([1.0, math.inf])),
@@ -152,7 +152,7 @@ MAKING: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Polytope(ROW, -ONE, bounds=(0.0, None)),
-        "Polytope(...) is empty: no point keeps all of its constraints. Check the signs of A_ub "
+        "Polytope(...) is empty: no point satisfies all constraints. Check the signs of A_ub "
         "and b_ub (A_ub x <= b_ub), and the bounds.",
     ),
     (
@@ -161,7 +161,7 @@ MAKING: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Polytope(ROW, ONE),
-        "Polytope(...) is unbounded, so that a linear cost may have no minimum. "
+        "Polytope(...) is unbounded, so a linear cost may have no minimum. "
         "Add bounds=(lower, upper).",
     ),
     (
@@ -195,7 +195,7 @@ MAKING: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Polytope(bounds=(0.0, 1.0)),
-        "Polytope(...) must have A_ub, A_eq or a bound that is a tensor (n,), to know n; got none.",
+        "Polytope(...) must have A_ub, A_eq or a bound that is a tensor (n,), to fix n; got none.",
     ),
     (
         lambda: Polytope(ROW, ONE, bounds=(torch.ones(3), None)),
@@ -208,7 +208,7 @@ MAKING: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: Polytope(ROW, ONE, bounds=(1.0, 0.0)),
         "Polytope(bounds=(lower, upper)) must have lower <= upper; got lower=1.0 and upper=0.0 at "
-        "entry 0. Exchange them?",
+        "entry 0. Did you swap them?",
     ),
     (
         lambda: Polytope(ROW, ONE, bounds=[0.0, 1.0]),  # type: ignore[arg-type]
@@ -253,9 +253,9 @@ def test_a_wrong_domain_is_refused(make: Callable[[], Any], text: str) -> None:
 def test_wrong_types_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Product\(domains=...\), block 0: 3 is not a Domain"):
         Product((3,), ((2,),))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"block 0 must be a tuple of sizes, as \(3,\); got 2"):
+    with pytest.raises(TypeError, match=r"block 0 must be a tuple of sizes such as \(3,\); got 2"):
         Product((Simplex(),), (2,))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"shape must be a tuple of sizes, as \(3,\); got 3"):
+    with pytest.raises(TypeError, match=r"shape must be a tuple of sizes such as \(3,\); got 3"):
         Simplex().start(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"GroupL1Ball\(groups=...\) must hold whole numbers; got"):
         GroupL1Ball(torch.tensor([0.5, 1.0]))
@@ -312,8 +312,7 @@ ASKING: list[tuple[Domain, tuple[int, ...], str]] = [
     (
         Product((Simplex(), L1Ball()), ((2,), (3,))),
         (4,),
-        "cost: this Product takes vectors of 5 entries, its blocks one after the other; "
-        "got shape (4,).",
+        "cost: this Product takes vectors of 5 entries, its flattened blocks; got shape (4,).",
     ),
 ]
 

@@ -12,7 +12,7 @@ import scipy.optimize
 import torch
 
 from fwnet.domains import Polytope, TransportPolytope
-from fwnet.domains.linear_programs import Answer, dual_bound, solve
+from fwnet.domains.linear_programs import ProgramResult, dual_bound, solve
 
 from .cases import CASES, Case
 
@@ -97,7 +97,7 @@ def test_any_multipliers_give_a_lower_bound() -> None:
     none = np.zeros((0, 3)), np.zeros(0)
     for _ in range(50):
         cost, y = rng.standard_normal(3), rng.standard_normal(1)
-        answer = Answer("optimal", cost, y, np.zeros(0))
+        answer = ProgramResult("optimal", cost, y, np.zeros(0))
         bound = dual_bound(cost, answer, (A, b), none, (np.zeros(3), np.ones(3)))
         assert bound <= min(cost @ c for c in corners) + 1e-14
 

@@ -77,19 +77,19 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "c shape",
         lambda: fwnet.Quadratic(EYE, torch.ones(4)),
         ValueError,
-        "Quadratic(c) must be (3,) or (batch, 3) beside K of shape (3, 3); got (4,).",
+        "Quadratic(c) must be (3,) or (batch, 3) for K of shape (3, 3); got (4,).",
     ),
     (
         "c a number",
         lambda: fwnet.Quadratic(EYE, torch.tensor(1.0)),
         ValueError,
-        "Quadratic(c) must be (3,) or (batch, 3) beside K of shape (3, 3); got ().",
+        "Quadratic(c) must be (3,) or (batch, 3) for K of shape (3, 3); got ().",
     ),
     (
         "c batch",
         lambda: fwnet.Quadratic(torch.stack([EYE] * 2), torch.ones(4, 3)),
         ValueError,
-        "beside K of shape (2, 3, 3); got (4, 3).",
+        "for K of shape (2, 3, 3); got (4, 3).",
     ),
     (
         "c dtype",
@@ -101,13 +101,13 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "b shape",
         lambda: fwnet.LeastSquares(torch.ones(3, 2), torch.ones(2)),
         ValueError,
-        "b must be (3,) or (batch, 3) beside A of shape (3, 2); got (2,).",
+        "b must be (3,) or (batch, 3) for A of shape (3, 2); got (2,).",
     ),
     (
         "b a number",
         lambda: fwnet.LeastSquares(torch.ones(3, 2), torch.tensor(1.0)),
         ValueError,
-        "b must be (3,) or (batch, 3) beside A of shape (3, 2); got ().",
+        "b must be (3,) or (batch, 3) for A of shape (3, 2); got ().",
     ),
     (
         "b dtype",
@@ -143,7 +143,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "y shape",
         lambda: fwnet.LogisticRegression(EYE, torch.ones(2)),
         ValueError,
-        "LogisticRegression(y) must have shape (3,) beside X of shape (3, 3); got (2,).",
+        "LogisticRegression(y) must have shape (3,) for X of shape (3, 3); got (2,).",
     ),
     (
         "y zero and one",

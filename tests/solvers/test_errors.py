@@ -41,7 +41,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "x0 dtype",
         lambda: SOLVER(QUADRATIC, POINT.double()),
         TypeError,
-        "x0 must be torch.float32 as the data of this Quadratic; got torch.float64. Convert one",
+        "x0 must be torch.float32 like the data of this Quadratic; got torch.float64. Convert one",
     ),
     (
         "x0 integers",
@@ -332,7 +332,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "gradient of the wrong shape",
         lambda: SOLVER(fwnet.Function(lambda x: x.sum(), gradient=lambda x: x[:, None]), POINT),
         ValueError,
-        "Function(gradient=...) must return shape (3,) in torch.float32, as x; got (3, 1)",
+        "Function(gradient=...) must return shape (3,) in torch.float32, like x; got (3, 1)",
     ),
     (
         "complex objective",

@@ -2,7 +2,7 @@
 
 from fwnet.domains.base import Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
-from fwnet.domains.hulls import Block, ConvexHull, Product
+from fwnet.domains.hulls import ConvexHull, Product
 from fwnet.domains.matrix_balls import RowBall, SpectralBall, Spectraplex, TraceNormBall
 from fwnet.domains.norm_balls import L1Ball, L2Ball, LpBall
 from fwnet.domains.polytopes import Birkhoff, Polytope, TransportPolytope
@@ -15,7 +15,6 @@ from fwnet.numerics.tensors import Cost
 
 __all__ = [
     "Birkhoff",
-    "Block",
     "Box",
     "ConvexHull",
     "Cost",

@@ -22,7 +22,8 @@ class Domain(ABC):
 
         lmo(cost) = argmin over v in D of ⟨cost, v⟩
 
-    The last `event_dim` dimensions of a tensor are one point; all dimensions before are a batch.
+    The last `event_dim` dimensions of a tensor are one point; all dimensions before them are a
+    batch.
     """
 
     event_dim: ClassVar[int] = 1
@@ -31,7 +32,7 @@ class Domain(ABC):
 
     @abstractmethod
     def vertex(self, cost: Cost) -> Vertex:
-        """`lmo` without its checks: what the loop calls, which watches for NaN by itself."""
+        """`lmo` without its checks; the loop calls this and watches for NaN itself."""
 
     @abstractmethod
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
@@ -39,19 +40,19 @@ class Domain(ABC):
 
     @abstractmethod
     def diameter(self, shape: tuple[int, ...]) -> float:
-        """Largest Euclidean distance of two points of `shape` (an upper bound where it says so)."""
+        """Largest Euclidean distance between two points of `shape`; some give an upper bound."""
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
-        """A vertex, and a lower bound `(*batch,)` of the minimum that holds up to rounding.
+        """A vertex, and a lower bound `(*batch,)` on the minimum that holds up to rounding.
 
             ⟨cost, vertex⟩ >= min over v in D of ⟨cost, v⟩ >= bound
 
-        Here the bound is ⟨cost, vertex⟩ itself. A domain whose oracle iterates, and could miss the
-        best vertex, bounds what it missed.
+        Here the bound is ⟨cost, vertex⟩ itself. A domain with an iterative oracle, which may miss
+        the best vertex, bounds what it missed.
 
         Arguments:
-            along: ⟨cost, x⟩ `(*batch,)` if the gap of x is asked for: where it is costly, an error
-                of 1 % of the gap is small enough.
+            along: ⟨cost, x⟩ `(*batch,)`, if the bound is for the gap at x: an expensive bound may
+                then be off by 1 % of that gap.
         """
         vertex = self.vertex(cost)
         return vertex, vertex.inner(cost)
@@ -73,9 +74,12 @@ class Domain(ABC):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Tensor:
-        """A point to start from, the same for every problem of a batch: 0, or some vertex."""
+        """A point to start from, the same for every problem of a batch."""
         self.check_shape("shape", shape)
-        zeros = torch.zeros(shape, dtype=dtype, device=device)
+        return self._start(torch.zeros(shape, dtype=dtype, device=device))
+
+    def _start(self, zeros: Tensor) -> Tensor:
+        """The point of `start`, shaped like `zeros`: 0 for a ball around 0, else some vertex."""
         return zeros if self.centred else self.vertex(zeros).dense()
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
@@ -88,9 +92,9 @@ class Domain(ABC):
         return None
 
     def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
-        """Gradients of the constraints that bind at x, `(*batch, K, n)`; rows of zeros do not.
+        """Gradients of the constraints that bind at x, `(*batch, K, n)`; zero rows are padding.
 
-        The directions that are orthogonal to all of them are those of the face of x.
+        The directions orthogonal to all of them are those of the face of x.
 
         Arguments:
             tol: a constraint binds if it holds with equality up to this, a number or `(*batch, 1)`.
@@ -98,13 +102,13 @@ class Domain(ABC):
         raise TypeError(f"{type(self).__name__} does not know its faces.")
 
     def tangent(self, gradient: Tensor) -> Tensor:
-        """The gradient without a part that is constant on the domain, so that it rounds less."""
+        """The gradient, up to a vector that is normal to the domain, so that it rounds less."""
         return gradient
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise a ValueError if points of `shape` cannot belong to this domain."""
         if not isinstance(shape, Sequence):
-            raise TypeError(f"{name} must be a tuple of sizes, as (3,); got {shape!r}.")
+            raise TypeError(f"{name} must be a tuple of sizes such as (3,); got {shape!r}.")
         if 0 in shape:
             raise ValueError(f"{name}: a point must not be empty; got shape {tuple(shape)}.")
         if len(shape) < self.event_dim:
@@ -191,13 +195,13 @@ class Unsized(Domain):
 
 
 def settle(domain: Domain, **fields: Any) -> None:
-    """Set fields of a frozen domain, as its `__post_init__` has checked or made them."""
+    """Set fields of a frozen domain, in its `__post_init__`."""
     for name, value in fields.items():
         object.__setattr__(domain, name, value)
 
 
 def _multiple(value: object) -> float | None:
-    """The factor of "init" (1) and "2.5x init" (2.5); None for what is no such string."""
+    """The factor of "init" (1) and "2.5x init" (2.5); None for a number."""
     if not isinstance(value, str) or not value.endswith("init"):
         return None
     match = re.fullmatch(r"(?:(\d+(?:\.\d+)?) ?x )?init", value)
@@ -219,7 +223,7 @@ def slack(x: Tensor, tol: float | None, scale: float = 1.0) -> float:
 
 
 def argmin(values: Tensor) -> Tensor:
-    """Place of the smallest entry of each row; on CPU by NumPy, five to ten times faster."""
+    """Index of the smallest entry of each row; on the CPU by NumPy, five to ten times faster."""
     few = values.numel() < 4096
     if few or values.device.type != "cpu" or torch.compiler.is_compiling():
         return values.argmin(-1)

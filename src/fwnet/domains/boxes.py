@@ -80,7 +80,7 @@ class Box(Domain):
             where = f" at entry {place}" if place else ""
             raise ValueError(
                 f"Box(lower=..., upper=...) must have lower <= upper; got lower={low.item()} and "
-                f"upper={high.item()}{where}. Exchange them?"
+                f"upper={high.item()}{where}. Did you swap them?"
             )
 
     def __repr__(self) -> str:
@@ -111,15 +111,8 @@ class Box(Domain):
         width = (upper - lower) + torch.zeros(shape[-1], dtype=torch.float64)
         return float(norm(width.detach()).max())
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The midpoint."""
-        self.check_shape("shape", shape)
-        zeros = torch.zeros(shape, dtype=dtype, device=device)
         lower, upper = self._bounds(zeros)
         return zeros + (lower + (upper - lower) / 2)
 
@@ -147,7 +140,7 @@ def _bound(name: str, value: float | Tensor) -> Tensor:
         raise TypeError(f"{name} must be a number or a torch.Tensor; got {value!r}.")
     number = float(value.detach() if isinstance(value, Tensor) else value)
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, a domain is bounded; got {value!r}.")
+        raise ValueError(f"{name} must be finite, since a domain is bounded; got {value!r}.")
     return torch.tensor(number, dtype=torch.float64)
 
 

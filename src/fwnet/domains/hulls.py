@@ -1,4 +1,4 @@
-"""Domains from pieces: the hull of given points, the product of domains."""
+"""Domains made of others: the hull of given points, the product of domains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConvexHull(Domain):
         {Σ w_k vertices_k : w >= 0, Σ w_k = 1}
 
     Arguments:
-        vertices: `(K, *shape)`; points that are not extreme do no harm.
+        vertices: `(K, *shape)`; points that are not extreme are allowed.
     """
 
     vertices: Tensor
@@ -75,7 +75,7 @@ class ConvexHull(Domain):
         return float(torch.pdist(self.vertices.detach().flatten(1).double()).max())
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
-        """The vertices that any problem uses, with weights by non-negative least squares."""
+        """Vertices with a positive weight in any problem, by non-negative least squares."""
         weights = self._weights(x)
         used = weights.reshape(-1, len(self.vertices)).gt(0).any(0)
         atoms = self.vertices.to(x)[used]
@@ -99,7 +99,7 @@ class ConvexHull(Domain):
 
 
 def _moving(weights: Tensor, vertices: Tensor, x: Tensor) -> Tensor:
-    """The weights of the point nearest to x, with their derivatives on their face of the simplex.
+    """The weights of the point nearest to x, differentiable within their face of the simplex.
 
     min over w of ½ |Σ w_k vertices_k − x|²,   gradient_k = ⟨vertices_k, Σ w_k vertices_k − x⟩
     """
@@ -109,7 +109,7 @@ def _moving(weights: Tensor, vertices: Tensor, x: Tensor) -> Tensor:
     return reattached(weights, (weights @ vertices - x) @ vertices.mT, response)
 
 
-class Block(NamedTuple):
+class ProductBlock(NamedTuple):
     """One factor of a product: coordinates start to stop are a point of `shape` in `domain`."""
 
     domain: Domain
@@ -139,7 +139,7 @@ class Product(Domain):
 
     domains: Sequence[Domain]
     shapes: Sequence[tuple[int, ...]]
-    blocks: tuple[Block, ...] = field(init=False, repr=False)
+    blocks: tuple[ProductBlock, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.domains or len(self.domains) != len(self.shapes):
@@ -147,14 +147,14 @@ class Product(Domain):
                 "Product(domains=..., shapes=...) must hold one shape for each domain, and at "
                 f"least one; got {len(self.domains)} domains and {len(self.shapes)} shapes."
             )
-        blocks: list[Block] = []
+        blocks: list[ProductBlock] = []
         start = 0
         for i, (domain, given) in enumerate(zip(self.domains, self.shapes, strict=True)):
             if not isinstance(domain, Domain):
                 raise TypeError(f"Product(domains=...), block {i}: {domain!r} is not a Domain.")
             name = f"Product(shapes=...), block {i}"
             if not isinstance(given, Sequence):
-                raise TypeError(f"{name} must be a tuple of sizes, as (3,); got {given!r}.")
+                raise TypeError(f"{name} must be a tuple of sizes such as (3,); got {given!r}.")
             shape = tuple(given)
             domain.check_shape(name, shape)
             if len(shape) != domain.event_dim or min(shape) < 1:
@@ -162,7 +162,7 @@ class Product(Domain):
                     f"{name}: one point of {domain} has {domain.event_dim} dimension(s) of at "
                     f"least 1; got shape {shape}."
                 )
-            blocks.append(Block(domain, start, start + math.prod(shape), shape))
+            blocks.append(ProductBlock(domain, start, start + math.prod(shape), shape))
             start = blocks[-1].stop
         settle(self, blocks=tuple(blocks))
 
@@ -175,8 +175,8 @@ class Product(Domain):
         size = self.blocks[-1].stop
         if shape[-1] != size:
             raise ValueError(
-                f"{name}: this Product takes vectors of {size} entries, its blocks one after the "
-                f"other; got shape {tuple(shape)}."
+                f"{name}: this Product takes vectors of {size} entries, its flattened blocks; "
+                f"got shape {tuple(shape)}."
             )
 
     def split(self, x: Tensor) -> list[Tensor]:
@@ -209,19 +209,18 @@ class Product(Domain):
     def diameter(self, shape: tuple[int, ...]) -> float:
         return math.hypot(*(block.domain.diameter(block.shape) for block in self.blocks))
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The starts of the blocks."""
-        self.check_shape("shape", shape)
-        batch = tuple(shape[:-1])
-        return self.join([b.domain.start((*batch, *b.shape), dtype, device) for b in self.blocks])
+        parts = zip(self.blocks, self.split(zeros), strict=True)
+        return self.join(
+            [
+                block.domain.start(tuple(part.shape), part.dtype, part.device)
+                for block, part in parts
+            ]
+        )
 
     def project(self, x: Tensor) -> Tensor | None:
-        """Block by block, if every block can."""
+        """Block by block, if every block has a projection."""
         parts = zip(self.blocks, self.split(x), strict=True)
         projected = [block.domain.project(part) for block, part in parts]
         found = [part for part in projected if part is not None]

@@ -1,4 +1,4 @@
-"""SciPy's linear programs, loaded when a polytope is first made."""
+"""Linear programs by SciPy, which is imported when the first polytope is made."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def scipy_optimize(who: str) -> ModuleType:
     return module
 
 
-class Answer(NamedTuple):
-    """What HiGHS says: "optimal", "empty", "unbounded" or its message; x and the multipliers."""
+class ProgramResult(NamedTuple):
+    """Status ("optimal", "empty", "unbounded" or the message of HiGHS), x and the multipliers."""
 
     status: str
     x: Array
@@ -41,17 +41,18 @@ class Answer(NamedTuple):
     eq: Array
 
 
-def solve(optimize: ModuleType, cost: Array, slackest: float = 1e-10, **constraints: Any) -> Answer:
-    """min ⟨cost, x⟩ by HiGHS: a vertex that keeps each constraint up to a tolerance.
+def solve(
+    optimize: ModuleType, cost: Array, slackest: float = 1e-10, **constraints: Any
+) -> ProgramResult:
+    """min ⟨cost, x⟩ by HiGHS: a vertex that satisfies each constraint up to a tolerance.
 
-    The tolerances are 1e-10 for the constraints and 1e-13 for the cost. Where HiGHS stops without
-    an answer, since rounding does not reach them, they are loosened in steps, that of the
-    constraints never above `slackest`.
+    The tolerances are 1e-10 for the constraints and 1e-13 for the cost. If rounding keeps HiGHS
+    from reaching them, they are loosened in steps, that of the constraints never above `slackest`.
 
     Arguments:
         cost: with a largest entry of about 1, since the tolerances are absolute.
     """
-    answer = Answer("", cost, cost, cost)
+    answer = ProgramResult("", cost, cost, cost)
     for primal, dual in ((1e-10, 1e-13), (1e-9, 1e-11), (1e-8, 1e-9), (1e-7, 1e-7)):
         found = optimize.linprog(
             _SHARP * cost,
@@ -64,23 +65,23 @@ def solve(optimize: ModuleType, cost: Array, slackest: float = 1e-10, **constrai
         )
         if found.status == 0:
             y, z = found.ineqlin.marginals / _SHARP, found.eqlin.marginals / _SHARP
-            return Answer("optimal", found.x, y, z)
+            return ProgramResult("optimal", found.x, y, z)
         status = {2: "empty", 3: "unbounded"}.get(found.status, str(found.message))
-        answer = Answer(status, np.full(len(cost), np.nan), np.zeros(0), np.zeros(0))
+        answer = ProgramResult(status, np.full(len(cost), np.nan), np.zeros(0), np.zeros(0))
     return answer
 
 
 def dual_bound(
     cost: Array,
-    answer: Answer,
+    answer: ProgramResult,
     ub: tuple[Any, Array],  # A_ub, b_ub
     eq: tuple[Any, Array],  # A_eq, b_eq
     box: tuple[Array, Array],  # lower, upper, finite
 ) -> float:
     """min ⟨cost, x⟩ >= ⟨y, b_ub⟩ + ⟨z, b_eq⟩ + Σ min(r_i lower_i, r_i upper_i).
 
-    For all y <= 0 and z, with r = cost − A_ubᵀy − A_eqᵀz. So it holds for the multipliers of an
-    answer that is not quite optimal as well.
+    For all y <= 0 and z, with r = cost − A_ubᵀy − A_eqᵀz: also for the multipliers of a solution
+    that is not quite optimal.
     """
     y, z = np.minimum(answer.ineq, 0.0), answer.eq
     r = cost - ub[0].T @ y - eq[0].T @ z
@@ -90,8 +91,8 @@ def dual_bound(
 def each(cost: Tensor, event_dim: int, minimise: Callable[[Array], Array]) -> Tensor:
     """`minimise` on every cost of a batch, each scaled to a largest entry of 1, in float64.
 
-    The solvers' tolerances are absolute, so that a tiny cost would count as zero. A cost that is
-    not finite, which the solvers refuse, is taken as zero.
+    The solvers' tolerances are absolute, so a tiny cost would count as zero. The solvers reject
+    costs that are not finite, so those are replaced by zero.
     """
     flat, _ = _scaled(cost, event_dim)
     answers = torch.from_numpy(np.stack([minimise(one) for one in flat]))
@@ -101,7 +102,7 @@ def each(cost: Tensor, event_dim: int, minimise: Callable[[Array], Array]) -> Te
 def each_certified(
     cost: Tensor, event_dim: int, minimise: Callable[[Array], tuple[Array, float]]
 ) -> tuple[Tensor, Tensor]:
-    """As `each`, with a lower bound of each minimum, `(*batch,)`."""
+    """Like `each`, with a lower bound on each minimum, `(*batch,)`."""
     flat, scale = _scaled(cost, event_dim)
     points, bounds = zip(*map(minimise, flat), strict=True)
     batch = cost.shape[:-event_dim]
@@ -111,7 +112,7 @@ def each_certified(
 
 
 def _scaled(cost: Tensor, event_dim: int) -> tuple[Array, Tensor]:
-    """The costs one after the other, each divided by its largest entry; these entries."""
+    """The costs as a flat batch, each divided by its largest entry; and these entries."""
     dims = tuple(range(-event_dim, 0))
     scale = cost.detach().abs().amax(dims, keepdim=True)
     scaled = (cost / torch.where(scale == 0, 1.0, scale)).detach().to("cpu", torch.float64)
@@ -121,7 +122,7 @@ def _scaled(cost: Tensor, event_dim: int) -> tuple[Array, Tensor]:
 
 
 def marginals(rows: Array, columns: Array) -> dict[str, Any]:
-    """A_eq and b_eq of the sums of a matrix, flattened row by row; the last one follows."""
+    """A_eq and b_eq of the row and column sums of a flattened matrix, less the redundant last."""
     from scipy.sparse import eye_array, kron, vstack
 
     d, m = len(rows), len(columns)
@@ -135,8 +136,8 @@ def marginals(rows: Array, columns: Array) -> dict[str, Any]:
 class Program:
     """min ⟨cost, x⟩ over {x : A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper}.
 
-    Made only if that set is bounded and not empty. Rows are scaled to length 1, so that tolerances
-    are distances: those of HiGHS are absolute, and rounding does not reach 1e-10 in a row of 1e4.
+    Raises unless that set is bounded and not empty. Rows are scaled to length 1, so that tolerances
+    are distances: those of HiGHS are absolute, and 1e-10 is below rounding in a row of length 1e4.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Program:
             i = int(wrong[0])
             raise ValueError(
                 "Polytope(bounds=(lower, upper)) must have lower <= upper; got "
-                f"lower={self.lower[i]} and upper={self.upper[i]} at entry {i}. Exchange them?"
+                f"lower={self.lower[i]} and upper={self.upper[i]} at entry {i}. Did you swap them?"
             )
         ends = np.concatenate([self.b_ub, self.b_eq, self.lower, self.upper])
         # At least 1: the tolerance of HiGHS is absolute.
@@ -166,18 +167,18 @@ class Program:
         self.radius = self._check()
 
     def minimise(self, cost: Array) -> Array:
-        """A vertex that minimises ⟨cost, x⟩, at most 1e-9 · `size` outside of any constraint."""
+        """A vertex that minimises ⟨cost, x⟩ and violates constraints by at most 1e-9 · `size`."""
         return self._optimum(cost).x.clip(self.lower, self.upper)
 
     def certified(self, cost: Array) -> tuple[Array, float]:
-        """The same, and a lower bound of the minimum."""
+        """The same, and a lower bound on the minimum."""
         answer = self._optimum(cost)
         box = (self.lower.clip(min=-self.radius), self.upper.clip(max=self.radius))
         bound = dual_bound(cost, answer, (self.A_ub, self.b_ub), (self.A_eq, self.b_eq), box)
         return answer.x.clip(self.lower, self.upper), bound
 
     def contains(self, x: Tensor, tol: float | None) -> Tensor:
-        """Which points are at most `tol` outside of every constraint."""
+        """Which points violate no constraint by more than `tol`."""
         tol = slack(x, tol, self.size)
         lower, upper = torch.from_numpy(self.lower).to(x), torch.from_numpy(self.upper).to(x)
         inside = ((x >= lower - tol) & (x <= upper + tol)).all(-1)
@@ -201,16 +202,16 @@ class Program:
         width = [self.minimise(-e) @ e - self.minimise(e) @ e for e in axes]
         return float(np.linalg.norm(width))
 
-    def _optimum(self, cost: Array) -> Answer:
+    def _optimum(self, cost: Array) -> ProgramResult:
         answer = self._solve(cost)
         if answer.status != "optimal":
             raise RuntimeError(
-                f"Polytope: HiGHS stopped on a finite cost: {answer.status}. Scale x, so "
-                "that its entries are of one size: the constraints are too far apart in scale."
+                f"Polytope: HiGHS failed on a finite cost: {answer.status}. The constraints "
+                "differ too much in scale; rescale x so that its entries are of similar size."
             )
         return answer
 
-    def _solve(self, cost: Array) -> Answer:
+    def _solve(self, cost: Array) -> ProgramResult:
         return solve(
             self.optimize,
             cost,
@@ -223,22 +224,22 @@ class Program:
         )
 
     def _check(self) -> float:
-        """Raise unless the set is bounded and not empty; a bound of |x_i| on it."""
+        """Raise unless the set is bounded and not empty; return a bound on |x_i|."""
         if self._solve(np.zeros(self.n)).status == "empty":
             raise ValueError(
-                "Polytope(...) is empty: no point keeps all of its constraints. Check the signs "
+                "Polytope(...) is empty: no point satisfies all constraints. Check the signs "
                 "of A_ub and b_ub (A_ub x <= b_ub), and the bounds."
             )
         radius = self._radius()
         if not np.isfinite(radius):
             raise ValueError(
-                "Polytope(...) is unbounded, so that a linear cost may have no minimum. "
+                "Polytope(...) is unbounded, so a linear cost may have no minimum. "
                 "Add bounds=(lower, upper)."
             )
         return radius
 
     def _radius(self) -> float:
-        """A bound of |x_i|, infinite if C d <= 0, A_eq d = 0 has a solution d ≠ 0.
+        """A bound on |x_i|, infinite if C d <= 0, A_eq d = 0 has a solution d ≠ 0.
 
         By Stiemke's lemma it has none if the rows have rank n and some y >= 1, z have
         Cᵀy + A_eqᵀz = 0. Then Σ y_j (d_j − C_j x) = ⟨y, d⟩ + ⟨z, b_eq⟩ bounds every slack of
@@ -281,7 +282,7 @@ def _size(matrices: dict[str, Tensor | None], bounds: tuple[Bound, Bound]) -> in
         if isinstance(bound, Tensor) and bound.ndim == 1:
             return len(bound)
     raise ValueError(
-        "Polytope(...) must have A_ub, A_eq or a bound that is a tensor (n,), to know n; got none."
+        "Polytope(...) must have A_ub, A_eq or a bound that is a tensor (n,), to fix n; got none."
     )
 
 
@@ -306,7 +307,7 @@ def _constraint(kind: str, A: Tensor | None, b: Tensor | None, n: int) -> tuple[
 def _unit_rows(A: Array, b: Array) -> tuple[Array, Array]:
     """The same constraints with rows of length 1; rows of zeros stay."""
     largest = np.abs(A).max(1, initial=0.0)
-    largest = np.where(largest == 0, 1.0, largest)  # squares stay in range
+    largest = np.where(largest == 0, 1.0, largest)  # keeps squares in range
     length = np.linalg.norm(A / largest[:, None], axis=1)
     length = np.where(length == 0, 1.0, length)
     return A / largest[:, None] / length[:, None], b / largest / length

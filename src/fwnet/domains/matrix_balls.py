@@ -46,16 +46,16 @@ class TraceNormBall(NormBall):
         return Rank1(-self.radius * u, v)
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
-        """−radius · u vᵀ, and −radius · (an upper bound of σ₁); see `bounded_singular_pair`."""
+        """−radius · u vᵀ, and −radius · (an upper bound on σ₁); see `bounded_singular_pair`."""
         offset = None if along is None else along.double() / self.radius
         (u, _, v), upper = bounded_singular_pair(cost, offset=offset)
         return Rank1(-self.radius * u, v), -self.radius * upper
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         limit = self.radius + slack(x, tol, self.radius)
-        size = torch.linalg.matrix_norm(x) * math.sqrt(min(x.shape[-2:]))  # at least ‖x‖_*
+        size = torch.linalg.matrix_norm(x) * math.sqrt(min(x.shape[-2:]))  # an upper bound on ‖x‖_*
         if not torch.compiler.is_compiling() and bool((size <= limit).all()):
-            return size <= limit  # no decomposition needed, as at the start, 0
+            return size <= limit  # no decomposition needed, for instance at the start, 0
         return self.norm(x) <= limit
 
     def norm(self, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class TraceNormBall(NormBall):
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
         """X = Σ (s_i / radius) · (radius u_i v_iᵀ), its singular value decomposition.
 
-        What the weights miss to 1 goes in halves to u_1 v_1ᵀ and −u_1 v_1ᵀ.
+        The remaining weight 1 − Σ w_i is split between ±u_1 v_1ᵀ, which cancel.
         """
         u, s, vh = _svd(x)
         rank = _rank(s)
@@ -183,7 +183,7 @@ class Spectraplex(Domain):
         return Rank1(self.radius * v, v)
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
-        """radius · v vᵀ, and radius · (a lower bound of λ_min); see `bounded_eigenpair`."""
+        """radius · v vᵀ, and radius · (a lower bound on λ_min); see `bounded_eigenpair`."""
         v, lower = bounded_eigenpair(cost)
         return Rank1(self.radius * v, v), self.radius * lower
 
@@ -197,16 +197,10 @@ class Spectraplex(Domain):
     def diameter(self, shape: tuple[int, ...]) -> float:
         return self.radius * 2**0.5 if shape[-1] > 1 else 0.0
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The barycentre, radius/n · I."""
-        self.check_shape("shape", shape)
-        n = shape[-1]
-        return torch.eye(n, dtype=dtype, device=device).mul(self.radius / n).expand(shape).clone()
+        zeros.diagonal(dim1=-2, dim2=-1).fill_(self.radius / zeros.shape[-1])
+        return zeros
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
         """X = Σ (l_i / radius) · (radius v_i v_iᵀ), its eigenvalue decomposition."""
@@ -230,12 +224,12 @@ def check_square(domain: Domain, name: str, shape: tuple[int, ...]) -> None:
 
 
 def _svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The thin decomposition, with derivatives that are finite where x has little rank.
+    """The thin decomposition, with derivatives that stay finite if x is rank-deficient.
 
         dU = U (F ∘ (dP S + S dPᵀ)) + (I − UUᵀ) dX V S⁻¹,   dP = Uᵀ dX V,   F_ij = 1/(s_j² − s_i²)
 
-    and V likewise with dPᵀ; F and S⁻¹ are 0 where they would divide by 0: tied singular vectors are
-    no functions of x, only the space that they span is.
+    and V likewise with dPᵀ; F and S⁻¹ are 0 where they would divide by 0: tied singular vectors
+    are not functions of x, only their span is.
     """
     u, s, vh = torch.linalg.svd(x, full_matrices=False)
     if not u.requires_grad or _apart(s.detach(), s.detach()[..., -1:]):
@@ -266,7 +260,7 @@ def _eigh(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _apart(values: Tensor, *more: Tensor) -> bool:
-    """Whether the sorted values differ from each other by more than rounding; and more from 0."""
+    """Whether the sorted values, and `more` from 0, differ by more than rounding."""
     gaps = torch.cat([values.diff(dim=-1), *more], -1).abs()
     return bool((gaps > _noise(values)).all())
 
@@ -279,12 +273,12 @@ def _reciprocal_differences(values: Tensor) -> Tensor:
 
 
 def _noise(values: Tensor) -> Tensor:
-    """Rounding of the largest of `(*batch, r)`."""
+    """Rounding error of the largest of `(*batch, r)`."""
     size = values.abs().amax(-1, keepdim=True)
     return size * (4 * values.shape[-1] * torch.finfo(values.dtype).eps)
 
 
 def _rank(values: Tensor) -> int:
-    """How many of the sorted singular values `(*batch, r)` any problem uses, at least 1."""
+    """The largest numerical rank in a batch of sorted singular values `(*batch, r)`, at least 1."""
     noise = values[..., :1] * (values.shape[-1] * torch.finfo(values.dtype).eps)
     return max(1, int((values > noise).sum(-1).max()))

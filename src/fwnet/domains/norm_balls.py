@@ -49,9 +49,9 @@ class L1Ball(NormBall):
         return 2.0 * self.radius
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
-        """x = Σ |x_i|/radius · (± radius e_i); what is missing to 1 goes to e_j and −e_j in halves.
+        """x = Σ |x_i|/radius · (± radius e_i), the remaining weight split between ± radius e_j.
 
-        j is the largest coordinate, so that x needs one atom more than it has coordinates.
+        The two cancel; j is the largest coordinate of x, so they add only one atom.
         """
         used = x.reshape(-1, x.shape[-1]).ne(0).any(0).nonzero().squeeze(-1)
         used = used if len(used) else used.new_zeros(1)
@@ -156,5 +156,5 @@ def against(cost: Tensor, size: float) -> Tensor:
 
 
 def at_most_one(weights: Tensor) -> Tensor:
-    """Weights whose sum passes 1 by rounding, scaled back."""
+    """Weights, scaled back if rounding lifts their sum above 1."""
     return weights / weights.sum(-1, keepdim=True).clamp_min(1.0)

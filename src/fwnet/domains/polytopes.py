@@ -1,4 +1,4 @@
-"""Polytopes that are asked by linear programming: Birkhoff, transport, general."""
+"""Polytopes whose LMO is a linear program: Birkhoff, transport, general."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fwnet.domains.base import Domain, settle, slack
 from fwnet.domains.linear_programs import (
-    Answer,
     Array,
     Program,
+    ProgramResult,
     dual_bound,
     each,
     each_certified,
@@ -65,18 +65,12 @@ class Birkhoff(Domain):
     def diameter(self, shape: tuple[int, ...]) -> float:
         return math.sqrt(2.0 * self.n) if self.n > 1 else 0.0
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The barycentre, 1/n everywhere."""
-        self.check_shape("shape", shape)
-        return torch.full(shape, 1 / self.n, dtype=dtype, device=device)
+        return zeros.fill_(1 / self.n)
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
-        """A permutation matrix is its own atom; else as for every domain."""
+        """A permutation matrix is its own atom; any other x is one dense atom."""
         columns = x.argmax(-1)
         if bool((Permutation(columns, x.dtype).dense() == x).all()):
             atoms = Permutation(columns, x.dtype).as_atoms()
@@ -118,7 +112,7 @@ class TransportPolytope(Domain):
                 f"{who}(row_sums=..., column_sums=...) must have the same positive total, else "
                 f"no plan exists; got {total} and {other}."
             )
-        # Of total 1, since the tolerances of HiGHS are absolute.
+        # Scaled to total 1, since the tolerances of HiGHS are absolute.
         settle(self, _total=total, _equalities=marginals(rows / total, columns / other))
 
     def __repr__(self) -> str:
@@ -138,7 +132,7 @@ class TransportPolytope(Domain):
         return Dense(plans.to(cost.dtype), 2)
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
-        """A vertex, and a lower bound `(*batch,)` of the minimum, from the dual programme."""
+        """A vertex, and a lower bound `(*batch,)` on the minimum, from the dual program."""
         equalities = (self._equalities["A_eq"], self._equalities["b_eq"])
         rows, columns = (s.detach().to("cpu", torch.float64).numpy() for s in self._sums())
         largest = np.minimum(rows[:, None], columns).ravel() / self._total
@@ -152,16 +146,16 @@ class TransportPolytope(Domain):
         plans, bounds = each_certified(dense_cost(cost), 2, minimise)
         return Dense(plans, 2), bounds
 
-    def _optimum(self, cost: Array) -> Answer:
+    def _optimum(self, cost: Array) -> ProgramResult:
         optimize = scipy_optimize("TransportPolytope")
         answer = solve(optimize, cost.ravel(), 1e-9, bounds=(0, None), **self._equalities)
         if answer.status != "optimal":
             raise RuntimeError(
-                f"TransportPolytope: HiGHS stopped on a finite cost: {answer.status}."
+                f"TransportPolytope: HiGHS failed on a finite cost: {answer.status}."
             )
         return answer
 
-    def _plan(self, answer: Answer) -> Array:
+    def _plan(self, answer: ProgramResult) -> Array:
         shape = (len(self.row_sums), len(self.column_sums))
         return self._total * answer.x.reshape(shape).clip(min=0.0)
 
@@ -178,17 +172,11 @@ class TransportPolytope(Domain):
         square = min((rows * largest.amax(1)).sum(), (columns * largest.amax(0)).sum())
         return math.sqrt(2.0 * float(square))
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The independent plan, row_sums · column_sumsᵀ / total."""
-        self.check_shape("shape", shape)
         rows, columns = (s.to(torch.float64) for s in self._sums())
         plan = torch.outer(rows / rows.sum(), columns)
-        return torch.empty(shape, dtype=dtype, device=device).copy_(plan)
+        return zeros.copy_(plan)
 
     def _sums(self) -> tuple[Tensor, Tensor]:
         return self.row_sums, self.column_sums
@@ -197,13 +185,13 @@ class TransportPolytope(Domain):
 @final
 @dataclass(frozen=True, eq=False)
 class Polytope(Domain):
-    """General polytope, by its inequalities.
+    """General polytope, given by its constraints.
 
         {x : A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper}
 
-    The LMO is a linear programme (HiGHS). Its vertex is at most 1e-9 outside of any constraint,
-    relative to the largest bound and the largest distance |b_i|/|a_i| of a hyperplane from 0, which
-    count as 1 at least; `contains` takes that as its tolerance too.
+    The LMO is a linear program (HiGHS). Its vertex violates no constraint by more than 1e-9 times
+    the largest of 1, the bounds and the distances |b_i|/|a_i| of the hyperplanes from 0; this is
+    also the tolerance of `contains`.
 
     Arguments:
         A_ub, b_ub, A_eq, b_eq: `(k, n)` and `(k,)`, tensors; each pair may be left out.
@@ -244,7 +232,7 @@ class Polytope(Domain):
         return Dense(each(cost, 1, self._program.minimise).to(cost.dtype))
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
-        """A vertex, and a lower bound `(*batch,)` of the minimum, from the dual programme."""
+        """A vertex, and a lower bound `(*batch,)` on the minimum, from the dual program."""
         vertices, bounds = each_certified(dense_cost(cost), 1, self._program.certified)
         return Dense(vertices), bounds
 

@@ -48,18 +48,12 @@ class Simplex(Domain):
     def diameter(self, shape: tuple[int, ...]) -> float:
         return self.radius * 2**0.5 if shape[-1] > 1 else 0.0
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The barycentre, radius/n everywhere."""
-        self.check_shape("shape", shape)
-        return torch.full(shape, self.radius / shape[-1], dtype=dtype, device=device)
+        return zeros.fill_(self.radius / zeros.shape[-1])
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
-        """x = Σ (x_i / radius) · (radius e_i): the coordinates that are used by any problem."""
+        """x = Σ (x_i / radius) · (radius e_i), over the i with x_i > 0 in any problem."""
         used = x.reshape(-1, x.shape[-1]).gt(0).any(0).nonzero().squeeze(-1)
         index = used.expand(*x.shape[:-1], -1)
         value = torch.full(index.shape, self.radius, dtype=x.dtype, device=x.device)
@@ -75,8 +69,8 @@ class Simplex(Domain):
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection by sorting (Held, Wolfe and Crowder, 1974)."""
-        # The same projection, in numbers of the size of the radius: what is further below the
-        # largest entry than that becomes 0.
+        # A shift changes nothing, and entries more than radius below the largest become 0: so
+        # compute with numbers of the size of the radius.
         x = (x - x.amax(-1, keepdim=True)).clamp_min(-self.radius)
         ordered = x.sort(-1, descending=True).values
         rank = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
@@ -124,15 +118,9 @@ class HyperSimplex(Domain):
         self.check_shape("shape", shape)
         return self.radius * math.sqrt(2 * min(self.k, shape[-1] - self.k))
 
-    def start(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def _start(self, zeros: Tensor) -> Tensor:
         """The barycentre, k · radius/n everywhere."""
-        self.check_shape("shape", shape)
-        return torch.full(shape, self.k * self.radius / shape[-1], dtype=dtype, device=device)
+        return zeros.fill_(self.k * self.radius / zeros.shape[-1])
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: a shift of x, clipped to [0, radius]."""
@@ -146,10 +134,10 @@ class HyperSimplex(Domain):
 def shift_and_clip(x: Tensor, cap: float, k: int) -> Tensor:
     """clip(x − s, 0, cap) with the shift s for which it sums to k · cap, k at most n.
 
-    At s = the k-th largest entry fewer than k exceed s; cap below it, at least k are full. So s is
-    between, and entries further away than cap are 0 or full whatever s is: from there all numbers
-    are of the size of cap, however large x is. Bisection finds which entries are clipped; the
-    others then give s in closed form.
+    s lies between e − cap and e, e the k-th largest entry: at e, fewer than k entries exceed s; at
+    e − cap, at least k reach the cap. Entries further than cap from that interval are clipped for
+    every such s, so all numbers can be kept to the size of cap. Bisection finds which entries are
+    clipped; the others give s in closed form.
     """
     x = (x - x.topk(k, -1).values[..., -1:]).clamp(-cap, cap)
     low, high = torch.full_like(x[..., :1], -cap), torch.zeros_like(x[..., :1])

@@ -61,7 +61,7 @@ class KSparseBall(NormBall):
         return 2.0 * self.radius * math.sqrt(self.k)
 
     def project(self, x: Tensor) -> Tensor:
-        """Euclidean projection: x clipped, after a soft threshold if its sum is too large."""
+        """Euclidean projection: a soft threshold if Σ |x_i| is too large, then a clip."""
         clipped = x.clamp(-self.radius, self.radius)
         inside = clipped.abs().sum(-1, keepdim=True) <= self.k * self.radius
         shrunk = shift_and_clip(x.abs(), self.radius, self.k) * x.sign()
@@ -125,7 +125,7 @@ class GroupL1Ball(NormBall):
         return 2.0 * self.radius
 
     def project(self, x: Tensor) -> Tensor:
-        """Euclidean projection: the norms of the groups go to the simplex, if they are outside."""
+        """Euclidean projection: that of the group norms on the simplex, if x is outside."""
         norms = self._norms(x)
         inside = norms.sum(-1, keepdim=True) <= self.radius
         wanted = torch.where(inside, norms, Simplex(self.radius).project(norms))
@@ -134,8 +134,8 @@ class GroupL1Ball(NormBall):
 
     def _norms(self, x: Tensor) -> Tensor:
         scale = x.detach().abs().amax(-1, keepdim=True)
-        scale = torch.where(scale == 0, 1.0, scale)  # squares stay in range
+        scale = torch.where(scale == 0, 1.0, scale)  # keeps squares in range
         squares = x.new_zeros(*x.shape[:-1], self._count)
         squares = squares.index_add(-1, self._label.to(x.device), (x / scale).square())
-        empty = squares == 0  # where a root has no derivative
+        empty = squares == 0  # the square root has no derivative there
         return scale * torch.where(empty, 0.0, torch.where(empty, 1.0, squares).sqrt())

@@ -18,7 +18,7 @@ Gradient = Tensor | ImplicitMatrix
 
 
 class FirstOrder(NamedTuple):
-    """What a step reads of f at x."""
+    """What a step needs of f at x."""
 
     value: Tensor  # f(x), (*batch,)
     gradient: Gradient  # ∇f(x), (*batch, *shape)
@@ -32,9 +32,9 @@ class Problem(ABC):
     never recompute it.
 
     Attributes:
-        shape: `(*batch, *shape)` of x, or None where any shape will do.
+        shape: `(*batch, *shape)` of x, or None if any shape will do.
         batch_dims: how many leading dimensions of x are a batch: 0 or 1.
-        dtype, device: of x, or None where the problem holds no data.
+        dtype, device: of x, or None if the problem holds no data.
     """
 
     quadratic: ClassVar[bool] = False  # f has a constant curvature along every segment
@@ -52,7 +52,7 @@ class Problem(ABC):
         """∇f(x): `(*batch, *shape)`."""
 
     def first_order(self, it: Iterate) -> FirstOrder:
-        """f(x), ∇f(x) and ⟨∇f(x), x⟩ at once, with the work that they share done once."""
+        """f(x), ∇f(x) and ⟨∇f(x), x⟩ together, so that shared work is done once."""
         gradient = self.gradient(it)
         along = inner(dense_gradient(gradient), it.x, self.batch_dims)
         return FirstOrder(self.value(it), gradient, along)
@@ -62,7 +62,7 @@ class Problem(ABC):
         return None
 
     def vertex_image(self, vertex: Vertex) -> Tensor | None:
-        """A v, at the price that the vertex's structure allows."""
+        """A v, using the structure of the vertex."""
         return self.image(vertex.dense())
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
@@ -80,9 +80,9 @@ class Problem(ABC):
         return None
 
     def vertex_images(self, atoms: Vertex) -> Tensor:
-        """A v of atoms `(*batch, K)`: `(*batch, K, m)`, as cheaply as their structure allows."""
+        """A v of atoms `(*batch, K)`: `(*batch, K, m)`, using their structure."""
         b, count = self.batch_dims, atoms.leading[-1]
-        if b == 0:  # K vertices of one problem are as a batch of K
+        if b == 0:  # K vertices of one problem look like a batch of K
             image = self.vertex_image(atoms)
             assert image is not None
             return image
@@ -126,11 +126,11 @@ class Problem(ABC):
         raise TypeError(f"{type(self).__name__} has no minibatches.")
 
     def at(self, x: Tensor) -> Iterate:
-        """An iterate at x, its image computed anew."""
+        """An iterate at x, with its image."""
         return Iterate(x, self.image(x))
 
     def check_point(self, name: str, x: Any) -> Tensor:
-        """Return x if it can be an argument of this problem; raise with a sentence otherwise."""
+        """Return x if it can be an argument of this problem; raise a clear error otherwise."""
         x = checks.real_tensor(name, x)
         if self.shape is not None and x.shape != self.shape:
             raise ValueError(
@@ -139,21 +139,21 @@ class Problem(ABC):
             )
         if self.dtype is not None and x.dtype != self.dtype:
             raise TypeError(
-                f"{name} must be {self.dtype} as the data of this {type(self).__name__}; "
+                f"{name} must be {self.dtype} like the data of this {type(self).__name__}; "
                 f"got {x.dtype}. Convert one of them."
             )
         if self.device is not None and x.device != self.device:
             raise ValueError(
-                f"{name} must be on {self.device} as the data of this {type(self).__name__}; "
+                f"{name} must be on {self.device} like the data of this {type(self).__name__}; "
                 f"got {x.device}."
             )
         return x
 
 
 class LinearLoss(Problem):
-    """f(x) = φ(Ax) + ½ Σ ridge_i x_i²: gradient Aᵀ∇φ(z) + ridge x, one pass over A a step.
+    """f(x) = φ(Ax) + ½ Σ ridge_i x_i²: gradient Aᵀ∇φ(z) + ridge x, one pass over A per step.
 
-    A subclass says what φ is, in terms of the image z = Ax.
+    A subclass defines φ as a function of the image z = Ax.
     """
 
     def __init__(self, matrix: LinearMap, batch: tuple[int, ...], ridge: Tensor | None = None):
@@ -187,7 +187,7 @@ class LinearLoss(Problem):
         return gradient if self.ridge is None else gradient + self.ridge * it.x
 
     def gradient_block(self, it: Iterate, start: int, stop: int) -> Tensor:
-        if not isinstance(self.matrix, DenseMap):  # no part of it is cheaper than all of it
+        if not isinstance(self.matrix, DenseMap):  # a part costs as much as all of it
             return self.gradient(it)[..., start:stop]
         block = self.matrix.block(start, stop).adjoint(self.loss_gradient(image_of(it)))
         return block if self.ridge is None else block + (self.ridge * it.x)[..., start:stop]
@@ -232,13 +232,13 @@ class LinearLoss(Problem):
 
 
 def image_of(it: Iterate) -> Tensor:
-    """The iterate's image, which the problem's own `at` has put there."""
+    """The iterate's image, which `Problem.at` has computed."""
     assert it.image is not None, "make iterates with problem.at(x)"
     return it.image
 
 
 def inner(a: Tensor, b: Tensor, batch_dims: int) -> Tensor:
-    """⟨a, b⟩ over all but the batch dimensions."""
+    """⟨a, b⟩ over all dimensions except the batch."""
     if a.ndim - batch_dims == 1:
         return torch.linalg.vecdot(a, b)
     return torch.linalg.vecdot(a.flatten(batch_dims), b.flatten(batch_dims))

@@ -18,15 +18,15 @@ from fwnet.vertices import Rank1, Vertex
 
 @final
 class MatrixCompletion(Problem):
-    """Least squares on the entries that were seen.
+    """Least squares on the observed entries of a matrix.
 
-        f(X) = ½ Σ over seen (i, j) of (X_ij − M_ij)²
+        f(X) = ½ Σ over observed (i, j) of (X_ij − M_ij)²
 
-    Its image is X at the seen entries; the gradient is a sparse matrix that an oracle asks for
-    its products.
+    Its image is X at the observed entries; the gradient is a sparse matrix, of which oracles need
+    only products with vectors.
 
     Arguments:
-        rows, cols: `(s,)` integer positions; a position seen twice counts twice.
+        rows, cols: `(s,)` integer positions; a repeated position counts repeatedly.
         values: `(s,)`.
         shape: `(d, m)` of X.
     """
@@ -38,13 +38,13 @@ class MatrixCompletion(Problem):
         shape = _checked_shape(shape)
         _check_positions("rows", rows, values, shape[0])
         _check_positions("cols", cols, values, shape[1])
-        rows, cols = rows.long(), cols.long()  # before a product that a small type cannot hold
+        rows, cols = rows.long(), cols.long()  # the product below may overflow a smaller type
         order = torch.argsort(rows * shape[1] + cols)  # by row, then column: the CSR order
         self.rows, self.cols = rows[order], cols[order]
         self.values = values[order]
         self.shape = torch.Size(shape)
         self.dtype, self.device = values.dtype, values.device
-        # 32-bit indices where they fit: a sparse product is bound by what it reads.
+        # 32-bit indices if they fit: memory traffic limits a sparse product.
         small = max(values.shape[0], *shape) < 2**31
         self._index = torch.int32 if small else torch.int64
         self._row_starts = _starts(self.rows, shape[0]).to(self._index)
@@ -68,7 +68,7 @@ class MatrixCompletion(Problem):
 
     def _sparse(self, residual: Tensor) -> ImplicitMatrix:
         d, m = self.shape_pair
-        with warnings.catch_warnings():  # torch calls its CSR tensors a beta, once per process
+        with warnings.catch_warnings():  # torch warns once per process that CSR is in beta
             warnings.simplefilter("ignore", UserWarning)
             sparse = torch.sparse_csr_tensor(self._row_starts, self._csr_cols, residual, (d, m))
             transposed = torch.sparse_csr_tensor(
@@ -141,7 +141,7 @@ def _check_positions(name: str, positions: Tensor, values: Tensor, limit: int) -
         )
     if positions.device != values.device:
         raise ValueError(
-            f"MatrixCompletion({name}) must be on {values.device} as values; "
+            f"MatrixCompletion({name}) must be on {values.device} like values; "
             f"got {positions.device}."
         )
     low, high = int(positions.min()), int(positions.max())

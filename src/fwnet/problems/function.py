@@ -15,12 +15,12 @@ from fwnet.problems.base import FirstOrder, Problem, inner
 
 @final
 class Function(Problem):
-    """f as the user wrote it, its gradient by autograd.
+    """Any function f of x, its gradient by autograd.
 
     Arguments:
         function: x -> f(x), a tensor of shape `()`; with `batched`, x `(batch, *shape)` ->
             `(batch,)`, each entry from its own point only.
-        gradient: x -> ∇f(x), in place of autograd.
+        gradient: x -> ∇f(x), instead of autograd.
         batched: the first dimension of x is a batch.
     """
 
@@ -53,8 +53,8 @@ class Function(Problem):
             )
         if gradient.shape != it.x.shape or gradient.dtype != it.x.dtype:
             raise ValueError(
-                f"Function(gradient=...) must return shape {tuple(it.x.shape)} in {it.x.dtype}, as "
-                f"x; got {tuple(gradient.shape)} in {gradient.dtype}."
+                f"Function(gradient=...) must return shape {tuple(it.x.shape)} in {it.x.dtype}, "
+                f"like x; got {tuple(gradient.shape)} in {gradient.dtype}."
             )
         return gradient
 
@@ -116,5 +116,5 @@ class Function(Problem):
 
 
 def as_problem(objective: Problem | Callable[[Tensor], Tensor]) -> Problem:
-    """A problem as it is, a callable as a `Function`."""
+    """A problem unchanged, a callable as a `Function`."""
     return objective if isinstance(objective, Problem) else Function(objective)

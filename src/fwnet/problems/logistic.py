@@ -35,7 +35,7 @@ class LogisticRegression(LinearLoss):
         batch = tuple(matrix.shape[:-2])
         if tuple(y.shape) != (*batch, matrix.shape[-2]):
             raise ValueError(
-                f"LogisticRegression(y) must have shape {(*batch, matrix.shape[-2])} beside X of "
+                f"LogisticRegression(y) must have shape {(*batch, matrix.shape[-2])} for X of "
                 f"shape {tuple(matrix.shape)}; got {tuple(y.shape)}."
             )
         if not bool(((y == 1) | (y == -1)).all()):
@@ -46,7 +46,7 @@ class LogisticRegression(LinearLoss):
         self.y = y.to(dtype=matrix.dtype, device=matrix.device)
 
     def loss(self, z: Tensor) -> Tensor:
-        # Above the threshold torch leaves log(1 + e⁻ᶻ) out: 2e-9 at its own 20, rounding at 40.
+        # Above its threshold torch drops log(1 + e⁻ᶻ): 2e-9 at the default 20, nothing at 40.
         return functional.softplus(-self.y * z, threshold=40.0).mean(-1)
 
     def loss_gradient(self, z: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Quadratic(Problem):
     Arguments:
         K: symmetric `(n, n)` or `(batch, n, n)`: a tensor (dense, sparse), a SciPy sparse matrix
             or a `LinearMap`.
-        c: `(n,)` or `(batch, n)`, zero if left out.
+        c: `(n,)` or `(batch, n)`, zero by default.
 
     Example:
         >>> import torch, fwnet
@@ -52,7 +52,7 @@ class Quadratic(Problem):
             fits = c.shape[-1:] == shape[-1:] and c.shape[:-1] in ((), batch)
             if not fits or len(batch) > 1:
                 raise ValueError(
-                    f"Quadratic(c) must be ({shape[-1]},) or (batch, {shape[-1]}) beside K of "
+                    f"Quadratic(c) must be ({shape[-1]},) or (batch, {shape[-1]}) for K of "
                     f"shape {tuple(shape)}; got {tuple(c.shape)}."
                 )
             checks.same_kind("Quadratic(c)", c, "K", self.matrix)
@@ -132,7 +132,7 @@ class LeastSquares(LinearLoss):
         if tuple(b.shape) != (*batch, matrix.shape[-2]) or len(batch) > 1:
             raise ValueError(
                 f"LeastSquares(A, b): b must be ({matrix.shape[-2]},) or "
-                f"(batch, {matrix.shape[-2]}) beside A of shape {tuple(matrix.shape)}; "
+                f"(batch, {matrix.shape[-2]}) for A of shape {tuple(matrix.shape)}; "
                 f"got {tuple(b.shape)}."
             )
         checks.same_kind("LeastSquares(b)", b, "A", matrix)
@@ -214,7 +214,7 @@ def _ridge(ridge: float | Tensor, matrix: LinearMap) -> Tensor | None:
 
 
 def check_symmetric(name: str, matrix: Tensor, transpose: Tensor | None = None) -> None:
-    """Raise unless K, dense or CSR, is symmetric; a sparse one comes with its transpose."""
+    """Raise unless K, dense or CSR, is symmetric; for CSR, pass the transpose too."""
     if torch.compiler.is_compiling():  # a check of values would break the graph
         return
     with torch.no_grad():
@@ -225,7 +225,7 @@ def check_symmetric(name: str, matrix: Tensor, transpose: Tensor | None = None) 
             entries = matrix.values()
         difference = float(change.abs().max()) if change.numel() else 0.0
         size = float(entries.abs().max()) if entries.numel() else 0.0
-    # The two halves of a product of features differ in their last digits.
+    # A computed Gram matrix is symmetric only up to rounding.
     if difference > (1e-4 if matrix.dtype == torch.float32 else 1e-10) * size:
         raise ValueError(
             f"{name}: K must be symmetric; the largest difference |K - Kᵀ| is {difference:.3g}. "
