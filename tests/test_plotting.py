@@ -55,12 +55,12 @@ def test_several_classes_and_names():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "c"]
 
 
-def test_what_cannot_be_drawn_gets_a_sentence():
+def test_what_cannot_be_drawn_raises_a_clear_error():
     X, y = make_blobs(20, centers=2, random_state=0)
     clf = SVC(kernel="linear").fit(X, y)
     with pytest.raises(ValueError, match=r"points in the plane, shape \(n, 2\); got \(20, 3\)"):
         plot_decision_boundary(clf, np.ones((20, 3)), y)
-    with pytest.raises(ValueError, match=r"one class a point, shape \(20,\); got \(19,\)"):
+    with pytest.raises(ValueError, match=r"one class per point, shape \(20,\); got \(19,\)"):
         plot_decision_boundary(clf, X, y[1:])
     with pytest.raises(TypeError, match=r"must be fitted and have a decision_function; got SVC"):
         plot_decision_boundary(SVC(), X, y)

@@ -209,7 +209,7 @@ def test_plot_on_given_axes_and_of_a_network() -> None:
 def test_plot_errors() -> None:
     with pytest.raises(ValueError, match=r'against must be "t" or "seconds"; got \'steps\'\.'):
         ONE.trace.plot("steps")
-    with pytest.raises(ValueError, match="the trace is empty: there is nothing to plot"):
+    with pytest.raises(ValueError, match="the trace is empty; there is nothing to plot"):
         fwnet.Trace().plot()
 
 

@@ -114,7 +114,7 @@ def test_solve_svm(tmp_path: Path) -> None:
         ("1e300,1e300\n1e300,2\n", "bad.csv: f or its gap became NaN or infinite"),
     ],
 )
-def test_bad_files_get_a_sentence(content: str, sentence: str, tmp_path: Path) -> None:
+def test_bad_files_raise_a_clear_error(content: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text(content)
     _, error = call("solve", "bad.csv", code=1)
     assert error.startswith(f"fwnet: {sentence}")

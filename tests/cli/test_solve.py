@@ -139,7 +139,7 @@ def test_table_file_and_plot() -> None:
         ("--task completion", 1, "problem.npz must hold rows, cols and values; it has A, b."),
     ],
 )
-def test_errors_are_sentences(arguments: str, code: int, sentence: str) -> None:
+def test_error_text(arguments: str, code: int, sentence: str) -> None:
     file = saved("problem.npz", A=np.eye(4), b=b)
     error = " ".join(
         call("solve", file, *arguments.split(), code=code)[1].replace("│", " ").split()
@@ -156,7 +156,7 @@ def test_errors_are_sentences(arguments: str, code: int, sentence: str) -> None:
         ("-1,0,1\n0,0,1\n", "rows) must lie in 0..0; got -1..0."),
     ],
 )
-def test_bad_entries_get_a_sentence(rows: str, sentence: str) -> None:
+def test_bad_entries_raise_a_clear_error(rows: str, sentence: str) -> None:
     Path("bad.csv").write_text(rows)
     assert sentence in call("solve", "bad.csv", "--task", "completion", code=1)[1]
 
@@ -234,7 +234,7 @@ def squeezed(name: str) -> str:
         ),
     ],
 )
-def test_bad_arrays_get_a_sentence(make: Callable[[], str], sentence: str) -> None:
+def test_bad_arrays_raise_a_clear_error(make: Callable[[], str], sentence: str) -> None:
     assert sentence in call("solve", make(), "--domain", "group-l1", code=1)[1]
 
 

@@ -171,11 +171,11 @@ def test_unrolled_network_approaches_the_solution_and_trains() -> None:
     assert "steps=7" in repr(unrolled)
 
 
-def test_bad_input_gets_a_sentence() -> None:
+def test_bad_input_raises_a_clear_error() -> None:
     eye = torch.eye(3, dtype=torch.float64).expand(2, 3, 3)
-    with pytest.raises(ValueError, match="takes K or features"):
+    with pytest.raises(ValueError, match="takes either K or features"):
         layer()
-    with pytest.raises(ValueError, match="takes K or features"):
+    with pytest.raises(ValueError, match="takes either K or features"):
         layer(eye, features=eye)
     with pytest.raises(ValueError, match=r"diagonal=\.\.\. goes with features"):
         layer(eye, diagonal=1.0)
@@ -183,7 +183,7 @@ def test_bad_input_gets_a_sentence() -> None:
         layer(features=eye)
     with pytest.raises(ValueError, match="diagonal must be a positive finite number; got 0"):
         layer(features=eye, diagonal=0.0)
-    with pytest.raises(ValueError, match="diagonal must be positive; its least entry is -1"):
+    with pytest.raises(ValueError, match="diagonal must be positive; its minimum is -1"):
         layer(features=eye, diagonal=-torch.ones(3, dtype=torch.float64))
     with pytest.raises(ValueError, match="features must be finite"):
         layer(features=eye * torch.nan, diagonal=1.0)

@@ -136,7 +136,7 @@ def test_autocast_below_it() -> None:
     assert bool(net.weight.grad.any())
 
 
-def test_bad_input_gets_a_sentence() -> None:
+def test_bad_input_raises_a_clear_error() -> None:
     X, y = batch()
     with pytest.raises(ValueError, match=r"X must be a tensor of features \(n, 6\); got \(30, 5\)"):
         layer().loss(X[:, :5], y)

@@ -91,7 +91,7 @@ def test_trains_in_float32() -> None:
     assert net.weight.grad.abs().max() > 0
 
 
-def test_bad_input_gets_a_sentence() -> None:
+def test_bad_input_raises_a_clear_error() -> None:
     x, y, queries = episodes(6, 2, 2)
     layer = SVMLayer()
     with pytest.raises(ValueError, match="problem 1 has no point of class 0"):

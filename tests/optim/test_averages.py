@@ -191,7 +191,7 @@ def test_a_state_without_averages_lets_them_begin() -> None:
         torch.testing.assert_close(layer.bias.detach(), bias)
 
 
-def test_wrong_moments_get_a_sentence() -> None:
+def test_wrong_moments_raise_a_clear_error() -> None:
     w = nn.Parameter(torch.zeros(3))
     w.grad = torch.ones(3)
     with (

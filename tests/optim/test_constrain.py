@@ -150,17 +150,20 @@ def test_tied_and_frozen_weights() -> None:
 
 
 ERRORS = [
-    ({"fc.wieght": fwnet.L1Ball(1.0)}, "'fc.wieght' fits no parameter; did you mean fc.weight"),
-    ({"*.gain": fwnet.L1Ball(1.0)}, "'*.gain' fits no parameter; did you mean"),
+    ({"fc.wieght": fwnet.L1Ball(1.0)}, "'fc.wieght' matches no parameter; did you mean fc.weight"),
+    ({"*.gain": fwnet.L1Ball(1.0)}, "'*.gain' matches no parameter; did you mean"),
     (
         {"*": fwnet.L1Ball(9.0), "fc.bias": fwnet.L1Ball(1.0)},
-        "all parameters that 'fc.bias' fits (fc.bias) are taken by patterns before it; move it up.",
+        "all parameters that 'fc.bias' matches (fc.bias) are taken by earlier patterns",
     ),
     (
         {"*.bias": fwnet.TraceNormBall(1.0)},
-        "and TraceNormBall(radius=1.0) holds matrices; name a matrix, or choose a ball of vectors",
+        "but TraceNormBall(radius=1.0) holds matrices; name a matrix, or choose a ball of vectors",
     ),
-    ({"fc.bias": fwnet.TraceNormBall("init")}, "constrain: 'fc.bias' fits vectors only (fc.bias)"),
+    (
+        {"fc.bias": fwnet.TraceNormBall("init")},
+        "constrain: 'fc.bias' matches only vectors (fc.bias)",
+    ),
     ({0: fwnet.L1Ball(1.0)}, "constrain: a name must be a string; got 0."),
     ({"fc.weight": "init"}, "domain must be a fwnet domain, spectral(...), sign(...), row(...), "),
     ({"fc.weight": fwnet.L1Ball}, "or None for Adam; got <class"),
@@ -170,7 +173,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("domains", "text"), ERRORS, ids=[text[:30] for _, text in ERRORS])
-def test_bad_patterns_get_a_sentence(domains, text: str) -> None:
+def test_bad_patterns_raise_a_clear_error(domains, text: str) -> None:
     with pytest.raises((TypeError, ValueError)) as error:
         constrain(Net(), domains)
     assert text in str(error.value)
@@ -179,7 +182,7 @@ def test_bad_patterns_get_a_sentence(domains, text: str) -> None:
 def test_an_error_leaves_the_network_as_it_was() -> None:
     net = Net()
     before = net.fc.weight.detach().clone()
-    with pytest.raises(ValueError, match=r"'out.wieght' fits no parameter"):
+    with pytest.raises(ValueError, match=r"'out.wieght' matches no parameter"):
         constrain(net, {"fc.weight": fwnet.TraceNormBall(0.1), "out.wieght": fwnet.L1Ball(1.0)})
     assert torch.equal(net.fc.weight, before)
 
@@ -187,11 +190,11 @@ def test_an_error_leaves_the_network_as_it_was() -> None:
 def test_other_bad_input() -> None:
     with pytest.raises(TypeError, match=r"constrain\(net, ...\) takes an nn.Module; got list"):
         constrain([], {})
-    with pytest.raises(ValueError, match=r"'\*' fits no parameter; the network has none."):
+    with pytest.raises(ValueError, match=r"'\*' matches no parameter; the network has none."):
         constrain(nn.ReLU(), {"*": fwnet.L1Ball(1.0)})
     with pytest.raises(ValueError, match="the network has no matrix or convolution to train"):
         constrain(nn.BatchNorm1d(3))
-    with pytest.raises(ValueError, match="weight has no numbers yet, so no domain can hold it"):
+    with pytest.raises(ValueError, match="weight has no values yet, so it cannot be put into"):
         constrain(nn.LazyLinear(3), {"weight": fwnet.TraceNormBall(1.0)})
     net = Net()
     with torch.no_grad():

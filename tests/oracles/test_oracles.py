@@ -353,5 +353,5 @@ def test_newton_schulz_answers_with_the_polar_factor(domain: fwnet.Domain) -> No
 
 def test_newton_schulz_needs_a_ball_of_singular_values() -> None:
     problem = fwnet.LeastSquares(torch.eye(3, dtype=F64), torch.ones(3, dtype=F64))
-    with pytest.raises(TypeError, match="answers for SpectralBall and TraceNormBall only; got L1"):
+    with pytest.raises(TypeError, match="supports only SpectralBall and TraceNormBall; got L1"):
         ask(fwnet.NewtonSchulz(), problem, fwnet.L1Ball(), torch.zeros(3, dtype=F64))

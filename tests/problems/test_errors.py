@@ -311,6 +311,6 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("make", "kind", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
-def test_sentence(make: Callable[[], Any], kind: type[Exception], text: str) -> None:
+def test_error_text(make: Callable[[], Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         make()

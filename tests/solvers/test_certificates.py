@@ -58,7 +58,7 @@ def test_a_failed_oracle_in_a_batch_leaves_the_others_alone() -> None:
     assert result.steps == (1, 0)
     assert result.gap.tolist() == [0.0, math.inf]
     assert torch.equal(result.x[1], X0)
-    assert "of problems [1] the oracle" in result.message
+    assert "in problems [1]: the oracle" in result.message
     problem = fwnet.Function(lambda x: (costs[1] * x).sum(-1), batched=True)
     assert solver(problem, x0).status == ("oracle_failed", "oracle_failed")
 

@@ -450,7 +450,7 @@ UNSUPPORTED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_what_has_no_machine_code_gets_a_sentence(name: str) -> None:
+def test_what_has_no_machine_code_raises_a_clear_error(name: str) -> None:
     call, what = UNSUPPORTED[name]
     with pytest.raises(TypeError) as caught:
         call()

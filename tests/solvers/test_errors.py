@@ -85,7 +85,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "x0 missing",
         lambda: SOLVER(lambda x: x.sum()),
         ValueError,
-        "x0 must be given: a plain function does not tell the shape of its argument.",
+        "x0 must be given: the shape of a plain function's argument is unknown.",
     ),
     (
         "batched x0, one problem",
@@ -97,20 +97,20 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "batched x0, one function",
         lambda: SOLVER(lambda x: x.sum(), torch.stack([POINT, POINT])),
         ValueError,
-        "x0: Simplex(radius=1.0) holds vectors, but shape (2, 3) has 2 dimensions besides 0 of a "
-        "batch. Flatten x, or build the problem with a batch dimension.",
+        "x0: Simplex(radius=1.0) holds vectors, but shape (2, 3) with 0 batch dimensions "
+        "has points of 2 dimensions. Flatten x, or build the problem with a batch dimension.",
     ),
     (
         "one x0, batched function",
         lambda: SOLVER(fwnet.Function(lambda x: x.sum(-1), batched=True), POINT),
         ValueError,
-        "x0: Simplex(radius=1.0) holds vectors, but shape (3,) has 0 dimensions besides 1",
+        "x0: Simplex(radius=1.0) holds vectors, but shape (3,) with 1 batch dimensions",
     ),
     (
         "matrices on a domain of vectors",
         lambda: SOLVER(fwnet.SoftmaxRegression(EYE, torch.tensor([0, 1, 1]))),
         ValueError,
-        "problem: Simplex(radius=1.0) holds vectors, but shape (3, 2) has 2 dimensions",
+        "problem: Simplex(radius=1.0) holds vectors, but shape (3, 2) with 0 batch",
     ),
     (
         "vectors on a domain of matrices",
@@ -227,7 +227,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "rules that look at f, and samples",
         lambda: fwnet.StochasticFrankWolfe(fwnet.Simplex(), fwnet.LineSearch(), batch_size=4),
         TypeError,
-        "LineSearch looks at f, of which Stochastic sees a sample only; use OpenLoop()",
+        "LineSearch evaluates f, of which Stochastic sees only a sample; use OpenLoop()",
     ),
     (
         "FWNet",
@@ -240,37 +240,37 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "softmin elsewhere",
         lambda: fwnet.FrankWolfe(fwnet.L1Ball(), oracle=fwnet.Softmin())(QUADRATIC),
         TypeError,
-        "Softmin answers for Simplex only; got L1Ball(radius=1.0). Use Exact().",
+        "Softmin supports only Simplex; got L1Ball(radius=1.0). Use Exact().",
     ),
     (
         "power iteration elsewhere",
         lambda: fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.PowerIteration())(QUADRATIC),
         TypeError,
-        "PowerIteration answers for TraceNormBall only; got Simplex(radius=1.0). Use Exact().",
+        "PowerIteration supports only TraceNormBall; got Simplex(radius=1.0). Use Exact().",
     ),
     (
         "soft trace norm elsewhere",
         lambda: fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.SoftTraceNorm())(QUADRATIC),
         TypeError,
-        "SoftTraceNorm answers for TraceNormBall only; got Simplex(radius=1.0). Use Exact().",
+        "SoftTraceNorm supports only TraceNormBall; got Simplex(radius=1.0). Use Exact().",
     ),
     (
         "blocks elsewhere",
         lambda: fwnet.BlockCoordinateFrankWolfe(fwnet.Simplex())(QUADRATIC),
         TypeError,
-        "Blocks answers for Product only; got Simplex(radius=1.0).",
+        "Blocks supports only Product; got Simplex(radius=1.0).",
     ),
     (
         "no terms",
         lambda: fwnet.StochasticFrankWolfe(fwnet.Simplex(), batch_size=1)(QUADRATIC),
         TypeError,
-        "Quadratic is not a sum of terms that could be sampled; use FrankWolfe, or LeastSquares",
+        "Quadratic is not a sum of terms that can be sampled; use FrankWolfe, or LeastSquares",
     ),
     (
         "batch_size",
         lambda: fwnet.StochasticFrankWolfe(fwnet.Simplex())(fwnet.LeastSquares(EYE, POINT)),
         ValueError,
-        "Stochastic(batch_size=64) is more than the 3 terms.",
+        "Stochastic(batch_size=64) exceeds the 3 terms of f.",
     ),
     (
         "second order",
@@ -389,6 +389,6 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("make", "kind", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
-def test_sentence(make: Callable[[], Any], kind: type[Exception], text: str) -> None:
+def test_error_text(make: Callable[[], Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         make()

@@ -203,7 +203,7 @@ def test_non_finite_in_a_batch_leaves_the_others_alone() -> None:
     alone = solver(lambda x: x.square().sum() + x[0], x0[0])
     assert result.status == ("converged", "non_finite")
     assert result.steps == (alone.steps, 3)
-    assert "of problems [1] f or its gap became NaN" in result.message
+    assert "in problems [1]: f or its gap became NaN" in result.message
     torch.testing.assert_close(result.x[0], alone.x)
     best = torch.stack([record.value[1] for record in result.trace[:3]]).amin()
     torch.testing.assert_close(result.value[1], best)

@@ -1,4 +1,4 @@
-"""Parameters of a domain that ask for a gradient: a layer that has none for them says so."""
+"""Refuse gradients of a domain's parameters in layers that do not compute them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from fwnet.domains import Box, ConvexHull, Domain
 
-UNROLLED = (Box, ConvexHull)  # their vertices are made of their parameters, by torch's operations
+UNROLLED = (Box, ConvexHull)  # their vertices are torch functions of their parameters
 
 
 def refuse_gradients(who: str, domain: Domain, learnable: tuple[type[Domain], ...] = ()) -> None:
-    """Raise if a parameter of the domain requires a gradient that it would not get.
+    """Raise if a parameter of the domain requires a gradient but would not get one.
 
     Arguments:
         who: the layer.
-        learnable: domains whose parameters do get one.
+        learnable: domains whose parameters get one.
     """
     if not torch.is_grad_enabled():
         return
@@ -36,7 +36,7 @@ def refuse_gradients(who: str, domain: Domain, learnable: tuple[type[Domain], ..
 
 
 def _parameters(domain: Domain) -> Iterator[tuple[Domain, str, Tensor]]:
-    """Every tensor that was given to the domain, or to a domain that it is made of."""
+    """Every tensor argument of the domain and of the domains it is made of."""
     for field in fields(domain):  # type: ignore[arg-type]
         if field.init:
             for value in _flat(getattr(domain, field.name)):

@@ -25,13 +25,13 @@ class ImplicitLayer(nn.Module):
 
         dx*/dθ = −P (P ∇²f P)⁺ P ∂∇f/∂θ
 
-    with P the projection onto the directions of the face of x*: the constraints that bind stay
-    bound, also where a multiplier is 0 and the true derivative has two sides. Where the face's
-    curvature is singular the least-norm derivative is taken.
+    with P the projection onto the directions of the face of x*: binding constraints are assumed to
+    stay binding, even if a multiplier is 0 and the derivative is one-sided. If the Hessian on the
+    face is singular, the least-norm derivative is taken.
 
-    The solver runs without a graph and should be accurate (a gap of 1e-9 in float64): an error of
-    x* is an error of the gradient. First derivatives only; a second backward raises. Under autocast
-    it computes in the precision of the problem's data.
+    The solver runs without a graph and should be accurate (a gap of 1e-9 in float64), since an
+    error in x* is an error in the gradient. First derivatives only; a second backward raises. Under
+    autocast it computes in the precision of the problem's data.
 
     Arguments:
         solver: any `FrankWolfe` over Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope.

@@ -27,19 +27,19 @@ class SimplexQP(nn.Module):
 
         x(K, c) = argmin ½ xᵀKx + cᵀx   subject to   x >= 0, Σ x = 1
 
-    The gradient solves Newton's equations on the face of the solution. A coordinate that is 0 with
-    multiplier 0 is half on the face: the mean of the two one-sided derivatives, which is what a
-    central difference sees. On a singular face the solution is not unique; the gradient is then the
-    least-norm one, exact for whatever the data does determine (the value, Kx). Gradients can be
-    differentiated again. Leading dimensions are batches; `torch.vmap` is not supported, nor needed.
-    Batches of small problems on the CPU run in compiled code where Numba is installed, and as
-    batches of torch operations elsewhere. Under autocast it solves in float32 and returns float32.
+    The gradient solves Newton's equations on the face of the solution. If a coordinate and its
+    multiplier are both 0, the gradient is the mean of the two one-sided derivatives, as in a
+    central difference. If K is singular on the face, the solution is not unique and the gradient is
+    the least-norm one, exact for what the data determines (the value, Kx). Gradients can be
+    differentiated again. Leading dimensions are batches, so `torch.vmap` is not supported. Batches
+    of small problems on the CPU run in compiled code if Numba is installed, otherwise as batched
+    torch operations. Under autocast it solves in float32 and returns float32.
 
     Arguments:
-        unrolled: return the output of the paper's network instead, an `FWNet` of `steps` steps with
-            softmin for the oracle, differentiated through.
+        unrolled: use the paper's network instead, an `FWNet` of `steps` steps with softmin as the
+            oracle, and differentiate through it.
         steps: depth of the unrolled network.
-        sharpness: softmin's β relative to ⟨gradient, x⟩ at the first step; it grows with the step.
+        sharpness: softmin's β at the first step, relative to ⟨gradient, x⟩; it grows with the step.
         tol: relative gap of the exact solve; 1e-12 for float64 and 1e-6 for float32 by default.
 
     Example:
@@ -81,13 +81,13 @@ class SimplexQP(nn.Module):
         """Solve.
 
         Arguments:
-            K: symmetric positive semidefinite matrices; or leave it out and give
-            features, diagonal: K = features featuresᵀ + diag(diagonal), never formed; the diagonal
-                must be positive, a number or one entry for each row.
+            K: symmetric positive semidefinite matrices.
+            features, diagonal: instead of K; K = features featuresᵀ + diag(diagonal) is never
+                formed. The diagonal must be positive: a number, or one entry for each row.
             c: linear term, zero by default.
         """
         if (K is None) == (features is None):
-            raise ValueError("SimplexQP takes K or features=..., exactly one of the two.")
+            raise ValueError("SimplexQP takes either K or features=..., not both or neither.")
         if K is not None:
             if diagonal is not None:
                 raise ValueError("diagonal=... goes with features=...; add it to K instead.")
@@ -107,7 +107,7 @@ class SimplexQP(nn.Module):
 
     def _features(self, Z: Tensor, diagonal: Tensor | float | None, c: Tensor | None) -> Tensor:
         _check_kind("features", Z)
-        if not bool(Z.sum().isfinite()):  # a cheap first look
+        if not bool(Z.sum().isfinite()):  # a cheap first check
             checks.finite("features", Z)
         if Z.ndim < 2:
             raise ValueError(f"features must have shape (*batch, n, d); got {tuple(Z.shape)}.")
@@ -132,7 +132,7 @@ class DenseProblem:
     def solve(self, c: Tensor, Q: Tensor) -> SimplexQPSolution:
         try:
             return solve_simplex_qp(Q, c, tol=self.tol)
-        except ValueError as error:  # about the matrix, which the layer's user calls K
+        except ValueError as error:  # the solver's Q is this layer's K
             raise ValueError(str(error).replace("Q", "K")) from None
 
     def size(self, c: Tensor, Q: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class DenseProblem:
 
 
 class FeatureProblem:
-    """How K = ZZᵀ + diag(D) is solved and differentiated; one call, its last face kept."""
+    """How K = ZZᵀ + diag(D) is solved and differentiated; it keeps the last face."""
 
     def __init__(self, tol: float | None) -> None:
         self.tol = tol
@@ -200,7 +200,7 @@ class _Argmin(torch.autograd.Function):
 
 @torch.no_grad()
 def _faces(x: Tensor, gradient: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    """The coordinates that are surely free, and those that may be."""
+    """The coordinates that are certainly free, and those that may be."""
     small = torch.finfo(x.dtype).eps ** 0.55
     level = (x * gradient).sum(-1, keepdim=True)
     inner = x > small
@@ -209,7 +209,7 @@ def _faces(x: Tensor, gradient: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _unrolled(K: Tensor, c: Tensor, steps: int, sharpness: float) -> Tensor:
-    """The paper's network: softmin for the oracle, relative and sharper with each step."""
+    """The paper's network: a relative softmin as the oracle, sharper with each step."""
     n = K.shape[-1]
     oracle = Softmin(sharpness, relative=True, growth=1.0)
     network = FWNet(FrankWolfe(Simplex(), OpenLoop(), oracle=oracle, max_steps=steps))
@@ -255,7 +255,7 @@ def _positive_diagonal(diagonal: Tensor | float | None, Z: Tensor) -> Tensor:
         checks.real_tensor("diagonal", diagonal)
         checks.same_kind("diagonal", diagonal, "features", Z)
         if not bool((diagonal > 0).all()):
-            raise ValueError(f"diagonal must be positive; its least entry is {diagonal.min():.6g}.")
+            raise ValueError(f"diagonal must be positive; its minimum is {diagonal.min():.6g}.")
         rows = diagonal if diagonal.ndim else diagonal.expand(Z.shape[-2])
         return _expanded("diagonal", rows, Z.shape[:-1])
     return Z.new_full(Z.shape[:-1], checks.positive("diagonal", diagonal))

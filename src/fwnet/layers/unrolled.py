@@ -22,7 +22,7 @@ from fwnet.trace import Result, Status, StepRecord, Trace
 @final
 @dataclass(frozen=True, eq=False)
 class CellState:
-    """What flows from cell to cell: the iterate, the slots' states; and what the cell saw."""
+    """What flows from cell to cell: the iterate and the slots' states; and f at the cell."""
 
     it: Iterate
     slots: SlotStates
@@ -43,7 +43,7 @@ class FWNet(nn.Module):
 
     Arguments:
         solver: any `FrankWolfe`; its slots become the cell.
-        checkpoint: recompute each cell in the backward pass instead of keeping what it computed.
+        checkpoint: recompute each cell in the backward pass instead of storing its activations.
 
     Example:
         >>> import torch, fwnet

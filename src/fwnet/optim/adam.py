@@ -1,4 +1,4 @@
-"""Adam for the parameters that no domain holds."""
+"""Adam for the parameters without a domain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.optim.adamw import adamw
 def adam_step(
     parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any], state: Any
 ) -> None:
-    """One step of torch's own AdamW, on state that lives in our optimizer."""
+    """One step of torch's AdamW, on the state of our optimizer."""
     for parameter in parameters:
         own = state[parameter]
         if "exp_avg" not in own:

@@ -1,4 +1,4 @@
-"""Averages of the weights: where points of a convex set lie, their weighted mean lies too."""
+"""Averages of the weights: they lie in the same convex set as the weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Group = dict[str, Any]
 
 @torch.no_grad()
 def average_in(group: Group, state: Any) -> None:
-    """The average of every parameter of the group takes its share of the new weights.
+    """Update the average of every parameter of the group with its new value.
 
         x̄ <- x̄ + c (w − x̄),   c = (a + 1) / (a + t)
 
-    After t steps the weight of the k-th iterate grows like kᵃ: the start is forgotten, and the
-    last 1/(a + 1) of the run counts most, however long it was.
+    The k-th iterate gets a weight that grows like kᵃ: the start is forgotten, and the last
+    1/(a + 1) of the run counts most, however long it is.
     """
     exponent = float(group["averaging"])
-    alike: defaultdict[float, list[Tensor]] = defaultdict(list)  # parameters of one share
+    alike: defaultdict[float, list[Tensor]] = defaultdict(list)  # parameters with the same c
     for parameter in group["params"]:
         own = state[parameter]
         if "average" not in own:
@@ -41,14 +41,14 @@ def average_in(group: Group, state: Any) -> None:
 
 
 def _loses_digits(parameter: Tensor, group: Group) -> bool:
-    """Whether small shares would be rounded away, or their errors add up."""
+    """Whether rounding would swallow small updates, or its errors would accumulate."""
     domain = domain_of(parameter, group["domain"])
     short = parameter.dtype in (torch.float16, torch.bfloat16)
     return short or (domain is not None and drifts(domain, parameter))
 
 
 def _average_doubled(own: dict[str, Any], parameter: Tensor, share: float) -> None:
-    """The same, with a rest for what the average has no digits for."""
+    """The same with a compensation term, which keeps the digits that the average cannot hold."""
     whole = own["average"].double() + own.get("average_rest", 0.0)
     whole.lerp_(parameter.double(), share)
     own["average"].copy_(whole)
@@ -57,7 +57,7 @@ def _average_doubled(own: dict[str, Any], parameter: Tensor, share: float) -> No
 
 @contextmanager
 def averages_in_place(groups: list[Group], state: Any, feasible: bool) -> Iterator[None]:
-    """The parameters are their averages within the block, and themselves after it."""
+    """Replace the parameters by their averages within the block, and restore them after it."""
     known = [
         (parameter, parameter.detach().clone(), group)
         for group in groups
@@ -81,6 +81,6 @@ def _show(parameter: Tensor, average: Tensor, group: Group, feasible: bool) -> N
     if domain is None:
         return
     x = as_point(parameter, domain)
-    settle(domain, x, 0)  # rounding, and a radius that was larger before
+    settle(domain, x, 0)  # against rounding, or a radius that has shrunk
     if x.data_ptr() != parameter.data_ptr():  # channels last: the point is a copy
         parameter.copy_(x.view(parameter.shape))

@@ -1,4 +1,4 @@
-"""What the optimizers share: groups with a domain, one step, a state_dict of plain data."""
+"""What the optimizers share: groups with a domain, the step, a state_dict of plain data."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class VertexOptimizer(torch.optim.Optimizer):
         m <- β m + (1 − β) g,   v = argmin over the domain of ⟨m, v⟩,   w <- (1 − γ) w + γ v
 
     Attributes:
-        feasible: whether weights begin in their domains and must never leave them.
+        feasible: whether weights start in their domains and must never leave them.
     """
 
     feasible: bool
-    _loaded = False  # whether domains came from a file, and the weights were not looked at since
-    _shown = False  # whether the parameters are their averages now
+    _loaded = False  # whether domains were loaded and the weights not checked since
+    _shown = False  # whether the parameters currently hold their averages
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add parameters with options of their own; a group that does not fit is not added."""
+        """Add parameters with their own options; an invalid group raises and is not added."""
         super().add_param_group(param_group)
         try:
             self._check_names(self.param_groups[-1])
@@ -62,7 +62,7 @@ class VertexOptimizer(torch.optim.Optimizer):
             raise
 
     def check_group(self, group: Group) -> None:
-        """Raise an error in words if the options do not fit each other or the parameters."""
+        """Raise a clear error if the options do not fit each other or the parameters."""
         for name in ("lr", "eps", "weight_decay"):
             checks.non_negative(name, group[name])
         _below_one("momentum", group["momentum"])
@@ -90,11 +90,11 @@ class VertexOptimizer(torch.optim.Optimizer):
                 oracle_of(own, oracle).begin(own, as_point(parameter.detach(), own))
 
     def _check_names(self, group: Group) -> None:
-        """A misspelt option would be ignored, and its weights left to Adam."""
+        """Reject a misspelt option: it would be ignored, and its weights left to Adam."""
         known = [*self.defaults, "params", "param_names", "norm"]
         for name in group:
             close = get_close_matches(name, known, n=1, cutoff=0.82)
-            if close and name not in known:  # schedulers and users add options of other names
+            if close and name not in known:  # schedulers and users may add other options
                 raise TypeError(f"a group has the option {name!r}; did you mean {close[0]!r}?")
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # Python numbers decide each step
@@ -127,9 +127,9 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within the block the network has its averaged weights: measure or save them there.
+        """Within the block the network has its averaged weights, to be evaluated or saved.
 
-        They lie in their domains as the weights do. Buffers, as of a batch norm, are not averaged.
+        They lie in their domains as the weights do. Buffers, of a batch norm for example, are not.
 
         Example:
             >>> from fwnet.optim import FrankWolfe
@@ -141,7 +141,7 @@ class VertexOptimizer(torch.optim.Optimizer):
             ...     loss = net(torch.ones(1, 3)).square().sum()
         """
         if self._shown:
-            raise RuntimeError("averaged() inside averaged(): the weights are averages already.")
+            raise RuntimeError("averaged() inside averaged(): the weights are already averages.")
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
         self._shown = True
@@ -162,7 +162,7 @@ class VertexOptimizer(torch.optim.Optimizer):
             if parameter.grad.layout is not torch.strided:
                 raise RuntimeError(
                     f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does "
-                    "not take. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
+                    "not support. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
                 )
             domain = domain_of(parameter, group["domain"])
             if domain is None:
@@ -171,7 +171,7 @@ class VertexOptimizer(torch.optim.Optimizer):
                 held.append((parameter, domain))
         if not held:
             return free, held
-        # A gradient that was never anything but 0 has no direction: every vertex would be best.
+        # While all gradients were 0 there is no direction: every vertex would be optimal.
         known = _moving([parameter for parameter, _ in held], group)
         started = ["momentum" in self.state[parameter] for parameter, _ in held]
         return free, [held[k] for k in range(len(held)) if known[k] or started[k]]
@@ -198,7 +198,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         own = self.state[parameter]
         x, cost = as_point(parameter, domain), as_point(cost, domain)
         oracle = oracle_of(domain, group["oracle"])
-        if "steps" not in own:  # Adam has a "step" of its own: a domain may come and go
+        if "steps" not in own:  # not Adam's "step": a parameter may gain or lose its domain
             own["steps"], own["oracle"] = 0, oracle.begin(domain, x)
         vertex, _, own["oracle"] = oracle.answer(domain, cost, own["oracle"])
         step_size = _step_size(group, domain, x, vertex, parameter)
@@ -208,7 +208,7 @@ class VertexOptimizer(torch.optim.Optimizer):
             mix(x, 1 - step_size if group["constrained"] else 1.0, vertex, step_size)
         else:
             radius = getattr(domain, "radius", None)
-            if own.get("radius", math.nan) != radius:  # the first step, or the user shrank it
+            if own.get("radius", math.nan) != radius:  # the first step, or the user changed it
                 settle(domain, x, 0)
                 own["radius"] = radius
             if drifts(domain, x):
@@ -228,7 +228,7 @@ class VertexOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a `state_dict()`; its domains and oracles replace those of the groups.
 
-        The weights must be those that belong to it; the next step looks whether they fit.
+        The weights must be those that belong to it; the next step checks that they fit.
         """
         saved = state_dict["param_groups"]
         now = [*self.param_groups, *({} for _ in saved)]
@@ -240,10 +240,10 @@ class VertexOptimizer(torch.optim.Optimizer):
 
 
 def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
-    """Vectors are asked exactly; matrices as chosen, or by what minibatches allow.
+    """Exact for vectors; for matrices the chosen oracle, by default one that suits minibatches.
 
-    Gradients of minibatches agree in many singular directions a little, and in the first one hardly
-    at all, so that vertices of rank 1 cancel.
+    Minibatch gradients agree a little in many singular directions but hardly in the first one, so
+    rank-1 vertices cancel each other.
     """
     if domain.event_dim == 1:
         return _EXACT
@@ -286,12 +286,12 @@ def _gradient(parameter: Tensor) -> Tensor:
 
 
 def _moving(parameters: list[Tensor], group: Group) -> list[bool]:
-    """Which gradients are not 0; an error in words if one is not finite."""
+    """Which gradients are not 0; raise if one is not finite."""
     norms = torch._foreach_norm([_gradient(p) for p in parameters])
     sizes: list[float] = torch.stack([norm.cpu() for norm in norms]).tolist()
     for k, (parameter, size) in enumerate(zip(parameters, sizes, strict=True)):
-        if not math.isfinite(size):  # or its square is too large for a number
+        if not math.isfinite(size):  # or its square overflows
             checks.finite(f"the gradient of {name_of(parameter, group)}", _gradient(parameter))
-        elif size == 0:  # or its square too small
+        elif size == 0:  # or its square underflows
             sizes[k] = float(_gradient(parameter).abs().max())
     return [size != 0 for size in sizes]

@@ -15,23 +15,23 @@ from fwnet.oracles import CostOracle
 
 @final
 class ConditionalGradient(VertexOptimizer):
-    """Steps of one length in a norm that fits the layer: Scion.
+    """Steps of constant length in a norm that fits the layer: Scion.
 
         m <- β m + (1 − β) g,   v = argmin over the ball of ⟨m, v⟩
         constrained:    w <- (1 − lr) w + lr · v     the ball pulls w inside, a weight decay
         unconstrained:  w <- w + lr · v              the ball only measures the step
 
     The radius follows each layer's shape, so that one lr serves networks of all widths. Weights
-    may start outside of their ball: the distance shrinks by 1 − lr a step. To begin inside, and
-    stay there, use `FrankWolfe`.
+    may start outside their ball: the distance shrinks by the factor 1 − lr per step. To start
+    inside and stay there, use `FrankWolfe`.
 
     Arguments:
-        params: parameters, or groups with options of their own.
+        params: parameters, or groups with their own options.
         lr: learning rate, at most 1.
-        norm: `spectral(...)`, `sign(...)`, `row(...)`, or any domain; usual are spectral for
-            hidden layers and sign for the last one. None is AdamW.
+        norm: `spectral(...)`, `sign(...)`, `row(...)`, or any domain; usually spectral for
+            hidden layers and sign for the last one. None means AdamW.
         momentum: β.
-        constrained: whether the ball pulls.
+        constrained: whether the ball pulls w inside.
         oracle, averaging: as for `FrankWolfe`.
 
     Example:
@@ -87,4 +87,4 @@ class ConditionalGradient(VertexOptimizer):
     def check_group(self, group: Group) -> None:
         super().check_group(group)
         if group["domain"] is not None and float(group["lr"]) > 1:
-            raise ValueError(f"lr is a share of the way to a vertex, at most 1; got {group['lr']}.")
+            raise ValueError(f"lr must be at most 1, a full step to the vertex; got {group['lr']}.")

@@ -1,4 +1,4 @@
-"""constrain: domains for the parameters of a network, by name."""
+"""constrain: assign domains to the parameters of a network, by name."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Choice = Domain | OperatorNorm | None
 def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> list[dict[str, Any]]:
     """Put parameters into their domains, by name; the groups are for `FrankWolfe`.
 
-        w <- w · min(1, radius / norm(w))     other domains than balls: the nearest point
+        w <- w · min(1, radius / norm(w))     for balls; for other domains, the nearest point
 
     Arguments:
-        net: its parameters are changed in place, where they lie outside.
-        domains: name or pattern -> domain. `"*"` and `"?"` are wildcards; the first pattern that
-            fits a name decides. A ball with radius `"init"` is as large as the weight is now, for
-            each weight on its own, with `"4x init"` four times as large. A domain of None means
-            AdamW, and so it is for every parameter that no pattern fits. Without `domains`, every
-            matrix and every convolution that is trained has a `SpectralBall("8x init")`.
+        net: parameters that lie outside are changed in place.
+        domains: name or pattern -> domain. `"*"` and `"?"` are wildcards; the first matching
+            pattern decides. The radius `"init"` is the norm of the weight now, for each weight
+            separately; `"4x init"` is four times that. None means AdamW, as for every parameter
+            that matches no pattern. Without `domains`, every trained matrix and convolution gets a
+            `SpectralBall("8x init")`.
 
     Example:
         >>> from fwnet.optim import FrankWolfe, constrain
@@ -62,21 +62,21 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
         fresh = _not_yet(names, parameters, taken)
         if not fresh:
             raise ValueError(
-                f"constrain: all parameters that {pattern!r} fits ({', '.join(names)}) are taken "
-                "by patterns before it; move it up."
+                f"constrain: all parameters that {pattern!r} matches ({', '.join(names)}) are "
+                "taken by earlier patterns; move it up."
             )
         for name in fresh if domain is not None else ():
             check_known(name, parameters[name])
         if domain is not None and all(domain_of(parameters[n], domain) is None for n in fresh):
-            raise ValueError(  # one pattern for a layer may name its bias too, but not biases alone
-                f"constrain: {pattern!r} fits vectors only ({', '.join(fresh)}), and {domain} "
+            raise ValueError(  # a pattern for a layer may include its bias, but not biases only
+                f"constrain: {pattern!r} matches only vectors ({', '.join(fresh)}), but {domain} "
                 "holds matrices; name a matrix, or choose a ball of vectors such as LInfBall(1.0)."
             )
         groups += _groups(fresh, parameters, domain)
     rest = [n for n in _not_yet(parameters, parameters, taken) if parameters[n].requires_grad]
     if rest:
         groups += _groups(rest, parameters, None)
-    for group in groups:  # errors came before changes
+    for group in groups:  # after all checks
         for parameter in group["params"]:
             own = domain_of(parameter, group["domain"])
             if own is not None:
@@ -85,7 +85,7 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
 
 
 def _matrices(net: nn.Module) -> dict[str, Choice]:
-    """Spectral balls for matrices and convolutions, of a radius that hardly slows training down."""
+    """Spectral balls for matrices and convolutions, large enough not to slow training down."""
     domains: dict[str, Choice] = {
         escape(name): Unsized(SpectralBall, ("8x init",), ())
         for name, parameter in net.named_parameters()
@@ -97,7 +97,7 @@ def _matrices(net: nn.Module) -> dict[str, Choice]:
 
 
 def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
-    """One group; with "init", one for each parameter, since each has its own radius."""
+    """One group; with "init", one per parameter, since each has its own radius."""
     for name in names:
         if domain_of(parameters[name], domain) is not None:
             checks.finite(name, parameters[name].detach())
@@ -135,7 +135,7 @@ def _sized(name: str, parameter: Tensor, domain: Choice) -> Choice:
 
 
 def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]) -> list[str]:
-    """The names whose parameters were not taken; they are now. Tied weights count once."""
+    """The names of parameters not yet taken, now marked as taken. Tied weights count once."""
     fresh = []
     for name in names:
         if parameters[name] not in taken:
@@ -146,6 +146,6 @@ def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]
 
 def _unknown(pattern: str, names: list[str]) -> str:
     if not names:
-        return f"constrain: {pattern!r} fits no parameter; the network has none."
+        return f"constrain: {pattern!r} matches no parameter; the network has none."
     close = get_close_matches(pattern, names, n=5, cutoff=0.3) or names[:5]
-    return f"constrain: {pattern!r} fits no parameter; did you mean {', '.join(close)}?"
+    return f"constrain: {pattern!r} matches no parameter; did you mean {', '.join(close)}?"

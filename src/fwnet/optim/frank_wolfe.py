@@ -20,43 +20,43 @@ class FrankWolfe(VertexOptimizer):
 
         m <- β m + (1 − β) g,   v = argmin over the domain of ⟨m, v⟩,   w <- (1 − γ) w + γ v
 
-    A weight is one point of its domain: a vector for vector domains, for matrix domains the matrix
-    outputs × (the rest), as of a convolution. A bias in a group with a matrix domain, and every
-    parameter of a group without a domain, is moved by AdamW with the same lr.
+    A weight is one point of its domain: a vector for vector domains, a matrix outputs × (all other
+    dimensions) for matrix domains. A bias in a group with a matrix domain, and every parameter of a
+    group without a domain, is moved by AdamW with the same lr.
 
-    The step γ, at most 1, by `rescale`:
+    `rescale` determines the step γ, which is at most 1:
 
         "vertex"     γ = lr · sqrt(n) / (2 ‖v‖)     entries move by at most lr (root mean square)
         "diameter"   γ = lr · sqrt(n) / diameter    the same, if v lies on the sphere
-        "gradient"   γ = lr · ‖g‖ / ‖v − w‖         as far as gradient descent would
+        "gradient"   γ = lr · ‖g‖ / ‖v − w‖         as far as gradient descent would go
         None         γ = lr
 
-    so that with the first one lr serves layers, balls and oracles of all sizes, and Adam too. It
-    differs from the second in trace-norm balls only, where soft and spectral vertices are short.
+    With "vertex", one lr suits layers, balls and oracles of all sizes, and Adam. It differs from
+    "diameter" only in trace-norm balls, where soft and spectral vertices are short.
 
-    Rounding stays inside too: balls of vectors are scaled back; balls of matrices keep a small
-    distance from the sphere (4e-3 of the radius at 1000 × 1000 in float32, 3e-5 at 100 × 50) and
-    have their singular values measured every min(outputs, inputs) steps.
+    Rounding cannot leave the domain either: in balls of vectors weights are scaled back; in balls
+    of matrices they keep a small distance from the sphere (4e-3 of the radius at 1000 × 1000 in
+    float32, 3e-5 at 100 × 50), and singular values are computed every min(outputs, inputs) steps.
 
     The defaults train as fast as a tuned Adam on small networks with `constrain(net)`:
     `python -m benchmarks.optim_defaults` measures it.
 
     Arguments:
-        params: parameters, or groups, each with options of its own; see `constrain`.
+        params: parameters, or groups with their own options; see `constrain`.
         lr: learning rate.
-        domain: where the parameters live, or None for AdamW; a `spectral(...)`, `sign(...)` or
-            `row(...)` takes its radius from each shape.
-        momentum: β; minibatches need it, their vertices alone point everywhere.
+        domain: where the parameters live, or None for AdamW; `spectral(...)`, `sign(...)` and
+            `row(...)` take their radius from each shape.
+        momentum: β; minibatches need it, since their vertices point in very different directions.
         rescale: how lr becomes γ.
-        oracle: how a matrix domain is asked; by default `NewtonSchulz` for the spectral and the
-            trace-norm ball, which moves all singular directions alike, else exactly.
+        oracle: of matrix domains; by default `NewtonSchulz` for the spectral and the trace-norm
+            ball, which moves all singular directions equally, and the exact oracle elsewhere.
             `SoftTraceNorm` moves the large ones more and needs an SVD; `PowerIteration(1)`, a
-            vertex of rank 1, is the cheapest and gives a low rank, but minibatches make it slow.
+            vertex of rank 1, is the cheapest and gives a low rank, but is slow on minibatches.
         averaging: a, to keep averages in which the t-th weights count like tᵃ, for `averaged()`; 8
-            is a good choice. Steps of one length keep jumping around the place where they should
-            end; the averages do not. They take the memory of one more copy of the weights.
+            is a good choice. Steps of constant length keep jumping around the optimum; the averages
+            do not. They cost the memory of one more copy of the weights.
         betas, eps, weight_decay, foreach: of AdamW.
-        maximize: ascend.
+        maximize: ascend instead of descend.
 
     Example:
         >>> from fwnet.optim import FrankWolfe
@@ -107,7 +107,7 @@ class FrankWolfe(VertexOptimizer):
     def check_group(self, group: Group) -> None:
         super().check_group(group)
         if "norm" in group:
-            raise TypeError('a group of FrankWolfe has a domain, not a norm: {"domain": ...}.')
+            raise TypeError('a group of FrankWolfe takes a domain, not a norm: {"domain": ...}.')
         for parameter in group["params"]:
             domain = domain_of(parameter, group["domain"])
             if domain is not None:

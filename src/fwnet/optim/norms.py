@@ -33,11 +33,11 @@ _BALLS: dict[str, Callable[[int, int, float], NormBall]] = {
 @final
 @dataclass(frozen=True)
 class OperatorNorm:
-    """A ball for each layer of a network, from its shape; built by `spectral`, `sign`, `row`.
+    """A ball for each layer, from its shape; made by `spectral`, `sign` and `row`.
 
     Arguments:
         name: of the norm.
-        radius: how far a layer may stretch its input; the same number suits layers of all sizes.
+        radius: how much a layer may stretch its input; one number suits layers of all sizes.
     """
 
     name: str
@@ -51,7 +51,7 @@ class OperatorNorm:
         checks.positive(f"{self.name}(radius=...)", self.radius)
 
     def ball(self, shape: tuple[int, ...]) -> NormBall:
-        """The ball for a parameter: outputs first, the rest are inputs; biases by their RMS."""
+        """The ball for a parameter of shape (outputs, *inputs), or for a bias, by its RMS."""
         if len(shape) < 2:
             size = math.prod(shape)
             small = LInfBall(self.radius) if self.name == "sign" else None
@@ -60,7 +60,7 @@ class OperatorNorm:
 
 
 def spectral(radius: float = 1.0) -> OperatorNorm:
-    """No input is stretched by more than `radius`, measured by root mean squares.
+    """No input is stretched by more than `radius`, in root mean squares.
 
         {W : ‖W‖₂ <= radius · sqrt(outputs / inputs)},   vertex −radius · sqrt(outputs/inputs) U Vᵀ
 

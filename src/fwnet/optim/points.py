@@ -1,4 +1,4 @@
-"""A parameter as a point of a domain: how it is seen, whether it fits, how it moves inside."""
+"""A parameter as a point of a domain: its shape, its checks, its moves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fwnet.vertices import Rank1, Vertex
 
 
 def domain_of(parameter: Tensor, domain: Domain | OperatorNorm | None) -> Domain | None:
-    """The domain of a parameter, None for Adam: also for a bias in a group of matrices."""
+    """The domain of a parameter; None (Adam) also for a bias in a group of matrices."""
     if isinstance(domain, OperatorNorm):
         return domain.ball(tuple(parameter.shape))
     if domain is None or (domain.event_dim > 1 and parameter.ndim < 2):
@@ -41,7 +41,7 @@ def name_of(parameter: Tensor, group: dict[str, Any]) -> str:
 
 
 def check_kind(domain: Any) -> None:
-    """Raise a TypeError unless it is something that a parameter can be held by, or None."""
+    """Raise a TypeError unless it is a domain, a norm or None."""
     if domain is not None and not isinstance(domain, Domain | OperatorNorm):
         raise TypeError(
             "domain must be a fwnet domain, spectral(...), sign(...), row(...), or None for "
@@ -50,7 +50,7 @@ def check_kind(domain: Any) -> None:
 
 
 def check_known(name: str, parameter: Tensor) -> None:
-    """Raise if the parameter has no numbers yet, or only a shard of them on this worker."""
+    """Raise if the parameter has no values yet, or only a shard of them on this worker."""
     if is_sharded(parameter):
         raise TypeError(
             f"{name} is a DTensor (FSDP2 or tensor parallelism): fwnet.optim needs whole weights "
@@ -59,19 +59,19 @@ def check_known(name: str, parameter: Tensor) -> None:
         )
     if is_lazy(parameter) or parameter.is_meta:
         raise ValueError(
-            f"{name} has no numbers yet, so no domain can hold it. Run the network once, or move "
-            "it off the meta device, before it is constrained."
+            f"{name} has no values yet, so it cannot be put into a domain. Run the network once, "
+            "or move it off the meta device, before constraining it."
         )
 
 
 def is_sharded(parameter: Tensor) -> bool:
-    """Whether it is a DTensor; looks without importing what nobody has imported."""
+    """Whether it is a DTensor, without importing torch.distributed."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(parameter, module.DTensor)
 
 
 def check_fits(name: str, parameter: Tensor, domain: Domain) -> None:
-    """Raise an error in words if the parameter cannot be a point of the domain."""
+    """Raise a clear error if the parameter cannot be a point of the domain."""
     if isinstance(domain, Unsized):
         raise ValueError(
             f"{name}: {domain} takes its radius from the initial weights: pass it to "
@@ -91,7 +91,7 @@ def check_inside(name: str, parameter: Tensor, domain: Domain) -> None:
     """Raise a ValueError unless the parameter lies in the domain."""
     checks.finite(name, parameter.detach())
     x = as_point(parameter.detach(), domain).double()
-    # Sums of n rounded numbers are as exact as they are large.
+    # The rounding of a sum is relative to its size.
     scale = domain.radius if isinstance(domain, NormBall) else max(1.0, float(x.abs().sum()))
     if bool(domain.contains(x, tol=1e-6 * scale)):
         return
@@ -104,7 +104,7 @@ def check_inside(name: str, parameter: Tensor, domain: Domain) -> None:
 
 @torch.no_grad()
 def move_inside(parameter: Tensor, domain: Domain) -> None:
-    """Map a parameter into its domain: balls by scaling, other domains by projection or start."""
+    """Move a parameter into its domain: by scaling (balls), projection, or to the start."""
     x = as_point(parameter, domain).double()
     if isinstance(domain, NormBall):
         excess = float(domain.norm(x)) / domain.radius
@@ -126,7 +126,7 @@ def mix(x: Tensor, keep: float, vertex: Vertex, gain: float) -> None:
 
 
 def mix_doubled(x: Tensor, rest: Tensor | float, vertex: Vertex, step_size: float) -> Tensor:
-    """x + rest <- (1 − γ)(x + rest) + γ · vertex; the new rest, what x has no digits for."""
+    """x + rest <- (1 − γ)(x + rest) + γ · vertex; returns the rest, digits that x cannot hold."""
     whole = x.double() + rest
     mix(whole, 1 - step_size, vertex.each(_in_double), step_size)
     x.copy_(whole)
@@ -138,13 +138,13 @@ def _in_double(part: Tensor, _: int) -> Tensor:
 
 
 def margin(domain: Domain, x: Tensor) -> float:
-    """Share of the radius that rounding may use up between two measurements.
+    """Share of the radius that rounding can use up between two decompositions.
 
         period · eps · sqrt(min(d, m))
 
-    One update changes W by at most eps ‖W‖_F in rounding, a matrix of full rank, whose trace norm
-    is up to sqrt(min(d, m)) times that. Singular values cost too much to look at them every step,
-    so vertices and measured weights keep this distance from the sphere, and none can cross it.
+    The rounding of one update has Frobenius norm at most eps ‖W‖_F and full rank, so its trace norm
+    is up to sqrt(min(d, m)) times that. Computing singular values at every step would cost too
+    much, so vertices and weights keep this distance from the sphere and cannot cross it.
     """
     if not isinstance(domain, TraceNormBall | SpectralBall):
         return 0.0
@@ -152,15 +152,15 @@ def margin(domain: Domain, x: Tensor) -> float:
 
 
 def drifts(domain: Domain, x: Tensor) -> bool:
-    """Whether rounding would add up: where no norm tells how far to scale x back.
+    """Whether rounding would accumulate, because there is no norm to scale x back by.
 
-    The sum of a simplex or the rows of a Birkhoff matrix lose 1e-4 in ten thousand float32 steps.
+    A sum over a simplex, or a row sum of a Birkhoff matrix, drifts by 1e-4 in 10,000 float32 steps.
     """
     return x.dtype == torch.float32 and not isinstance(domain, NormBall)
 
 
 def settle(domain: Domain, x: Tensor, step: int) -> None:
-    """Remove what `step` updates have rounded outward, in place: scale balls, project a start."""
+    """Undo outward rounding in place: scale back in balls; elsewhere project, at step 0 only."""
     if isinstance(domain, TraceNormBall | SpectralBall):
         if step % _period(x) == 0:
             limit = domain.radius * (1 - margin(domain, x))
@@ -174,5 +174,5 @@ def settle(domain: Domain, x: Tensor, step: int) -> None:
 
 
 def _period(x: Tensor) -> int:
-    """Steps between two decompositions: so many that they cost a tenth of the steps."""
+    """Steps between two decompositions, which then cost about a tenth of the steps."""
     return min(max(32, min(x.shape)), 4096)

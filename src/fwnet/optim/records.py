@@ -31,7 +31,7 @@ def to_record(choice: Choice) -> dict[str, Any]:
 
 
 def from_record(record: dict[str, Any], current: Choice | None) -> Choice:
-    """The object of a record; a class that fwnet does not know must be that of `current`."""
+    """The object of a record; a class from outside fwnet must be that of `current`."""
     values = {name: _object(value) for name, value in record.items() if name != "class"}
     kind = _KNOWN.get(record["class"])
     if kind is None and type(current).__name__ == record["class"]:
@@ -52,7 +52,7 @@ def packed(group: Group) -> Group:
 
 
 def unpacked(saved: Group, mine: Group) -> Group:
-    """A group from what `packed` made; options that it lacks, as one of Adam does, stay mine."""
+    """A group from what `packed` made; options missing there (in a group of Adam) stay mine."""
     objects = {}
     for key in {"domain", "oracle"} & set(saved):
         record = saved[key]

@@ -1,4 +1,4 @@
-"""How the domain is asked: exactly, softly, iteratively, lazily, by samples, block by block."""
+"""How the domain is asked for a vertex: exactly, softly, iteratively, lazily, in blocks."""
 
 from fwnet.oracles.base import Answer, CostOracle, Exact, Linearization, Oracle, certify, linearize
 from fwnet.oracles.blocks import Blocks

@@ -29,9 +29,9 @@ class Linearization:
         along: ⟨gradient, x⟩, `(*batch,)`.
         vertex: the oracle's answer to the gradient.
         decrease: ⟨gradient, x − vertex⟩, `(*batch,)`.
-        exact: gradient and vertex are true, so `decrease` is the duality gap; else an estimate.
-        gap: the certified duality gap, an upper bound of f(x) − min f; None where only `certify`
-            would find it, infinite where the oracle failed.
+        exact: gradient and vertex are exact, so `decrease` is the duality gap, not an estimate.
+        gap: the certified duality gap, an upper bound on f(x) − min f; None unless `certify`
+            computed it, infinite if the oracle failed.
     """
 
     value: Tensor
@@ -48,7 +48,7 @@ class Oracle(nn.Module, ABC):
 
     Attributes:
         reads_image: whether the oracle needs Ax kept up to date from step to step.
-        certifies: whether the oracle asks for the true gap by itself, often enough to stop on it.
+        certifies: whether the oracle computes the true gap itself, often enough to stop on it.
     """
 
     reads_image: bool = True
@@ -78,7 +78,7 @@ class Answer(NamedTuple):
 
 
 class CostOracle(Oracle):
-    """An oracle that sees nothing but the gradient, so that a torch optimizer can ask it too.
+    """An oracle that needs only the gradient, so that a torch optimizer can use it too.
 
     Attributes:
         exact: whether the vertex is the best one.
@@ -132,9 +132,9 @@ def certify(problem: Problem, domain: Domain, it: Iterate) -> Linearization:
 
         gap = ⟨∇f(x), x⟩ − bound,   bound <= min over v in D of ⟨∇f(x), v⟩
 
-    The bound is that of `Domain.certified_vertex`. A gap below 0 by more than rounding says that
-    the vertex is worse than x itself: the oracle failed, nothing bounds f(x) − min f, and the gap
-    is infinite.
+    The bound is that of `Domain.certified_vertex`. If the gap is below 0 by more than rounding, the
+    vertex is worse than x itself: the oracle failed, nothing bounds f(x) − min f, and the gap is
+    infinite.
     """
     value, gradient, along = problem.first_order(it)
     vertex, bound = domain.certified_vertex(gradient, along)
@@ -146,13 +146,13 @@ def certify(problem: Problem, domain: Domain, it: Iterate) -> Linearization:
 
 
 def _worse_than(x: Tensor, gradient: Gradient, vertex: Vertex) -> Tensor:
-    """Where ⟨g, vertex − x⟩ > level · ⟨|g|, |vertex| + |x|⟩: not by rounding, `(*batch,)`.
+    """Where ⟨g, vertex − x⟩ > level · ⟨|g|, |vertex| + |x|⟩, more than rounding: `(*batch,)`.
 
-    Products and x itself are rounded: ε(1 + √n) for n entries. A point may also lie outside the
-    domain by the tolerance of `Domain.contains`; the level is the sum of both. The same gradient is
-    used for both points, since its own rounding is no fault of the oracle.
+    The products and x are rounded, by ε(1 + √n) for n entries, and a point may lie outside the
+    domain by the tolerance of `Domain.contains`; the level is the sum of both. Both points use the
+    same gradient, so that its rounding does not count against the oracle.
     """
-    if x.is_meta:  # nobody holds this point
+    if x.is_meta:  # it has no values
         return torch.zeros((), dtype=torch.bool)
     events = slice(-vertex.event_dim, None)
     g, v = dense_gradient(gradient).double(), vertex.dense().double()

@@ -15,12 +15,12 @@ from fwnet.vertices import Slice
 
 @final
 class Blocks(Oracle):
-    """The oracle of a single block; the others stay where they are.
+    """The oracle of one block at a time; the other blocks stay where they are.
 
         vertex = argmin over v in D_b of ⟨∇_b f(x), v⟩
 
     Arguments:
-        shuffle: a new random order of the blocks for each round, else in turn.
+        shuffle: visit the blocks in a new random order each round, else in turn.
         generator: source of randomness; by default a new one with seed 0 for every solve.
 
     Reference: Lacoste-Julien, Jaggi, Schmidt and Pletscher, Block-coordinate Frank-Wolfe (2013).
@@ -32,7 +32,7 @@ class Blocks(Oracle):
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         if not isinstance(domain, Product):
-            raise TypeError(f"Blocks answers for Product only; got {domain}.")
+            raise TypeError(f"Blocks supports only Product; got {domain}.")
         generator = self.generator
         if generator is None:
             generator = torch.Generator().manual_seed(0)
@@ -45,7 +45,7 @@ class Blocks(Oracle):
         queue, seed = state
         if not queue:
             count = len(domain.blocks)
-            # A generator of its own for every round: a cell that is recomputed draws the same.
+            # A new generator for every round, so that a recomputed cell draws the same order.
             generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(count, generator=generator) if self.shuffle else range(count)
             queue, seed = [int(b) for b in order], seed + 1
@@ -54,7 +54,7 @@ class Blocks(Oracle):
         lead = gradient.shape[:-1]
         answer = block.vertex(gradient.reshape(*lead, *shape)).dense().reshape(*lead, -1)
         vertex = Slice(answer, start, it.x.shape[-1])
-        along = (it.x[..., start:stop] * gradient).sum(-1)  # of this block alone, as the gradient
+        along = (it.x[..., start:stop] * gradient).sum(-1)  # of this block only, like the gradient
         decrease = along - (answer * gradient).sum(-1)
         lin = Linearization(problem.value(it), gradient, along, vertex, decrease, exact=False)
         return lin, (queue[1:], seed)

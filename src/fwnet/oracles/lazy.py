@@ -19,7 +19,7 @@ from fwnet.vertices import Vertex
 @final
 @dataclass(frozen=True, eq=False)
 class LazyState:
-    """Cached vertices `(*batch, K)`, and the decrease that is asked of one of them."""
+    """Cached vertices `(*batch, K)`, and the decrease Φ that one of them must promise."""
 
     cache: Vertex | None = None
     target: Tensor | None = None
@@ -34,7 +34,7 @@ class Lazy(Oracle):
     Every oracle call yields the true gap; steps on cached vertices leave it unknown.
 
     Arguments:
-        memory: how many vertices are kept, the oldest leaving first.
+        memory: how many vertices are kept; the oldest is dropped first.
 
     Reference: Braun, Pokutta and Zink, Lazifying conditional gradient algorithms (2017).
     """

@@ -1,4 +1,4 @@
-"""NewtonSchulz: every singular direction alike, by products of matrices alone."""
+"""NewtonSchulz: all singular directions with the same weight, by matrix products only."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fwnet.vertices import Dense
 
 @final
 class NewtonSchulz(CostOracle):
-    """Nearly the polar factor of the gradient G = U S Vᵀ, in the ball by a bound, not by luck.
+    """Approximate polar factor of the gradient G = U S Vᵀ, guaranteed to lie in the ball.
 
         spectral ball:    −radius · U Vᵀ
         trace-norm ball:  −radius / min(d, m) · U Vᵀ
 
-    Three products a step, no decomposition. The answer lies in the ball: its spectral norm is
-    divided by the largest value that the polynomials can take; see `orthogonalize`.
+    Three products per step, no decomposition. The vertex is divided by the largest value that the
+    polynomials can take, so it lies in the ball; see `orthogonalize`.
 
     Arguments:
-        steps: four give 97 % of the best ⟨G, vertex⟩ or more, five all of it, for singular values
-            above a hundredth of the largest.
+        steps: if all singular values exceed a hundredth of the largest, four steps give at least
+            97 % of the best ⟨G, vertex⟩ and five give all of it.
 
     Reference: Amsel et al., The Polar Express (2025).
     """
@@ -41,7 +41,7 @@ class NewtonSchulz(CostOracle):
     def begin(self, domain: Domain, x: Tensor) -> None:
         if not isinstance(domain, SpectralBall | TraceNormBall):
             raise TypeError(
-                "NewtonSchulz answers for SpectralBall and TraceNormBall only; "
+                "NewtonSchulz supports only SpectralBall and TraceNormBall; "
                 f"got {domain}. Use Exact()."
             )
 

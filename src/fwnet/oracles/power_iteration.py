@@ -20,8 +20,8 @@ class PowerIteration(CostOracle):
 
         u <- G v / ‖G v‖,   v <- Gᵀu / ‖Gᵀu‖,   K times;   vertex = −radius · u vᵀ
 
-    The vertex is always on the ball; with few iterations it is not the best one, and the
-    decrease that it promises underestimates the gap.
+    The vertex always lies on the sphere; with few iterations it is not the best one, and its
+    decrease underestimates the gap.
 
     Arguments:
         steps: K.
@@ -45,7 +45,7 @@ class PowerIteration(CostOracle):
     def begin(self, domain: Domain, x: Tensor) -> Tensor:
         if not isinstance(domain, TraceNormBall):
             raise TypeError(
-                f"PowerIteration answers for TraceNormBall only; got {domain}. Use Exact()."
+                f"PowerIteration supports only TraceNormBall; got {domain}. Use Exact()."
             )
         generator = self.generator
         if generator is None:

@@ -1,4 +1,4 @@
-"""SoftTraceNorm: every singular direction gets its share."""
+"""SoftTraceNorm: a softmax over the singular directions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SoftTraceNorm(CostOracle):
         S = −radius · U diag(softmax(β σ / σ₁)) Vᵀ
 
     ‖S‖_* = radius always. β → ∞ is the rank-1 oracle, β = 0 the (scaled) spectral one; between
-    them all directions advance at once, which is far better for small matrices. The sum is over
-    the σ that are not 0.
+    them all directions advance at once, which is far better for small matrices. The softmax is
+    over the nonzero σ.
 
     Arguments:
         beta: sharpness, at least 0.
@@ -39,7 +39,7 @@ class SoftTraceNorm(CostOracle):
     def begin(self, domain: Domain, x: Tensor) -> None:
         if not isinstance(domain, TraceNormBall):
             raise TypeError(
-                f"SoftTraceNorm answers for TraceNormBall only; got {domain}. Use Exact()."
+                f"SoftTraceNorm supports only TraceNormBall; got {domain}. Use Exact()."
             )
 
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
@@ -57,7 +57,7 @@ def soft_vertex(
 ) -> tuple[Vertex, Tensor]:
     """−radius · U diag(softmax(β σ / σ₁)) Vᵀ, and its inner product with the cost."""
     top = sigma[..., :1].clamp_min(torch.finfo(sigma.dtype).tiny)
-    # Directions that the gradient does not see have no sign: they get no share.
+    # A direction with σ = 0 has no sign, so it gets no weight.
     noise = max(u.shape[-2], vt.shape[-1]) * torch.finfo(sigma.dtype).eps * top
     unseen = sigma.detach() <= noise
     unseen[..., 0] = False

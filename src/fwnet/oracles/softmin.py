@@ -28,7 +28,7 @@ class Softmin(Oracle):
     Arguments:
         beta: sharpness, positive; `math.inf` gives the exact oracle.
         relative: measure the gradient in units of its own weighted mean.
-        growth: anneal, 0 keeps β constant, 1 doubles it from t = 0 to t = 1 and so on.
+        growth: exponent of the annealing: 0 keeps β constant, 1 lets it grow linearly in t.
 
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 4.
     """
@@ -45,7 +45,7 @@ class Softmin(Oracle):
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> int:
         if not isinstance(domain, Simplex):
-            raise TypeError(f"Softmin answers for Simplex only; got {domain}. Use Exact().")
+            raise TypeError(f"Softmin supports only Simplex; got {domain}. Use Exact().")
         return 0
 
     def forward(

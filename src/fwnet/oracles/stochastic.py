@@ -51,12 +51,12 @@ class Stochastic(Oracle):
         terms = problem.terms()
         if terms is None:
             raise TypeError(
-                f"{type(problem).__name__} is not a sum of terms that could be sampled; use "
+                f"{type(problem).__name__} is not a sum of terms that can be sampled; use "
                 "FrankWolfe, or LeastSquares, LogisticRegression, SoftmaxRegression."
             )
         if self.batch_size > terms:
             raise ValueError(
-                f"Stochastic(batch_size={self.batch_size}) is more than the {terms} terms."
+                f"Stochastic(batch_size={self.batch_size}) exceeds the {terms} terms of f."
             )
         generator, device = self.generator, it.x.device
         if generator is None:
@@ -69,7 +69,7 @@ class Stochastic(Oracle):
         memory, seed = state
         terms = problem.terms()
         assert terms is not None
-        # A generator of its own for every step: a cell that is recomputed draws the same rows.
+        # A new generator for every step, so that a recomputed cell draws the same rows.
         generator = torch.Generator(device=it.x.device).manual_seed(seed + memory.t)
         rows = torch.randperm(terms, generator=generator, device=it.x.device)[: self.batch_size]
         sample = problem.minibatch(rows)

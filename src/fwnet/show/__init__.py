@@ -1,1 +1,1 @@
-"""Progress and pictures of traces and results."""
+"""Progress bars, tables and plots."""

@@ -1,4 +1,4 @@
-"""Traces and classifiers as pictures; the one module that draws with matplotlib."""
+"""Plots of traces and classifiers, by matplotlib."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plot_trace(trace: Trace, against: str = "t", ax: Axes | None = None, label: 
     if against not in _LABELS:
         raise ValueError(f'against must be "t" or "seconds"; got {against!r}.')
     if len(trace) == 0:
-        raise ValueError("the trace is empty: there is nothing to plot.")
+        raise ValueError("the trace is empty; there is nothing to plot.")
     ax = _new_axes((6, 4)) if ax is None else ax
     where = trace.column(against)
     value, gap = trace.column("value"), trace.column("gap")
@@ -98,7 +98,7 @@ def plot_decision_boundary(
     if X.ndim != 2 or X.shape[1] != 2:
         raise ValueError(f"X must hold points in the plane, shape (n, 2); got {X.shape}.")
     if y.shape != X.shape[:1]:
-        raise ValueError(f"y must hold one class a point, shape {X.shape[:1]}; got {y.shape}.")
+        raise ValueError(f"y must hold one class per point, shape {X.shape[:1]}; got {y.shape}.")
     if not hasattr(classifier, "classes_") or not hasattr(classifier, "decision_function"):
         raise TypeError(
             "classifier must be fitted and have a decision_function; "
@@ -227,7 +227,7 @@ def _lines(ax: Axes, first: np.ndarray, second: np.ndarray, values: np.ndarray) 
 def _level(
     ax: Axes, first: np.ndarray, second: np.ndarray, values: np.ndarray, level: float, style: str
 ) -> None:
-    if values.min() < level < values.max():  # matplotlib warns of a line that is not there
+    if values.min() < level < values.max():  # matplotlib warns if a level has no contour
         ax.contour(
             first, second, values, levels=[level], colors="k", linestyles=style, linewidths=1.1
         )

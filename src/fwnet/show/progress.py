@@ -23,7 +23,7 @@ def observers(
     max_steps: int,
     tol: float,
 ) -> list[Observer]:
-    """The observers that were asked for; the stack closes what they open."""
+    """The requested observers; the stack closes what they open."""
     wanted: list[Observer] = []
     if verbose:
         wanted.append(table())
@@ -31,7 +31,7 @@ def observers(
         wanted.append(bar(stack, max_steps, tol))
     if on_step is not None:
         checks.a_function("on_step", on_step)
-        wanted.append(on_step)  # last, so that what it stops has been shown
+        wanted.append(on_step)  # last, so that the step it stops at has been shown
     return wanted
 
 
@@ -53,18 +53,18 @@ def table() -> Observer:
 
 
 def bar(stack: ExitStack, max_steps: int, tol: float) -> Observer:
-    """A rich progress bar with the gap and its goal."""
+    """A rich progress bar with the gap and its target."""
     advance = progress_bar(stack, max_steps)
 
     def show(record: StepRecord) -> None:
         gap = _largest(record.gap)
-        advance(record.t, None if math.isnan(gap) else f"gap {gap:.1e} (goal {tol:.0e})")
+        advance(record.t, None if math.isnan(gap) else f"gap {gap:.1e} (target {tol:.0e})")
 
     return show
 
 
 def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], None]:
-    """A rich progress bar that the stack closes: call it with what is done and a text, or None."""
+    """A rich progress bar, closed by the stack: call it with the count and a text (or None)."""
     try:
         from rich.console import Console
         from rich.progress import (
@@ -84,7 +84,7 @@ def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], No
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     ]
-    # Beside the answers, not among them: these go to the standard output stream.
+    # On stderr, since results go to stdout.
     display = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
     task = display.add_task("", total=total)
 

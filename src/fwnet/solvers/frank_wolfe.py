@@ -1,4 +1,4 @@
-"""FrankWolfe: a solver is its slots and its budgets; `loop` takes the steps."""
+"""FrankWolfe: a solver holds its slots and budgets; `loop` takes the steps."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class FrankWolfe(nn.Module):
 
     Arguments:
         domain: where x lives.
-        rule: how far, a `StepRule` or a function t -> γ; if left out 2/(t + 2), or an exact line
-            search where the direction is made for one.
-        direction: which way; toward the vertex if left out.
-        oracle: how the domain is asked; exactly if left out.
-        start: where to begin if no x0 is given; the domain's own start if left out.
+        rule: how far to go, a `StepRule` or a function t -> γ; by default 2/(t + 2), or an exact
+            line search for a direction that needs one.
+        direction: where to go; toward the vertex by default.
+        oracle: how the domain is asked for a vertex; exactly by default.
+        start: where to begin if no x0 is given; at the domain's own start by default.
         max_steps: budget of steps.
         tol: stop when the duality gap is at most this.
         max_seconds: budget of time.
-        check_every: steps between true certificates where the oracle is inexact.
-        refresh_every: steps after which Ax is computed anew, so that rounding does not add up.
-        trace_every: keep the record of every so many steps, besides the first and the last, in
-            `Result.trace`; `on_step` still gets each.
+        check_every: steps between true certificates if the oracle is inexact.
+        refresh_every: steps after which Ax is recomputed, so that rounding does not accumulate.
+        trace_every: `Result.trace` keeps the records whose t is a multiple of this, the first and
+            the last; `on_step` still gets each.
         compiled: take the steps in machine code (needs Numba): for `LeastSquares`, `Quadratic`
             and `SVMDual` with dense matrices on the CPU, over `Simplex` and `L1Ball`, with most
             directions and rules. The same steps up to rounding, without the call overhead that
-            decides for small problems, and with each matrix of a batch in cache. The clock, the
-            observers and Ctrl-C get their turn every few tenths of a second; the first use
-            compiles for some seconds, once per machine and dtype.
+            dominates small problems, and with each matrix of a batch in cache. The clock, the
+            observers and Ctrl-C are checked every few tenths of a second; the first use compiles
+            for some seconds, once per machine and dtype.
 
     Example:
         >>> import torch, fwnet
@@ -87,7 +87,7 @@ class FrankWolfe(nn.Module):
         if rule is None:
             rule = LineSearch() if getattr(direction, "line_search", False) else OpenLoop()
         for name, slot in (("direction", Direction), ("oracle", Oracle), ("start", Start)):
-            if isinstance(rule, slot):  # a module, too, can be called
+            if isinstance(rule, slot):  # a module can be called too
                 raise TypeError(
                     f"rule must be a StepRule or a function of t; got {type(rule).__name__}, which "
                     f"is a {name}. Use FrankWolfe(domain, {name}=...)."
@@ -125,17 +125,16 @@ class FrankWolfe(nn.Module):
 
         Arguments:
             problem: a `Problem`, or any function of x that autograd can differentiate.
-            x0: where to start, a point of the domain, never changed; a `Result` of an earlier
-                solve starts from its x and its atoms; the domain's own start if left out.
+            x0: where to start: a point of the domain, which is not modified, or the `Result` of an
+                earlier solve, with its atoms; the domain's own start by default.
             on_step: called with each `StepRecord`; stops the solve by returning True.
             progress: show a progress bar (needs rich).
             verbose: print a table of steps.
         """
         problem = as_problem(problem)
         with ExitStack() as stack:
-            stack.enter_context(
-                without_autocast(problem.device)
-            )  # products of 8 bits certify nothing
+            # The 8 bits of bfloat16 are too few for a certificate.
+            stack.enter_context(without_autocast(problem.device))
             it, state = self.begin(problem, x0)
             ahead = FastForward(self, problem, it, state.rule) if self.compiled else None
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
@@ -156,7 +155,7 @@ class FrankWolfe(nn.Module):
         if self.direction.keeps_atoms:
             if active is None or not self._holds(active):
                 atoms, weights = self.domain.decompose(x)
-                active = ActiveSet(atoms, weights).moved(0.0, (), x.new_zeros(()))  # no dust
+                active = ActiveSet(atoms, weights).moved(0.0, (), x.new_zeros(()))  # no rounding
             own = active.atoms.each(lambda tensor, dims: tensor.clone())  # slots are reused
             it = Iterate(it.x, it.image, ActiveSet(own, active.weights))
         return it, SlotStates(
@@ -175,7 +174,7 @@ class FrankWolfe(nn.Module):
     def choose(
         self, problem: Problem, it: Iterate, lin: Linearization, state: SlotStates
     ) -> tuple[Move, Tensor, SlotStates]:
-        """Which way and how far, inside the domain whatever the slots answer."""
+        """The move and its step size, clamped so that x stays in the domain."""
         move, direction = self.direction(problem, it, lin, state.direction)
         step_size, rule = self.rule(problem, it, move, state.rule)
         return move, bounded(step_size, move), SlotStates(state.oracle, direction, rule)
@@ -189,15 +188,15 @@ class FrankWolfe(nn.Module):
             raise TypeError(f"start must be a Start; got {self.start!r}.")
         if self.rule.reads_objective and not self.oracle.reads_image:
             raise TypeError(
-                f"{type(self.rule).__name__} looks at f, of which {type(self.oracle).__name__} "
-                "sees a sample only; use OpenLoop(), Constant(...) or ShortStep(...)."
+                f"{type(self.rule).__name__} evaluates f, of which {type(self.oracle).__name__} "
+                "sees only a sample; use OpenLoop(), Constant(...) or ShortStep(...)."
             )
 
     def _start(self, problem: Problem, x0: Tensor | None) -> Tensor:
         if x0 is None:
             if problem.shape is None:
                 raise ValueError(
-                    "x0 must be given: a plain function does not tell the shape of its argument."
+                    "x0 must be given: the shape of a plain function's argument is unknown."
                 )
             self._check_batch(problem, tuple(problem.shape), "problem")
             if self.start is not None:
@@ -219,10 +218,10 @@ class FrankWolfe(nn.Module):
                 f"x0 must lie in {self.domain}{where}{far}. Start from domain.start(shape), or "
                 "from domain.lmo(cost).dense()."
             )
-        return x.clone()  # so that a result never is x0 itself
+        return x.clone()  # so that a result never aliases x0
 
     def _holds(self, active: ActiveSet) -> bool:
-        """Whether the atoms, of an earlier solve, lie in this domain: else x may leave it."""
+        """Whether the atoms of an earlier solve lie in this domain; otherwise x could leave it."""
         slots = range(active.weights.shape[-1])
         which = [active.weights.new_full(active.weights.shape[:-1], k).long() for k in slots]
         return all(
@@ -236,9 +235,9 @@ class FrankWolfe(nn.Module):
         if points != self.domain.event_dim:
             kind = "vectors" if self.domain.event_dim == 1 else "matrices"
             raise ValueError(
-                f"{name}: {self.domain} holds {kind}, but shape {shape} has {points} dimensions "
-                f"besides {problem.batch_dims} of a batch. Flatten x, or build the problem with a "
-                "batch dimension."
+                f"{name}: {self.domain} holds {kind}, but shape {shape} with {problem.batch_dims} "
+                f"batch dimensions has points of {points} dimensions. Flatten x, or build the "
+                "problem with a batch dimension."
             )
 
     def _result(self, watch: Watch, end: Ending) -> Result:
@@ -266,5 +265,5 @@ class FrankWolfe(nn.Module):
         elif true.value.ndim:
             for name, indices in lost.items():
                 if name != end.status:
-                    message += f"; of problems {indices} {MESSAGES[name]}"
+                    message += f"; in problems {indices}: {MESSAGES[name]}"
         return Result(it.x, true.value, true.gap, statuses, steps, watch.trace, message, it.active)

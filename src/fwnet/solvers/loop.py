@@ -24,7 +24,7 @@ class SlotStates(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Where and why a solve ended, with the true linearisation there if it is known."""
+    """Where and why a solve ended, and the true linearisation there if known."""
 
     it: Iterate
     status: Status
@@ -47,7 +47,7 @@ def run(
     Arguments:
         it, state: the first iterate and the slots' first states.
         watch: certificates, budgets, records.
-        ahead: takes as many steps as it can in machine code; None for none.
+        ahead: takes as many steps as it can in machine code, if given.
     """
     t = 0
     while True:

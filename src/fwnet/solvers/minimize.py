@@ -1,4 +1,4 @@
-"""minimize: one call for whoever has a function and a domain."""
+"""minimize: one call, given a function and a domain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def minimize(
     verbose: bool = False,
     **budgets: Unpack[Budgets],
 ) -> Result:
-    """min f(x) over x in the domain, by the variant that suits the domain.
+    """min f(x) over x in the domain, by a variant that suits the domain.
 
     Pairwise Frank-Wolfe on polytopes; elsewhere the corrective solver for quadratics (dozens of
     steps where plain ones take thousands) and plain Frank-Wolfe for other functions; all with exact
@@ -39,8 +39,7 @@ def minimize(
         domain: where x lives.
         x0: where to start; a plain function needs it.
         on_step, progress, verbose: see `FrankWolfe.forward`.
-        budgets: `max_steps`, `tol`, `max_seconds` and the like, see `FrankWolfe`; 10,000 steps if
-            left out.
+        budgets: `max_steps` (10,000 by default), `tol`, `max_seconds` and others of `FrankWolfe`.
 
     Example:
         >>> import torch, fwnet

@@ -38,7 +38,7 @@ class Budgets(TypedDict, total=False):
 class AwayFrankWolfe(FrankWolfe):
     """Frank-Wolfe with away steps: linear convergence on polytopes.
 
-    See `fwnet.directions.Away`; the rule is an exact line search if left out.
+    See `fwnet.directions.Away`; the rule is an exact line search by default.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AwayFrankWolfe(FrankWolfe):
 class PairwiseFrankWolfe(FrankWolfe):
     """Pairwise Frank-Wolfe: mass moves from the worst atom to the best vertex.
 
-    See `fwnet.directions.Pairwise`; the rule is an exact line search if left out.
+    See `fwnet.directions.Pairwise`; the rule is an exact line search by default.
 
     Arguments:
         second_order: choose the atom by its own line search, as SMO does (quadratics).
@@ -72,7 +72,7 @@ class PairwiseFrankWolfe(FrankWolfe):
 class BlendedPairwise(FrankWolfe):
     """Blended pairwise conditional gradients: few atoms, no swap steps.
 
-    See `fwnet.directions.Blended`; the rule is an exact line search if left out.
+    See `fwnet.directions.Blended`; the rule is an exact line search by default.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class BlendedPairwise(FrankWolfe):
 class Corrective(FrankWolfe):
     """Exact minimum over the hull of a few recent points at every step.
 
-    Few steps, each with a small quadratic programme: for gradients that are expensive. See
-    `fwnet.directions.Corrections`; the rule is an exact line search if left out.
+    Few steps, each with a small quadratic program: for expensive gradients. See
+    `fwnet.directions.Corrections`; the rule is an exact line search by default.
 
     Arguments:
         memory: how many recent points the hull keeps, besides x and the new ones.
@@ -105,10 +105,10 @@ class Corrective(FrankWolfe):
 
 @final
 class LazyFrankWolfe(FrankWolfe):
-    """Frank-Wolfe that asks the domain only when no cached vertex is good enough.
+    """Frank-Wolfe that calls the LMO only if no cached vertex is good enough.
 
     For domains whose oracle is expensive (Birkhoff, polytopes). See `fwnet.oracles.Lazy`; the
-    rule is an exact line search if left out.
+    rule is an exact line search by default.
 
     Arguments:
         memory: how many vertices are cached.
@@ -129,7 +129,7 @@ class LazyFrankWolfe(FrankWolfe):
 class StochasticFrankWolfe(FrankWolfe):
     """Frank-Wolfe on averaged minibatch gradients.
 
-    See `fwnet.oracles.Stochastic`; the rule is 2/(t + 2) if left out, and must not look at f.
+    See `fwnet.oracles.Stochastic`; the rule is 2/(t + 2) by default, and must not evaluate f.
 
     Arguments:
         batch_size: terms of the objective per step.
@@ -152,9 +152,9 @@ class StochasticFrankWolfe(FrankWolfe):
 
 @final
 class BlockCoordinateFrankWolfe(FrankWolfe):
-    """Frank-Wolfe on a product, one block a step.
+    """Frank-Wolfe on a product, one block per step.
 
-    See `fwnet.oracles.Blocks`; the rule is an exact line search if left out.
+    See `fwnet.oracles.Blocks`; the rule is an exact line search by default.
 
     Arguments:
         shuffle: visit the blocks in a new random order each round, else in turn.

@@ -26,11 +26,11 @@ class Judgement(NamedTuple):
     """What is known of an iterate.
 
     Arguments:
-        it: where to go on from.
-        lin: the linearisation to go on with; None after the last step.
-        value, gap: f and the duality gap; None for a gap that is not known.
+        it: the iterate to continue from.
+        lin: the linearisation to continue with; None after the last step.
+        value, gap: f and the duality gap; None for an unknown gap.
         status: why to stop, or None.
-        certified: the refreshed iterate and its true linearisation, where they were asked for.
+        certified: the refreshed iterate and its true linearisation, if computed.
     """
 
     it: Iterate
@@ -46,13 +46,13 @@ class Watch:
     """Decides at each step whether to go on, for every problem of a batch.
 
     A problem whose gap reached `tol`, whose numbers are no longer finite or whose oracle failed is
-    frozen: its steps have size 0 from then on, and the others go on.
+    frozen: its steps have size 0 from then on, while the others continue.
     """
 
     def __init__(self, solver: FrankWolfe, problem: Problem, observers: Sequence[Observer]) -> None:
         self.solver, self.problem, self.observers = solver, problem, observers
         self.domain, self.tol = solver.domain, solver.tol
-        self.sampled = not solver.oracle.reads_image  # the oracle sees a part of f
+        self.sampled = not solver.oracle.reads_image  # the oracle sees only a part of f
         self.patience = solver.oracle.patience(solver.domain)
         self.trace = Trace(solver.trace_every)
         self.clock = Clock(solver.max_seconds)
@@ -66,14 +66,14 @@ class Watch:
         self.idle = 0  # steps of size 0 in a row
 
     def refreshed(self, it: Iterate) -> Iterate:
-        """The iterate with x from its atoms and its image from x: rounding starts anew."""
+        """The iterate with x recomputed from its atoms and Ax from x, to remove rounding errors."""
         active = None if it.active is None else it.active.normalized()
         x = it.x if active is None else active.point()
         fresh = self.problem.at(x)
         return Iterate(fresh.x, fresh.image, active)
 
     def plain(self, value: Tensor) -> Number:
-        """One problem's number as a float: comparing floats costs nothing."""
+        """The number of a single problem as a float, which is cheaper to compare."""
         return value if self.problem.batch_dims else value.item()
 
     def certify(self, it: Iterate) -> tuple[Iterate, Linearization]:
@@ -98,7 +98,7 @@ class Watch:
         status = self.verdict(value, gap)
         if status in (None, "non_finite"):
             return self._kept(Judgement(it, lin, value, gap, status))
-        # The oracle of a step may have missed the best vertex, and steps round.
+        # The step's oracle may have missed the best vertex, and steps accumulate rounding.
         return self._kept(self._certified(it, lin))
 
     def _certified(self, it: Iterate, lin: Linearization | None) -> Judgement:
@@ -110,7 +110,7 @@ class Watch:
         return Judgement(it if self.sampled else fresh, lin, value, gap, status, (fresh, true))
 
     def _kept(self, seen: Judgement) -> Judgement:
-        """The same, remembered if it is the best so far."""
+        """The same judgement, after remembering the iterate if it is the best so far."""
         if self.sampled and seen.gap is None:
             return seen._replace(value=seen.value * math.nan)  # only a minibatch was seen
         if seen.status != "non_finite":
@@ -127,12 +127,12 @@ class Watch:
         return Ending(fresh, seen.status, t, true)
 
     def settled(self, it: Iterate, t: int) -> Iterate:
-        """The iterate, its image computed anew every `refresh_every` steps."""
+        """The iterate, its image recomputed every `refresh_every` steps."""
         due = t % self.solver.refresh_every == 0 and not self.sampled
         return self.refreshed(it) if due else it
 
     def verdict(self, value: Number, gap: Number | None) -> Status | None:
-        """Why to stop before the next step, judging by f and, where it is known, the gap."""
+        """Why to stop before the next step, judged by f and, if known, the gap."""
         status: Status | None
         if isinstance(value, Tensor):
             status = self._batch_verdict(value, gap)
@@ -160,8 +160,8 @@ class Watch:
         return "converged" if solved else None
 
     def freeze(self, gap: Number | None, step_size: Tensor) -> Tensor:
-        """Step sizes with 0 for the problems of a batch that are finished."""
-        if isinstance(gap, Tensor):  # at a frozen point it stays, but for rounding: judge it anew
+        """Step sizes, 0 for the finished problems of a batch."""
+        if isinstance(gap, Tensor):  # a frozen problem's gap can change only by rounding
             self.done = gap <= self.tol
         for lost in (self.broken, self.failed) if self.problem.batch_dims else ():
             if lost is not None:
@@ -169,7 +169,7 @@ class Watch:
         return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
 
     def keep_best(self, it: Iterate, value: Number) -> None:
-        """Remember the iterate with the smallest f, each problem for itself."""
+        """Remember the iterate with the smallest f, for each problem separately."""
         better = value <= self.best_value
         if self.best is None or (bool(better.all()) if isinstance(better, Tensor) else better):
             self.best, self.best_value = it, value
@@ -181,7 +181,7 @@ class Watch:
             self.best = Iterate(self.best.x, self.best.image)
 
     def record(self, t: int, value: Number, gap: Number | None, step_size: Tensor | None) -> bool:
-        """Write the record, tell the observers; whether one of them asks to stop."""
+        """Write the record and call the observers; return whether one asks to stop."""
         size: Number
         if isinstance(value, Tensor):
             gap = torch.full_like(value, math.nan) if gap is None else gap
@@ -192,7 +192,7 @@ class Watch:
             size = 0.0 if step_size is None else step_size.item()
             still = size == 0
         self.idle = self.idle + 1 if still and step_size is not None else 0
-        stop = self._tell(StepRecord(t, value, gap, size, self.clock.seconds))
+        stop = self._notify(StepRecord(t, value, gap, size, self.clock.seconds))
         if step_size is not None and not stop:
             moved = None
             if isinstance(value, Tensor):
@@ -203,27 +203,26 @@ class Watch:
     def record_chunk(
         self, t: int, rows: Sequence[tuple[Number, Number, Number]], began: float
     ) -> int:
-        """Records of steps that are taken already; how many, until an observer asks to stop.
+        """Record steps already taken; return how many, up to the one where an observer stops.
 
         Arguments:
             rows: value, gap and step size of each.
-            began: the second when they began; each gets its share of the time since then.
+            began: the time when they began; the time since then is divided evenly.
         """
         self.idle, share = 0, (self.clock.seconds - began) / len(rows)
         for k, (value, gap, size) in enumerate(rows):
-            if self._tell(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
+            if self._notify(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
                 return k
             self.count(1, size.ne(0).to(size) if isinstance(size, Tensor) else None)
         return len(rows)
 
     def count(self, taken: int, moved: Tensor | None) -> None:
-        """Add to the steps taken; in a batch, `moved` says how many by each problem."""
+        """Add to the steps taken; for a batch, `moved` holds the steps of each problem."""
         self.taken += taken
         if moved is not None:
             self.steps = moved if self.steps is None else self.steps + moved
 
-    def _tell(self, record: StepRecord) -> bool:
-        """Write the record, tell the observers; whether one of them asks to stop."""
+    def _notify(self, record: StepRecord) -> bool:
         self.trace.append(record)
         stop = False
         for observer in self.observers:
@@ -231,7 +230,7 @@ class Watch:
         return stop
 
     def lost(self) -> dict[Status, list[int]]:
-        """Which problems of a batch became NaN or infinite, or had no oracle, by status."""
+        """The problems of a batch with NaN or infinite numbers or a failed oracle, by status."""
         masks: dict[Status, Tensor | None] = {
             "oracle_failed": self.failed,
             "non_finite": self.broken,
@@ -243,7 +242,7 @@ class Watch:
         }
 
     def sound(self, it: Iterate) -> Iterate:
-        """The iterate, with the best before it where numbers became NaN or infinite."""
+        """The iterate, replaced by the best earlier one where it is NaN or infinite."""
         best, broken = self.best, self.broken
         if broken is None or not bool(broken.any()) or best is None:
             return it
@@ -252,7 +251,7 @@ class Watch:
 
 
 def _is_true(answer: object) -> bool:
-    """True as Python, NumPy or torch says it; None and numbers ask for nothing."""
+    """Whether an observer returned True, of Python, NumPy or torch, and not None or a number."""
     if isinstance(answer, Tensor):
         return answer.dtype == torch.bool and bool(answer.all())
     return isinstance(answer, (bool, np.bool_)) and bool(answer)

@@ -17,7 +17,7 @@ from fwnet.problems import Problem
 class StepRule(nn.Module, ABC):
     """Chooses the step size γ along a move; a slot that may hold weights.
 
-    Whatever a rule answers, the loop clamps to [0, max_step]: no rule can leave the domain.
+    The loop clamps γ to [0, max_step], so no rule can leave the domain.
 
     Attributes:
         reads_objective: whether the rule evaluates f or its slope elsewhere on the segment.
@@ -64,7 +64,7 @@ class ByIndex(StepRule):
 
 
 def as_rule(rule: StepRule | Callable[[int], float | Tensor]) -> StepRule:
-    """A rule as it is, a plain callable t -> γ as a rule."""
+    """A rule unchanged, a plain callable t -> γ as a rule."""
     if isinstance(rule, StepRule):
         return rule
     given: Any = rule
@@ -92,7 +92,7 @@ def bounded(step_size: Tensor | float, move: Move) -> Tensor:
 
 
 def is_plain(number: Tensor) -> bool:
-    """Whether one problem's number may leave its tensor: Python's arithmetic costs less there."""
+    """Whether a number can be a Python float, whose arithmetic is cheaper than a tensor's."""
     if number.ndim or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return number.device.type == "cpu"

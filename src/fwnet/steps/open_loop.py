@@ -1,4 +1,4 @@
-"""Step sizes that only know the index."""
+"""Step sizes that depend only on the index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fwnet.steps.base import StepRule
 
 
 class Scheduled(StepRule):
-    """γ_t = at(t): a number that was fixed before the solve."""
+    """γ_t = at(t): a schedule that is fixed before the solve."""
 
     @abstractmethod
     def at(self, t: int) -> float:
@@ -36,8 +36,8 @@ class OpenLoop(Scheduled):
 
         γ_t = 2 / (t + offset)
 
-    O(1/t) without knowing anything of f. The first step of offset 2 jumps to a vertex; a larger
-    offset keeps a good start.
+    O(1/t) without any knowledge of f. With offset 2 the first step goes all the way to a vertex; a
+    larger offset keeps more of a good start.
 
     Arguments:
         offset: at least 2.

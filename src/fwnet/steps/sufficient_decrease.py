@@ -23,7 +23,7 @@ class ShortStep(StepRule):
         γ = −⟨∇f(x), d⟩ / (smoothness · ‖d‖²)
 
     Arguments:
-        smoothness: Lipschitz constant of ∇f; by default asked of the problem, once a solve.
+        smoothness: Lipschitz constant of ∇f; by default that of the problem, once per solve.
 
     Reference: Demyanov and Rubinov (1970).
     """
@@ -55,10 +55,10 @@ class Backtracking(StepRule):
 
         L <- decrease · L;   while f(x + γd) > f(x) + γ⟨∇f, d⟩ + ½γ²L‖d‖²:  L <- increase · L
 
-    One value of f a step once L has settled, and it follows the local curvature down.
+    Once L has settled, a step costs one evaluation of f; L also follows a falling curvature.
 
     Arguments:
-        decrease: optimism before each step, in (0, 1].
+        decrease: factor before each step, in (0, 1].
         increase: factor after a failed test, above 1.
 
     Reference: Pedregosa, Negiar, Askari and Jaggi, Linearly convergent Frank-Wolfe (2020).
@@ -95,7 +95,7 @@ class Backtracking(StepRule):
         rise = problem.value(move.trial(probe)) - move.value - probe * move.slope
         square = probe * probe * length
         usable = torch.isfinite(rise / square) & (rise > 0)
-        # 1 % more: the test must pass on it.
+        # 1 % more, so that the test passes.
         estimate = 2.02 * rise / torch.where(usable, square, 1.0)
         fallback = move.slope.abs() / length.clamp_min(torch.finfo(length.dtype).tiny)
         return torch.where(usable, estimate, fallback.detach().clamp_min(1e-12))
@@ -103,7 +103,7 @@ class Backtracking(StepRule):
 
 @final
 class Armijo(StepRule):
-    """Halve the longest step until f falls by a share of what the slope promises.
+    """Shrink the longest step until f falls by a share of what the slope promises.
 
         f(x + γd) <= f(x) + share · γ ⟨∇f(x), d⟩
 
@@ -130,7 +130,7 @@ class Armijo(StepRule):
         noise = _noise(move)
         for _ in range(60):
             goal = move.value + self.share * step_size * move.slope + noise
-            rose = ~(problem.value(move.trial(step_size)) <= goal)  # NaN has risen too
+            rose = ~(problem.value(move.trial(step_size)) <= goal)  # NaN counts as a rise
             if not bool(rose.any()):
                 break
             step_size = torch.where(rose, self.shrink * step_size, step_size)
@@ -140,7 +140,7 @@ class Armijo(StepRule):
 @final
 @dataclass(frozen=True, eq=False)
 class MonotonicState:
-    """Step index and the factor that monotonicity has cost so far, `(*batch,)`."""
+    """Step index, and the factor 2^(−N_t) `(*batch,)`."""
 
     t: int
     factor: Tensor
@@ -148,7 +148,7 @@ class MonotonicState:
 
 @final
 class Monotonic(StepRule):
-    """Open loop, halved for good whenever f would rise.
+    """Open loop, halved permanently whenever f would rise.
 
         γ_t = 2^(−N_t) · 2 / (t + 2)
 
@@ -184,5 +184,5 @@ def _short(move: Move, smoothness: Tensor | float, length: Tensor) -> Tensor:
 
 
 def _noise(move: Move) -> Tensor:
-    """Rounding of f: differences below it say nothing about rising or falling."""
+    """Rounding error of f: smaller differences do not show whether f rises or falls."""
     return 4 * torch.finfo(move.value.dtype).eps * move.value.abs()

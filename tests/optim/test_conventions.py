@@ -210,7 +210,7 @@ def test_a_compiled_training_step_takes_the_same_steps() -> None:
 WORKER = """
 import sys, torch, torch.distributed as dist
 from torch import nn
-from optim.test_manners import averages, build, data, network
+from optim.test_conventions import averages, build, data, network
 place, rank = sys.argv[1], int(sys.argv[2])
 dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
 net = nn.parallel.DistributedDataParallel(network())
@@ -265,11 +265,11 @@ ERRORS = [
     ),
     (
         lambda w: FrankWolfe([{"params": [w], "norm": spectral(9.0)}]),
-        'a group of FrankWolfe has a domain, not a norm: {"domain": ...}.',
+        'a group of FrankWolfe takes a domain, not a norm: {"domain": ...}.',
     ),
     (
         lambda w: ConditionalGradient([w], lr=2.0),
-        "lr is a share of the way to a vertex, at most 1; got 2.0.",
+        "lr must be at most 1, a full step to the vertex; got 2.0.",
     ),
     (
         lambda w: FrankWolfe([nn.Parameter(w / 0)], domain=fwnet.LInfBall(1.0)),
@@ -277,18 +277,18 @@ ERRORS = [
     ),
     (
         lambda w: FrankWolfe(nn.LazyLinear(3).parameters(), domain=fwnet.TraceNormBall()),
-        "parameter 0 of unknown shape has no numbers yet, so no domain can hold it. Run the net",
+        "parameter 0 of unknown shape has no values yet, so it cannot be put into a domain",
     ),
     (
         lambda w: FrankWolfe([nn.Parameter(w.to("meta"))], domain=fwnet.TraceNormBall()),
-        "parameter 0 of shape (4, 5) has no numbers yet, so no domain can hold it. Run the net",
+        "parameter 0 of shape (4, 5) has no values yet, so it cannot be put into a domain",
     ),
     (lambda w: FrankWolfe([w], rescale="norm"), "rescale must be one of (None, 'vertex', 'diam"),
     (lambda w: FrankWolfe([w], domain=3.0), "domain must be a fwnet domain, spectral(...), sign"),
     (lambda w: FrankWolfe([w], oracle=fwnet.Softmin()), "oracle must be PowerIteration(), Soft"),
     (
         lambda w: FrankWolfe([w], domain=fwnet.SpectralBall(), oracle=fwnet.PowerIteration()),
-        "PowerIteration answers for TraceNormBall only; got SpectralBall(radius=1.0).",
+        "PowerIteration supports only TraceNormBall; got SpectralBall(radius=1.0).",
     ),
     (
         lambda w: FrankWolfe([w], domain=fwnet.Birkhoff(3)),
@@ -325,7 +325,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("call", "text"), ERRORS, ids=[text[:40] for _, text in ERRORS])
-def test_bad_input_gets_a_sentence(call, text: str) -> None:
+def test_bad_input_raises_a_clear_error(call, text: str) -> None:
     with pytest.raises((TypeError, ValueError)) as error:
         call(nn.Parameter(torch.ones(4, 5)))
     assert text in str(error.value)
