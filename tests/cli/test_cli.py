@@ -102,15 +102,15 @@ def test_solve_svm(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("", "bad.csv is empty."),
-        ("a,b\n", "bad.csv has a header and no rows."),
-        ("1,2\n3\n", "bad.csv: line 2 has 1 columns, the first has 2."),
+        ("a,b\n", "bad.csv has a header but no rows."),
+        ("1,2\n3\n", "bad.csv: line 2 has 1 columns, but the first has 2."),
         ("1,2\nx,3\n", "bad.csv: line 2 has 'x', which is not a finite number."),
         ("nan,2\n1,2\n", "bad.csv: line 1 has 'nan', which is not a finite number."),
         ("1,a\n2,b\n", "bad.csv: the target must hold finite numbers; entry 0 is 'a'."),
         ("1,2\n3,inf\n", "bad.csv: the target must hold finite numbers; entry 1 is 'inf'."),
         ("a,b\n\n1,2\n\nx,3\n", "bad.csv: line 5 has 'x', which is not a finite number."),
-        ("1;2;3\n4;5;6\n", "bad.csv has one column: '1;2;3'. Columns are divided by commas"),
-        ("1,2,\n4,5,\n", "bad.csv: line 1 has no target; a comma at its end makes a column."),
+        ("1;2;3\n4;5;6\n", "bad.csv has one column: '1;2;3'. Columns are separated by commas"),
+        ("1,2,\n4,5,\n", "bad.csv: line 1 has no target; a comma at its end adds a column."),
         ("1e300,1e300\n1e300,2\n", "bad.csv: f or its gap became NaN or infinite"),
     ],
 )
@@ -122,9 +122,7 @@ def test_bad_files_raise_a_clear_error(content: str, sentence: str, tmp_path: Pa
 
 def test_wrong_arguments_are_usage_errors(mixture: Path) -> None:
     assert "no experiment 'tyo'. Did you mean 'toy'?" in call("reproduce", "tyo", code=2)[1]
-    assert (
-        "leave --domain out" in call("solve", mixture, "--task", "svm", "--domain", "l1", code=2)[1]
-    )
+    assert "remove --domain" in call("solve", mixture, "--task", "svm", "--domain", "l1", code=2)[1]
     call("solve", mixture, "--radius", "big", code=2)
     call("nothing", code=2)
     assert "must be a positive finite number" in call("solve", mixture, "--radius", 0, code=1)[1]
@@ -167,7 +165,7 @@ def test_fit_regression() -> None:
 
 
 def test_fit_errors() -> None:
-    assert "--save no/m needs a folder no" in call("fit", "digits", "--save", "no/m", code=2)[1]
+    assert "--save no/m needs the folder no" in call("fit", "digits", "--save", "no/m", code=2)[1]
     assert all(name in call("fit", "--help")[0] for name in MODELS)
     assert "no model 'svcc'. Did you mean 'svc'?" in call("fit", "x", "--model", "svcc", code=2)[1]
     np.savez("one.npz", X=np.ones((4, 1)), y=np.ones(4))
@@ -203,7 +201,7 @@ def test_reproduce_keeps_the_others_when_one_fails(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(experiments, "EXPERIMENTS", (Toy(broken_at=1),))
     _, error = call("reproduce", "--workers", 1, code=1)
     assert "fwnet: toy, seed 1: RuntimeError: the toy broke" in error
-    assert "1 of 1 experiments could not be run; the others are kept." in error
+    assert "1 of 1 experiments failed; the others are kept." in error
     assert Path("report/index.html").is_file()
 
 
@@ -248,7 +246,7 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
     facts = json.loads(call("fit", many, "--json")[0])
     assert facts["train_points"] + facts["test_points"] == 300
     for model_name, sentence in (
-        ("nets:text", "must make a torch module; got str"),
+        ("nets:text", "must return a torch module; got str"),
         ("nets:none", "cannot be imported"),
         ("nets:boom", "could not be called without arguments: RuntimeError: boom"),
         ("nets:wide", "nets:wide failed on a batch of shape (64, 1, 8, 8); see --size. Runtime"),
@@ -266,9 +264,9 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--model low-rank -C 3", "-C is nothing to --model low-rank; it takes --radius."),
-        ("--model low-rank-cv --radius 3", "low-rank-cv; it takes no option of these."),
-        ("--updates 5", "--updates is nothing to --model svc; it takes -C and --kernel and"),
+        ("--model low-rank -C 3", "-C does not apply to --model low-rank, which takes --radius."),
+        ("--model low-rank-cv --radius 3", "low-rank-cv, which takes no such option."),
+        ("--updates 5", "--updates does not apply to --model svc, which takes -C and --kernel and"),
     ],
 )
 def test_an_option_that_a_model_does_not_have_is_refused(arguments: str, sentence: str) -> None:
@@ -277,7 +275,7 @@ def test_an_option_that_a_model_does_not_have_is_refused(arguments: str, sentenc
 
 
 def test_a_target_is_a_column_of_a_csv_file() -> None:
-    assert "digits is none" in call("fit", "digits", "--target", "y", code=1)[1]
+    assert "digits is not one" in call("fit", "digits", "--target", "y", code=1)[1]
 
 
 def test_version() -> None:
@@ -305,7 +303,7 @@ def test_info_names_the_file_that_a_set_lacks(
     monkeypatch.setenv("FWNET_DATA", str(tmp_path))
     facts = json.loads(call("info", "--json")[0])
     assert facts["data"]["mnist"] is None
-    assert "train-images-idx3-ubyte.gz is missing, though" in facts["incomplete"]["mnist"]
+    assert "train-images-idx3-ubyte.gz is missing, although" in facts["incomplete"]["mnist"]
     assert "train-images" in call("info")[0]
 
 
@@ -332,15 +330,13 @@ def test_bench_needs_a_checkout() -> None:
     assert "Run the command in a checkout of fwnet" in call("bench", code=1)[1]
 
 
-def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(*arguments: object) -> list[Job]:
         raise LookupError("deep inside")
 
     monkeypatch.setattr("fwnet.lab.paper.run.plan", faulty)
     _, error = call("reproduce", code=1)
-    assert error.startswith(
-        "fwnet: LookupError: deep inside. This is a fault of fwnet; FWNET_DEBUG"
-    )
+    assert error.startswith("fwnet: LookupError: deep inside. This is a bug in fwnet; FWNET_DEBUG")
 
 
 SLOW = """
@@ -361,7 +357,7 @@ main()
 """
 
 
-def test_ctrl_c_says_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_prints_a_message_and_loses_nothing(tmp_path: Path) -> None:
     script, run = tmp_path / "slow.py", tmp_path / "run"
     script.write_text(SLOW)
     process = scripts.start([str(script)], run)
@@ -373,7 +369,7 @@ def test_ctrl_c_says_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     assert scripts.finish(process) == 130
     error = scripts.printed(run)
-    assert "fwnet: Stopped. Finished seeds are kept in runs; the same command goes on" in error
+    assert "fwnet: Stopped. Finished seeds are kept in runs; the same command resumes" in error
     assert "Traceback" not in error
     assert [path.name for path in run.glob("runs/*/*/seed-*.json")] == ["seed-0.json"]
 

@@ -117,19 +117,19 @@ def test_table_file_and_plot() -> None:
         ("--domain simplx", 2, "there is no domain 'simplx'. Did you mean 'simplex'? Known: "),
         ("--domain lp", 2, "--domain lp needs --p."),
         ("--domain k-sparse", 2, "--domain k-sparse needs --k."),
-        ("--k 2", 2, "--k is nothing to --domain simplex; it takes --radius."),
-        ("--domain hull --radius 2", 2, "--domain hull; it takes no option of these."),
+        ("--k 2", 2, "--k does not apply to --domain simplex, which takes --radius."),
+        ("--domain hull --radius 2", 2, "--domain hull, which takes no such option."),
         ("--domain box --lower 0", 2, "--domain box needs --lower and --upper, or arrays"),
         ("--domain hull", 1, "--domain hull needs an array vertices, in the NPZ file of the"),
-        ("--domain trace-norm", 2, "x is a vector here, and --domain trace-norm has matrices."),
-        ("--task svm --domain l1", 2, "--task svm lives on the simplex; leave --domain out."),
+        ("--domain trace-norm", 2, "x is a vector, but --domain trace-norm holds matrices."),
+        ("--task svm --domain l1", 2, "--task svm is always on the simplex; remove --domain."),
         ("--out x.txt", 2, "--out must end in .csv or .npz; got x.txt."),
         ("--plot x.gif", 2, "--plot must end in .png, .svg or .pdf; got x.gif."),
-        ("--out no/x.csv", 2, "--out no/x.csv needs a folder no: there is none."),
-        ("--plot no/x.png", 2, "--plot no/x.png needs a folder no: there is none."),
+        ("--out no/x.csv", 2, "--out no/x.csv needs the folder no, which does not exist."),
+        ("--plot no/x.png", 2, "--plot no/x.png needs the folder no, which does not exist."),
         ("--plot .", 2, "--plot must end in .png, .svg or .pdf; got ."),
-        ("--out problem.npz/x.csv", 2, "needs a folder problem.npz: there is none."),
-        ("-C 2", 2, "-C is nothing to --task least-squares."),
+        ("--out problem.npz/x.csv", 2, "needs the folder problem.npz, which does not"),
+        ("-C 2", 2, "-C applies only to --task svm, not least-squares; remove it."),
         ("--max-steps 0", 2, "--max-steps"),
         ("--domain lp --p 0.5", 1, "LpBall(p=...)"),
         ("--domain hypersimplex --k 9", 1, "needs at least k=9 coordinates"),
@@ -192,16 +192,16 @@ def squeezed(name: str) -> str:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: written("bad.npz", b""), "bad.npz is not an NPZ file, or is cut off."),
-        (lambda: written("bad.npz", b"hello"), "bad.npz is not an NPZ file, or is cut off."),
+        (lambda: written("bad.npz", b""), "bad.npz is not an NPZ file, or is truncated."),
+        (lambda: written("bad.npz", b"hello"), "bad.npz is not an NPZ file, or is truncated."),
         (
             lambda: written("bad.npz", Path(saved("whole.npz", A=b, b=b)).read_bytes()[:200]),
-            "bad.npz is not an NPZ file, or is cut off.",
+            "bad.npz is not an NPZ file, or is truncated.",
         ),
         (lambda: saved("bad.npz"), "bad.npz must hold A and b; it has nothing."),
         (
             lambda: claimed("bad.npz", (1 << 20, 1 << 20)),
-            "bad.npz: the header of A.npy claims 8,796,093,022,208 bytes, but there are at most 32",
+            "the header of A.npy claims 8,796,093,022,208 bytes, but there are at most 32",
         ),
         (lambda: squeezed("bad.npz"), "bad.npz is not an NPZ file: "),
         (
@@ -261,10 +261,10 @@ def test_matrices_of_least_squares_by_an_independent_solver() -> None:
 def test_a_matrix_needs_a_domain_of_matrices() -> None:
     file = saved("problem.npz", A=np.eye(3), b=B)
     error = call("solve", file, code=2)[1]
-    assert "x is a matrix here" in error
+    assert "x is a matrix, but --domain simplex holds vectors" in error
     assert "trace-norm, spectral" in " ".join(error.replace("│", " ").split())
     file = saved("problem.npz", A=np.eye(4), b=B)
-    sentence = "A and b must have as many rows; got shapes (4, 4) and (3, 3)."
+    sentence = "A and b must have the same number of rows; got shapes (4, 4) and (3, 3)."
     assert sentence in call("solve", file, "--domain", "spectral", code=1)[1]
 
 

@@ -153,7 +153,7 @@ def test_a_connection_that_stays_broken_keeps_what_came(site: Site, tmp_path: Pa
     assert re.search(
         r"broke off after 1000 bytes \(299000 of 300000 bytes are mi", str(error.value)
     )
-    assert f"kept in {tmp_path / 'file.part'}; the same call goes on from there" in str(error.value)
+    assert f"kept in {tmp_path / 'file.part'}; the same call resumes from there" in str(error.value)
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:1000]
     fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))
     assert site.asked[-1] == "bytes=1000-"
@@ -162,7 +162,7 @@ def test_a_connection_that_stays_broken_keeps_what_came(site: Site, tmp_path: Pa
 def test_a_server_that_sends_another_part_is_not_trusted(site: Site, tmp_path: Path) -> None:
     site.says_start = 7
     (tmp_path / "file.part").write_bytes(CONTENT[:1000])
-    with pytest.raises(Unreachable, match="the server sent another part than bytes 1000 and on"):
+    with pytest.raises(Unreachable, match="the server did not continue at byte 1000"):
         fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:1000]
 
@@ -175,11 +175,11 @@ def test_a_missing_page_is_told(site: Site, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stop", "raised", "words"),
     [
-        (OSError(errno.ENOSPC, "No space"), DataError, "no space is left. The 1000 bytes that"),
+        (OSError(errno.ENOSPC, "No space"), DataError, "no space is left. The 1000 bytes received"),
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
-def test_whatever_stops_it_keeps_what_came(
+def test_an_interrupted_download_keeps_its_bytes(
     site: Site,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -258,7 +258,7 @@ def test_many_processes_download_once(site: Site, cache: Path) -> None:
     assert load("mnist").y.size == 50
 
 
-def test_offline_is_told_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_raises_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the real clients, on a machine that knows no names."""
     asked: list[str] = []
 
@@ -275,7 +275,7 @@ def test_offline_is_told_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -
         "mnist is not here and cannot be downloaded: http://site.invalid/train.gz cannot be "
         "reached ([Errno -2] Name or service not known). OpenML cannot be reached ([Errno -2] Name "
         "or service not known). Check the connection, or put the official files of mnist in a "
-        "folder and name it in FWNET_DATA."
+        "folder and set FWNET_DATA to it."
     )
     assert len(asked) <= 5  # no minutes of retries
     assert socket.getdefaulttimeout() is None

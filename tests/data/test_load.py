@@ -145,7 +145,7 @@ def test_a_pickle_makes_arrays_and_nothing_else(folder: Path, unchecked: None) -
 
     for name in NAMES_OF_BATCHES:
         (folder / name).write_bytes(pickle.dumps({"data": Trap(), "labels": []}))
-    with pytest.raises(DataError, match=r"it asks for \w+\.system, which no batch needs"):
+    with pytest.raises(DataError, match=r"it refers to \w+\.system, which no batch needs"):
         load("cifar10")
 
 
@@ -157,7 +157,7 @@ def test_a_damaged_file_is_named_with_its_checksum(folder: Path) -> None:
         load("mnist")
     assert str(error.value) == (
         f"{path} is damaged: its checksum must be md5:f68b3c2dcbeaaa9fbdd348bbdeb94873; got "
-        f"md5:{found} ({path.stat().st_size} bytes). Delete it and get it again."
+        f"md5:{found} ({path.stat().st_size} bytes). Delete it and download it again."
     )
 
 
@@ -165,7 +165,7 @@ def test_a_missing_file_is_named_with_its_checksum(folder: Path) -> None:
     write_mnist(folder / "mnist")
     (folder / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(
-        DataError, match=r"t10k-labels-idx1-ubyte\.gz is missing, though .* checksum "
+        DataError, match=r"t10k-labels-idx1-ubyte\.gz is missing, although .* checksum "
     ):
         load("mnist")
 
@@ -270,7 +270,7 @@ def test_a_file_that_was_written_again_is_read_again(folder: Path) -> None:
     path.write_bytes(b"+1 1:1\n-1 1:2\n+1 1:3\n")
     os.utime(path, ns=(1, 1))  # the clock of a file system may be slow
     assert load("mine").x.shape == (3, 1)
-    with pytest.raises(TypeError, match=r"load\(name\) must be a text such as 'digits'; got 3"):
+    with pytest.raises(TypeError, match=r"load\(name\) must be a string such as 'digits'; got 3"):
         load(3)
 
 
@@ -341,11 +341,11 @@ def test_unknown_names_get_a_hint() -> None:
 
 def test_a_wrong_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FWNET_DATA", "/nowhere")
-    with pytest.raises(DataError, match="FWNET_DATA names '/nowhere', which is not a folder"):
+    with pytest.raises(DataError, match="FWNET_DATA is '/nowhere', which is not a folder"):
         load("digits")
 
 
-def test_offline_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_raises_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(**arguments: object) -> None:
         raise URLError("no route")
 

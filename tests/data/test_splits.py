@@ -46,7 +46,7 @@ def test_errors() -> None:
             splits([0, 0, 0, 1, 1, 1], shares)
     with pytest.raises(ValueError, match="shares must be three numbers of at least 0"):
         splits(Y, (0.8, 0.3, 0.2))
-    with pytest.raises(ValueError, match=r"one class a row, shape \(n,\); got shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"one class per row, shape \(n,\); got shape \(2, 2\)"):
         splits(np.zeros((2, 2)))
     with pytest.raises(ValueError, match=r"class 1 has 2 rows, too few for the shares"):
         splits([0] * 10 + [1] * 2)

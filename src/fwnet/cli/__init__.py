@@ -1,4 +1,4 @@
-"""The command `fwnet`: parse, call, print. One file a command."""
+"""The command `fwnet`: parse, call, print. One file per command."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; ends the process with 0, 1 (failed), 2 (usage) or 130 (Ctrl-C)."""
+    """Run the command line; exit with 0, 1 (failed), 2 (usage) or 130 (Ctrl-C)."""
     needs_typer()
     from fwnet.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # ∇ in a file of an 8-bit code page
+        sys.stdout.reconfigure(errors="backslashreplace")  # ∇ is not in every code page
     try:
         app(prog_name="fwnet")
-    except KeyboardInterrupt:  # outside a command: while modules load
+    except KeyboardInterrupt:  # while modules load, before a command runs
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""The commands by name. A new command is a file with a function and one line here."""
+"""The commands. A new one is a file with a function, and one line here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Frank-Wolfe networks: solve, fit, and reproduce the paper."""

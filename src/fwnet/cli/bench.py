@@ -16,7 +16,7 @@ from fwnet.cli.errors import Failed
 
 
 class Suite(str, Enum):
-    """The benchmarks by what they measure."""
+    """What a benchmark measures."""
 
     CORE = "core"
     SVM = "svm"
@@ -41,10 +41,10 @@ _MODULES = {
 
 
 def bench(
-    suite: Annotated[Suite, typer.Argument(help="What is measured.")] = Suite.CORE,
+    suite: Annotated[Suite, typer.Argument(help="What to measure.")] = Suite.CORE,
     arguments: Annotated[list[str] | None, typer.Argument(help="Passed on.")] = None,
 ) -> None:
-    """Measure fwnet against its peers on this machine, in ratios. Needs a checkout of fwnet.
+    """Compare fwnet with other libraries on this machine. Needs a checkout of fwnet.
 
     Examples:
 
@@ -54,11 +54,11 @@ def bench(
 
         fwnet bench workers -- --rows 4096 --steps 5
     """
-    # The benchmarks lie beside the package, not in it: they need peers that users do not.
+    # The benchmarks are not part of the package: they need libraries that users do not.
     sys.path.insert(0, os.getcwd())
     if not Path("benchmarks/__main__.py").is_file() or not importlib.util.find_spec("benchmarks"):
         raise Failed(
-            "the benchmarks are not in this folder. Run the command in a checkout of fwnet."
+            "there are no benchmarks in this folder. Run the command in a checkout of fwnet."
         )
     code = subprocess.run(
         [sys.executable, "-m", _MODULES[suite], *(arguments or [])], check=False

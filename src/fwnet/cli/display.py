@@ -21,7 +21,7 @@ class _Running:
     share: float = 0.0
 
     def left(self) -> float | None:
-        """Seconds at the pace so far, None while nothing can be said."""
+        """Seconds left at the pace so far; None while unknown."""
         if self.share <= 0.02:
             return None
         return (time.perf_counter() - self.began) * (1 - self.share) / self.share
@@ -29,11 +29,11 @@ class _Running:
 
 @final
 class Display(RunObserver):
-    """Shows seeds as they are run; a context manager. Writes to the standard error stream.
+    """A context manager that shows seeds as they run, on the standard error stream.
 
     Arguments:
-        total: seeds in all.
-        workers: that run side by side.
+        total: number of seeds.
+        workers: number of seeds that run at the same time.
     """
 
     def __init__(self, total: int, workers: int) -> None:
@@ -65,13 +65,13 @@ class Display(RunObserver):
         self._bars.stop()
 
     def start(self, job: Job, left: float | None) -> None:
-        """A seed starts; `left` are the seconds of work in the seeds after it, once known."""
+        """A seed starts; `left` is the time for the seeds after it, in seconds, if known."""
         bar = self._bars.add_task(f"{job.name}, seed {job.seed}", total=1.0, note="")
         self._running[job] = _Running(bar, time.perf_counter())
         self._after = left
 
     def progress(self, job: Job, share: float, text: str) -> None:
-        """A running seed got so far."""
+        """A running seed reports its progress."""
         running = self._running[job]
         running.share = min(max(share, 0.0), 1.0)
         self._bars.update(running.bar, completed=running.share, note=text)
@@ -99,7 +99,7 @@ class Display(RunObserver):
         self._bars.update(self._whole, completed=share, note=self._left())
 
     def _left(self) -> str:
-        """The running seeds at their pace so far, the others as their like took."""
+        """Running seeds at their pace so far, the others as long as similar ones took."""
         mine = [left for each in self._running.values() if (left := each.left()) is not None]
         if not mine or self._after is None:
             return ""

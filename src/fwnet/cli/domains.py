@@ -1,4 +1,4 @@
-"""Domains by name. A new one is a line in `DOMAINS`: what it needs, and how it is made."""
+"""Domains by name. A new one is a line in `DOMAINS`: its options and how to make it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fwnet.cli.tables import numbers, whole_numbers
 
 @final
 @dataclass(frozen=True)
-class Choice:
+class DomainChoice:
     """A domain on the command line.
 
     Arguments:
-        set: of what points, for the table in --help.
-        make: the domain from its options and arrays.
-        needs, takes: options that must and that may be given.
-        reads: arrays that must be in the file.
-        matrix: its points are matrices.
+        set: its formula, for the table in --help.
+        make: makes the domain from its options and arrays.
+        needs, takes: required and optional options.
+        reads: arrays that the file must hold.
+        matrix: whether its points are matrices.
     """
 
     set: str
@@ -61,46 +61,46 @@ def _polytope(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> fwnet.D
 
 
 _ARRAYS = ("lower", "upper", "groups", "A_ub", "b_ub", "A_eq", "b_eq", "vertices")
-DOMAINS: dict[str, Choice] = {
-    "simplex": Choice("x ≥ 0, Σx = r", lambda g, a: fwnet.Simplex(g["radius"])),
-    "hypersimplex": Choice(
+DOMAINS: dict[str, DomainChoice] = {
+    "simplex": DomainChoice("x ≥ 0, Σx = r", lambda g, a: fwnet.Simplex(g["radius"])),
+    "hypersimplex": DomainChoice(
         "0 ≤ x ≤ r, Σx = k r", lambda g, a: fwnet.HyperSimplex(g["k"], g["radius"]), ("k",)
     ),
-    "l1": Choice("Σ|x| ≤ r", lambda g, a: fwnet.L1Ball(g["radius"])),
-    "l2": Choice("‖x‖₂ ≤ r", lambda g, a: fwnet.L2Ball(g["radius"])),
-    "linf": Choice("max|x| ≤ r", lambda g, a: fwnet.LInfBall(g["radius"])),
-    "lp": Choice("‖x‖ₚ ≤ r", lambda g, a: fwnet.LpBall(g["p"], g["radius"]), ("p",)),
-    "k-sparse": Choice(
+    "l1": DomainChoice("Σ|x| ≤ r", lambda g, a: fwnet.L1Ball(g["radius"])),
+    "l2": DomainChoice("‖x‖₂ ≤ r", lambda g, a: fwnet.L2Ball(g["radius"])),
+    "linf": DomainChoice("max|x| ≤ r", lambda g, a: fwnet.LInfBall(g["radius"])),
+    "lp": DomainChoice("‖x‖ₚ ≤ r", lambda g, a: fwnet.LpBall(g["p"], g["radius"]), ("p",)),
+    "k-sparse": DomainChoice(
         "hull of k entries ± r", lambda g, a: fwnet.KSparseBall(g["k"], g["radius"]), ("k",)
     ),
-    "group-l1": Choice(
+    "group-l1": DomainChoice(
         "Σ ‖x_g‖₂ ≤ r, by the array groups",
         lambda g, a: fwnet.GroupL1Ball(a["groups"], g["radius"]),
         reads=("groups",),
     ),
-    "box": Choice("lower ≤ x ≤ upper", _box, takes=("lower", "upper")),
-    "polytope": Choice(
+    "box": DomainChoice("lower ≤ x ≤ upper", _box, takes=("lower", "upper")),
+    "polytope": DomainChoice(
         "A_ub x ≤ b_ub, A_eq x = b_eq, lower ≤ x ≤ upper", _polytope, takes=("lower", "upper")
     ),
-    "hull": Choice(
+    "hull": DomainChoice(
         "hull of the rows of the array vertices",
         lambda g, a: fwnet.ConvexHull(a["vertices"]),
         takes=(),
         reads=("vertices",),
     ),
-    "trace-norm": Choice(
+    "trace-norm": DomainChoice(
         "matrices, Σσ ≤ r", lambda g, a: fwnet.TraceNormBall(g["radius"]), matrix=True
     ),
-    "spectral": Choice(
+    "spectral": DomainChoice(
         "matrices, max σ ≤ r", lambda g, a: fwnet.SpectralBall(g["radius"]), matrix=True
     ),
-    "row-norms": Choice(
+    "row-norms": DomainChoice(
         "matrices, each row ‖·‖₂ ≤ r", lambda g, a: fwnet.RowBall(g["radius"]), matrix=True
     ),
-    "spectraplex": Choice(
+    "spectraplex": DomainChoice(
         "X ⪰ 0, trace r", lambda g, a: fwnet.Spectraplex(g["radius"]), matrix=True
     ),
-    "birkhoff": Choice(
+    "birkhoff": DomainChoice(
         "doubly stochastic matrices",
         lambda g, a: fwnet.Birkhoff(g["shape"][-1]),
         takes=(),
@@ -115,7 +115,7 @@ def choose(
     arrays: Mapping[str, np.ndarray],
     shape: tuple[int, ...],
 ) -> fwnet.Domain:
-    """The domain of a name, from the options that were given and the arrays of the files.
+    """The domain of a name, from the given options and the arrays of the files.
 
     Arguments:
         shape: of its points.
@@ -124,16 +124,18 @@ def choose(
     allowed = (*choice.needs, *choice.takes)
     for option, value in options.items():
         if value is not None and option not in allowed:
-            takes = " and ".join(f"--{each}" for each in allowed) or "no option of these"
-            raise typer.BadParameter(f"--{option} is nothing to --domain {name}; it takes {takes}.")
+            takes = " and ".join(f"--{each}" for each in allowed) or "no such option"
+            raise typer.BadParameter(
+                f"--{option} does not apply to --domain {name}, which takes {takes}."
+            )
     for option in choice.needs:
         if options.get(option) is None:
             raise typer.BadParameter(f"--domain {name} needs --{option}.")
     for array in choice.reads:
         if array not in arrays:
             raise Failed(
-                f"--domain {name} needs an array {array}, in the NPZ file of the problem or in the "
-                "one that --constraints names."
+                f"--domain {name} needs an array {array}, in the NPZ file of the problem or in "
+                "that of --constraints."
             )
     given: dict[str, Any] = {"radius": 1.0, "shape": shape}
     given |= {key: value for key, value in options.items() if value is not None}

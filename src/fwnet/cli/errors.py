@@ -1,4 +1,4 @@
-"""What goes wrong is said in one sentence, with an exit code: 1 failed, 2 usage, 130 Ctrl-C."""
+"""Errors: one sentence each, with an exit code: 1 failed, 2 usage, 130 Ctrl-C."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _EXPECTED = (
 
 
 class Failed(RuntimeError):
-    """A command did not do what it was asked; the message says why."""
+    """A command failed; the message says why."""
 
 
 def command(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a command: no traceback reaches the user, unless FWNET_DEBUG asks for it."""
+    """Wrap a command so that users see no traceback, unless FWNET_DEBUG is set."""
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            with _told_warnings():
+            with _plain_warnings():
                 return function(*args, **kwargs)
         except KeyboardInterrupt as stop:
             say(str(stop) or "Stopped.")
@@ -54,7 +54,7 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
                 raise
             _debug()
             say(
-                f"{type(error).__name__}: {error}. This is a fault of fwnet; FWNET_DEBUG=1 shows "
+                f"{type(error).__name__}: {error}. This is a bug in fwnet; FWNET_DEBUG=1 shows "
                 "where it happened."
             )
         raise typer.Exit(1)
@@ -63,15 +63,15 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def say(sentence: str) -> None:
-    """A sentence to the standard error stream."""
+    """Print a sentence to the standard error stream."""
     print(f"fwnet: {sentence}", file=sys.stderr)
 
 
 @contextmanager
-def _told_warnings() -> Iterator[None]:
-    """Warnings for users as sentences, without the file and line; those for developers not."""
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings for users without file and line, and hide those for developers."""
 
-    def tell(
+    def show(
         message: Warning | str,
         category: type[Warning],
         filename: str,
@@ -84,7 +84,7 @@ def _told_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = tell
+        warnings.showwarning = show
         yield
 
 

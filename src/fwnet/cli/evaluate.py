@@ -25,14 +25,14 @@ def evaluate_command(
         str, typer.Argument(help="A shipped controller, a .fwnet file, or a run of meta-train.")
     ],
     on: Annotated[
-        str, typer.Option(help="Families: digits, circles, mnist-pairs, deep-svm.")
+        str, typer.Option(help="Families, with commas: digits, circles, mnist-pairs, deep-svm.")
     ] = "digits",
     c: Annotated[float, typer.Option("--C", help="Of the SVMs.")] = 10.0,
-    size: Annotated[int, typer.Option(min=4, help="Points of a problem.")] = 300,
-    problems: Annotated[int, typer.Option(min=1, help="Held-out problems of each family.")] = 20,
-    max_steps: Annotated[int, typer.Option(min=1, help="Budget of a run.")] = 2000,
+    size: Annotated[int, typer.Option(min=4, help="Points per problem.")] = 300,
+    problems: Annotated[int, typer.Option(min=1, help="Held-out problems per family.")] = 20,
+    max_steps: Annotated[int, typer.Option(min=1, help="Step limit per run.")] = 2000,
     out: Annotated[Path | None, typer.Option(help="Folder for results and pictures.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the problems.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare a controller with hand-designed methods, tuned on validation problems.
@@ -51,11 +51,11 @@ def evaluate_command(
     folder = Path(controller)
     path = folder / "controller.fwnet"
     learned = load(path if folder.is_dir() and path.is_file() else controller)
-    for name in names:  # before baselines are tuned, which takes its time
+    for name in names:  # before the baselines are tuned, which takes a while
         learned.check_domain(_family(name, "test", c, size).domain)
     if out is not None:
         make_folder("--out", out)
-    torch.set_num_threads(1)  # seconds of one thread can be compared
+    torch.set_num_threads(1)  # so that times can be compared
     data: dict[str, Any] = {}
     for name in names:
         found = evaluate(

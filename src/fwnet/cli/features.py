@@ -1,4 +1,4 @@
-"""`fwnet features`: features of images by a network of one's own."""
+"""`fwnet features`: features of images from the user's network."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ def features(
         str, typer.Option(help="An ONNX file, a TorchScript file, or module:factory.")
     ],
     out: Annotated[Path, typer.Option(help="Write the features to this NPZ file.")],
-    size: Annotated[int | None, typer.Option(min=1, help="Resize images; grey to RGB.")] = None,
-    shift: Annotated[float, typer.Option(help="Pixels become (x − shift) / scale.")] = 0.0,
-    scale: Annotated[float, typer.Option(help="x is in [0, 1] before.")] = 1.0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 64,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Resize images to this side; grey becomes RGB.")
+    ] = None,
+    shift: Annotated[
+        float, typer.Option(help="Pixels x in [0, 1] become (x − shift) / scale.")
+    ] = 0.0,
+    scale: Annotated[float, typer.Option(help="See --shift.")] = 1.0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many images.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Extract features of every image with a network that you name.
+    """Extract features of every image with a network of your own.
 
-    Writes train_x, train_y, test_x and test_y, as `fwnet fit` and the experiments read them.
+    Writes train_x, train_y, test_x and test_y, which `fwnet fit` and the experiments read.
 
     Examples:
 
@@ -46,7 +50,7 @@ def features(
     dataset = load(data)
     if not isinstance(dataset.x, np.ndarray) or dataset.x.ndim != 4:
         raise Failed(f"{data} does not hold images.")
-    sys.path.insert(0, os.getcwd())  # module:factory may lie here; the installed script looks not
+    sys.path.insert(0, os.getcwd())  # module:factory may be here; the installed script omits it
     extractor = onnx_extractor(Path(model)) if model.endswith(".onnx") else torch_extractor(model)
     arrays: dict[str, np.ndarray] = {}
     for part in ("train", "test"):

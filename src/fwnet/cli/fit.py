@@ -1,4 +1,4 @@
-"""`fwnet fit`: an estimator by name, fitted to a file of points."""
+"""`fwnet fit`: fit an estimator by name to a file of points."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fwnet.numerics.files import written_whole
 
 @final
 @dataclass(frozen=True)
-class Model:
+class EstimatorChoice:
     """An estimator on the command line.
 
     Arguments:
-        make: the estimator from the options.
-        takes: the options that mean something to it.
-        measure: what its score is.
+        make: makes the estimator from the options.
+        takes: the options that apply to it.
+        measure: the name of its score.
     """
 
     make: Callable[[SimpleNamespace], Any]
@@ -66,11 +66,11 @@ def _low_rank_cv(given: SimpleNamespace) -> Any:
 
 
 MODELS = {
-    "svc": Model(_svc, ("-C", "--kernel", "--gamma")),
-    "deep-svc": Model(_deep_svc, ("-C", "--updates")),
-    "low-rank": Model(_low_rank, ("--radius",)),
-    "low-rank-cv": Model(_low_rank_cv),
-    "svr": Model(_svr, ("-C", "--kernel", "--gamma"), "r2"),
+    "svc": EstimatorChoice(_svc, ("-C", "--kernel", "--gamma")),
+    "deep-svc": EstimatorChoice(_deep_svc, ("-C", "--updates")),
+    "low-rank": EstimatorChoice(_low_rank, ("--radius",)),
+    "low-rank-cv": EstimatorChoice(_low_rank_cv),
+    "svr": EstimatorChoice(_svr, ("-C", "--kernel", "--gamma"), "r2"),
 }
 
 
@@ -81,34 +81,36 @@ def fit(
     model: Annotated[
         str, typer.Option(help="The estimator.", autocompletion=completes(lambda: MODELS))
     ] = "svc",
-    c: Annotated[float | None, typer.Option("-C", help="SVMs: weight of the errors; 1.")] = None,
+    c: Annotated[
+        float | None, typer.Option("-C", help="SVMs: weight of the errors. [default: 1]")
+    ] = None,
     kernel: Annotated[
-        str | None, typer.Option(help="svc, svr: rbf, linear, poly or sigmoid; rbf.")
+        str | None, typer.Option(help="svc, svr: rbf, linear, poly or sigmoid. [default: rbf]")
     ] = None,
     gamma: Annotated[
-        str | None, typer.Option(help="svc, svr: scale, auto or a number; scale.")
+        str | None, typer.Option(help="svc, svr: scale, auto or a number. [default: scale]")
     ] = None,
     updates: Annotated[
-        int | None, typer.Option(help="deep-svc: updates of the network; 100.")
+        int | None, typer.Option(help="deep-svc: updates of the network. [default: 100]")
     ] = None,
     radius: Annotated[
-        str | None, typer.Option(help="low-rank: trace norm, a number or auto; auto.")
+        str | None, typer.Option(help="low-rank: trace norm, a number or auto. [default: auto]")
     ] = None,
-    test: Annotated[float, typer.Option(help="Share of the points held out.")] = 0.25,
+    test: Annotated[float, typer.Option(help="Share of the points to hold out.")] = 0.25,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Of the held-out points and weights.")
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the held-out points and the weights.")
     ] = 0,
-    target: Annotated[str | None, typer.Option(help="Column of y in a CSV.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of y in a CSV file.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the model here (joblib).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit an estimator, test it on held-out points, and save it.
 
-    Estimators: svc is a kernel SVM, deep-svc an SVM on a small network, low-rank softmax regression
-    in a trace-norm ball, low-rank-cv the same with its radius by cross-validation, svr a kernel SVM
-    for regression.
+    Estimators: svc (kernel SVM), deep-svc (SVM on a small network), low-rank (softmax regression in
+    a trace-norm ball), low-rank-cv (the same, its radius by cross-validation), svr (kernel SVM for
+    regression).
 
-    A saved model is read by joblib.load; like any pickle, read only files that you trust.
+    Read a saved model with joblib.load; it is a pickle, so load only files that you trust.
 
     Examples:
 
@@ -131,8 +133,10 @@ def fit(
     options = {"-C": c, "--kernel": kernel, "--gamma": gamma, "--updates": updates}
     for option, value in (options | {"--radius": radius}).items():
         if value is not None and option not in chosen.takes:
-            takes = " and ".join(chosen.takes) or "no option of these"
-            raise typer.BadParameter(f"{option} is nothing to --model {model}; it takes {takes}.")
+            takes = " and ".join(chosen.takes) or "no such option"
+            raise typer.BadParameter(
+                f"{option} does not apply to --model {model}, which takes {takes}."
+            )
     given = SimpleNamespace(c=1.0 if c is None else c, kernel=kernel or "rbf", seed=seed)
     given.updates = 100 if updates is None else updates
     given.gamma = _number("--gamma", gamma or "scale", "scale", "auto")

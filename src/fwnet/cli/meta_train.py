@@ -64,16 +64,18 @@ _CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] 
 
 
 def meta_train_command(
-    out: Annotated[Path, typer.Option(help="Folder of the run; the same call again goes on.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder of the run; the same command again resumes it.")
+    ],
     family: Annotated[FamilyName, typer.Option(help="Problems to train on.")] = FamilyName.SVM,
     controller: Annotated[
         ControllerName, typer.Option(help="What is learned.")
     ] = ControllerName.DIRECTION,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this time.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Episodes.")] = None,
     unroll: Annotated[int | None, typer.Option(min=1, help="Solver steps per update.")] = None,
     size: Annotated[tuple[int, int], typer.Option(help="Smallest and largest n.")] = (64, 384),
-    seed: Annotated[int, typer.Option(help="Of everything that is random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a controller; resumes where an earlier call with the same options stopped.
@@ -95,7 +97,7 @@ def meta_train_command(
     config = replace(config, seed=seed, **given)
     make_folder("--out", out)
     training, validation = _families(family, size)
-    torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
+    torch.manual_seed(seed)  # for the initial weights, which use torch's own generator
     try:
         _, history = meta_train(
             build(),
@@ -108,10 +110,10 @@ def meta_train_command(
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"Stopped. Finished episodes are kept in {out}; the same command goes on from there."
+            f"Stopped. Finished episodes are kept in {out}; the same command resumes from there."
         ) from None
     if not history:
-        raise Failed("no episode ended within --minutes; give it more.")
+        raise Failed("no episode finished within --minutes; allow more.")
     _draw(history, out)
     judged = [record.validation for record in history if record.validation is not None]
     facts = {
@@ -127,7 +129,7 @@ def meta_train_command(
 def _families(
     name: FamilyName, size: tuple[int, int]
 ) -> tuple[ProblemFamily, ProblemFamily | None]:
-    """Problems to train on, and others to choose by (None: new draws of the same)."""
+    """Problems for training and for validation (None: new draws of the former)."""
     if name is FamilyName.SVM:
         return svm_families(size)
     if name is FamilyName.DEEP_SVM:

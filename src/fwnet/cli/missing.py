@@ -1,4 +1,4 @@
-"""The one thing that is said without Typer: that it is missing."""
+"""The message shown if Typer is not installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def needs_typer() -> None:
-    """End with a sentence where the packages of the command line are not installed."""
+    """Exit with a message unless the packages of the command line are installed."""
     try:
         import rich
         import typer

@@ -1,4 +1,4 @@
-"""Names that a user types: found, completed by the shell, or answered with the closest one."""
+"""Names typed by the user: looked up, completed by the shell, corrected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 def known(what: str, name: str, names: Iterable[str]) -> str:
-    """The name, if there is one like it; else a usage error that says which one may be meant."""
+    """Return a known name; raise a usage error with the closest one otherwise."""
     names = list(names)
     if name in names:
         return name
@@ -19,7 +19,7 @@ def known(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def completes(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """For `typer.Option(autocompletion=...)`: the names that begin as what was typed."""
+    """For `typer.Option(autocompletion=...)`: the names that start with the typed text."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names() if name.startswith(incomplete)]

@@ -16,7 +16,7 @@ from fwnet.numerics.files import written_whole
 
 
 def show(data: Any, as_json: bool, *tables: Table) -> None:
-    """The data as JSON, or the tables; both to the standard output stream."""
+    """Print the data as JSON, or the tables, to the standard output stream."""
     if as_json:
         print(json.dumps(plain(data, digits=17)))
         return
@@ -26,7 +26,7 @@ def show(data: Any, as_json: bool, *tables: Table) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A plain table; numbers stand on the right."""
+    """A plain table with numbers aligned right."""
     made = Table(
         title=title or None,
         title_justify="left",
@@ -50,20 +50,22 @@ def _text(value: Any) -> str:
 
 
 def check_target(option: str, path: Path | None, *suffixes: str) -> None:
-    """A file to be written must have a folder and a known suffix, before any work is done."""
+    """Check, before any work, that an output file has an existing folder and a known suffix."""
     if path is None:
         return
     if suffixes and path.suffix not in suffixes:
         words = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
         raise typer.BadParameter(f"{option} must end in {words}; got {path}.")
     if not path.parent.is_dir():
-        raise typer.BadParameter(f"{option} {path} needs a folder {path.parent}: there is none.")
+        raise typer.BadParameter(
+            f"{option} {path} needs the folder {path.parent}, which does not exist."
+        )
     if path.is_dir():
         raise typer.BadParameter(f"{option} {path} is a folder; name a file in it.")
 
 
 def make_folder(option: str, path: Path) -> None:
-    """A folder to write into, before any work is done."""
+    """Make a folder for output, before any work."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,6 +73,6 @@ def make_folder(option: str, path: Path) -> None:
 
 
 def save_picture(figure: Any, path: Path) -> None:
-    """Write a figure of matplotlib, whole or not at all, in the format of the suffix."""
+    """Write a matplotlib figure atomically, in the format of the suffix."""
     with written_whole(path) as file:
         figure.savefig(file, dpi=160, format=path.suffix[1:])

@@ -19,7 +19,7 @@ from fwnet.iterates import Iterate, Move
 from fwnet.problems.base import image_of
 
 
-class Task(str, Enum):
+class TaskName(str, Enum):
     """What is minimised."""
 
     LEAST_SQUARES = "least-squares"
@@ -29,8 +29,8 @@ class Task(str, Enum):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Given:
-    """A problem from a file, the shape of its x, and the other arrays of the file."""
+class FileProblem:
+    """A problem from a file, the shape of its x, and all arrays of the file."""
 
     problem: fwnet.Problem
     shape: tuple[int, ...]
@@ -38,18 +38,18 @@ class Given:
 
 
 _NAMES = {
-    Task.LEAST_SQUARES: ("A", "b"),
-    Task.SVM: ("X", "y"),
-    Task.COMPLETION: ("rows", "cols", "values"),
+    TaskName.LEAST_SQUARES: ("A", "b"),
+    TaskName.SVM: ("X", "y"),
+    TaskName.COMPLETION: ("rows", "cols", "values"),
 }
 
 
-def read_problem(file: Path, task: Task, c: float, target: str | None) -> Given:
-    """The problem of a file: arrays by name from NPZ, or a CSV file, whose target is a column."""
+def read_problem(file: Path, task: TaskName, c: float, target: str | None) -> FileProblem:
+    """Read a problem: named arrays of an NPZ file, or a CSV file with a target column."""
     names = _NAMES[task]
     if file.suffix != ".npz":
         table, goal = read_csv(file, target)
-        found = [*_positions(file, table), goal] if task is Task.COMPLETION else [table, goal]
+        found = [*_positions(file, table), goal] if task is TaskName.COMPLETION else [table, goal]
         arrays: dict[str, np.ndarray] = {}
     else:
         arrays = read_arrays(file)
@@ -57,16 +57,16 @@ def read_problem(file: Path, task: Task, c: float, target: str | None) -> Given:
             wanted = f"{', '.join(names[:-1])} and {names[-1]}"
             raise Failed(f"{file} must hold {wanted}; it has {', '.join(arrays) or 'nothing'}.")
         found = [arrays[name] for name in names]
-    if task is Task.SVM:
+    if task is TaskName.SVM:
         return _svm(file, found[0], found[1], c, arrays)
-    if task is Task.COMPLETION:
+    if task is TaskName.COMPLETION:
         return _completion(file, found, arrays)
     return _least_squares(file, found[0], found[1], arrays)
 
 
 def _svm(
     file: Path, X: np.ndarray, y: np.ndarray, c: float, arrays: Mapping[str, np.ndarray]
-) -> Given:
+) -> FileProblem:
     classes, places = np.unique(y, return_inverse=True)
     if len(classes) != 2:
         raise Failed(
@@ -74,21 +74,21 @@ def _svm(
         )
     signs = torch.tensor(2.0 * places - 1.0, dtype=torch.float64)
     problem = fwnet.SVMDual(features=_tensor(file, "X", X), y=signs, C=c)
-    return Given(problem, (len(signs),), arrays)
+    return FileProblem(problem, (len(signs),), arrays)
 
 
 def _least_squares(
     file: Path, A: np.ndarray, b: np.ndarray, arrays: Mapping[str, np.ndarray]
-) -> Given:
+) -> FileProblem:
     matrix, goal = _tensor(file, "A", A), _tensor(file, "the target", b)
     if goal.ndim != 2:
-        return Given(fwnet.LeastSquares(matrix, goal), (matrix.shape[-1],), arrays)
+        return FileProblem(fwnet.LeastSquares(matrix, goal), (matrix.shape[-1],), arrays)
     if matrix.ndim != 2 or matrix.shape[0] != goal.shape[0]:
         raise Failed(
-            f"{file}: A and b must have as many rows; got shapes {tuple(matrix.shape)} and "
-            f"{tuple(goal.shape)}."
+            f"{file}: A and b must have the same number of rows; got shapes "
+            f"{tuple(matrix.shape)} and {tuple(goal.shape)}."
         )
-    return Given(_MatrixSquares(matrix, goal), (matrix.shape[1], goal.shape[1]), arrays)
+    return FileProblem(_MatrixSquares(matrix, goal), (matrix.shape[1], goal.shape[1]), arrays)
 
 
 @final
@@ -118,7 +118,9 @@ class _MatrixSquares(fwnet.Problem):
         return images @ images.mT
 
 
-def _completion(file: Path, found: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> Given:
+def _completion(
+    file: Path, found: list[np.ndarray], arrays: Mapping[str, np.ndarray]
+) -> FileProblem:
     rows, cols = (
         torch.tensor(whole_numbers(f"{file}: {name}", values))
         for name, values in zip(("rows", "cols"), found, strict=False)
@@ -132,7 +134,7 @@ def _completion(file: Path, found: list[np.ndarray], arrays: Mapping[str, np.nda
         if len(given) != 2:
             raise Failed(f"{file}: shape must hold two numbers; got {given}.")
         shape = (given[0], given[1])
-    return Given(fwnet.MatrixCompletion(rows, cols, values, shape), shape, arrays)
+    return FileProblem(fwnet.MatrixCompletion(rows, cols, values, shape), shape, arrays)
 
 
 def _positions(file: Path, table: np.ndarray) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""`fwnet report`: rebuild the page from results."""
+"""`fwnet report`: rebuild the page from stored results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fwnet.lab.paper.experiment import Profile, Results
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the results.")] = Path("runs"),
     profile: Annotated[
-        Profile | None, typer.Option(help="Show this profile alone; the largest of each if none.")
+        Profile | None, typer.Option(help="Show only this profile. [default: the largest of each]")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
-    """Rebuild the page from results that are there. Nothing is trained.
+    """Rebuild the page from stored results, without training.
 
     Examples:
 
@@ -45,7 +45,7 @@ def report(
 
 
 def _largest(results: list[Results]) -> list[Results]:
-    """Of each experiment, the profile that runs most."""
+    """The largest profile of each experiment."""
     order = list(Profile)
     best: dict[str, Results] = {}
     for each in sorted(results, key=lambda r: order.index(r.profile)):

@@ -23,13 +23,14 @@ def _names() -> list[str]:
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments; all if none.", autocompletion=completes(_names)),
+        typer.Argument(help="Experiments. [default: all]", autocompletion=completes(_names)),
     ] = None,
-    profile: Annotated[Profile, typer.Option(help="How much is run.")] = Profile.QUICK,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each experiment.")] = None,
+    profile: Annotated[Profile, typer.Option(help="How much to run.")] = Profile.QUICK,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per experiment.")] = None,
     resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Seeds side by side; the cores, at most 4, if none.")
+        int | None,
+        typer.Option(min=1, help="Seeds at the same time. [default: the cores, at most 4]"),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
@@ -38,7 +39,7 @@ def reproduce(
     """Run the paper's experiments, seed by seed, and write one page with verdicts and figures.
 
     The quick profile needs no data beyond scikit-learn's and takes minutes; paper and full need
-    MNIST and CIFAR (FWNET_DATA, or a download). A stopped run goes on where it was.
+    MNIST and CIFAR (FWNET_DATA, or a download). The same command resumes a stopped run.
 
     Examples:
 
@@ -67,7 +68,7 @@ def reproduce(
             failures = run(jobs, profile, store, resume=resume, workers=count, watch=display)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"Stopped. Finished seeds are kept in {runs}; the same command goes on from there."
+            f"Stopped. Finished seeds are kept in {runs}; the same command resumes from there."
         ) from None
     for failure in failures:
         say(f"{failure.experiment}, seed {failure.seed}: {failure.reason}")
@@ -76,9 +77,7 @@ def reproduce(
         command = f"fwnet reproduce {' '.join(names or [])}".strip() + f" --profile {profile.value}"
         write_page(EXPERIMENTS, results, out, command, as_json)
     if failures:
-        raise Failed(
-            f"{len(failures)} of {len(chosen)} experiments could not be run; the others are kept."
-        )
+        raise Failed(f"{len(failures)} of {len(chosen)} experiments failed; the others are kept.")
 
 
 def write_page(
@@ -88,7 +87,7 @@ def write_page(
     command: str,
     as_json: bool,
 ) -> None:
-    """Write the page, and print where it is and what it says."""
+    """Write the page, and print its path and its verdicts."""
     from fwnet.lab.paper.report import write_report
 
     written = write_report(experiments, results, out, command=command, warn=say)

@@ -18,7 +18,7 @@ def shard(
     ],
     y: Annotated[Path, typer.Argument(help="Labels, .npy, (n,), whole numbers from 0.")],
     out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
-    rows: Annotated[int, typer.Option(min=1, help="Rows of one shard.")] = 250_000,
+    rows: Annotated[int, typer.Option(min=1, help="Rows per shard.")] = 250_000,
 ) -> None:
     """Write rows and labels as shards that torchrun workers map into memory.
 

@@ -1,4 +1,4 @@
-"""`fwnet solve`: a problem from a file over a domain by name."""
+"""`fwnet solve`: minimise a problem from a file over a domain by name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fwnet.cli.domains import DOMAINS, choose
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, save_picture, show, table
-from fwnet.cli.problems import Given, Task, read_problem
+from fwnet.cli.problems import FileProblem, TaskName, read_problem
 from fwnet.cli.tables import read_arrays
 from fwnet.numerics.files import written_whole
 
 
 class SolverName(str, Enum):
-    """How it is found; auto is pairwise on polytopes and corrective elsewhere."""
+    """The solver; auto is pairwise on polytopes and corrective elsewhere."""
 
     AUTO = "auto"
     PLAIN = "plain"
@@ -48,41 +48,45 @@ def solve(
     file: Annotated[
         Path, typer.Argument(help="CSV (the last column is b, y or value) or NPZ with arrays.")
     ],
-    task: Annotated[Task, typer.Option(help="What is minimised.")] = Task.LEAST_SQUARES,
+    task: Annotated[TaskName, typer.Option(help="What to minimise.")] = TaskName.LEAST_SQUARES,
     domain: Annotated[
         str | None,
-        typer.Option(help="Where x lies, by name.", autocompletion=completes(lambda: DOMAINS)),
+        typer.Option(help="The domain of x.", autocompletion=completes(lambda: DOMAINS)),
     ] = None,
-    radius: Annotated[float | None, typer.Option(help="Size of the domain, r; 1.")] = None,
-    k: Annotated[int | None, typer.Option(help="Of hypersimplex and k-sparse.")] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="Size of the domain, r. [default: 1]")
+    ] = None,
+    k: Annotated[int | None, typer.Option(help="k of hypersimplex and k-sparse.")] = None,
     p: Annotated[float | None, typer.Option(help="Of lp.")] = None,
-    lower: Annotated[float | None, typer.Option(help="Of box and polytope.")] = None,
-    upper: Annotated[float | None, typer.Option(help="Of box and polytope.")] = None,
+    lower: Annotated[float | None, typer.Option(help="Lower bound of box and polytope.")] = None,
+    upper: Annotated[float | None, typer.Option(help="Upper bound of box and polytope.")] = None,
     constraints: Annotated[
         Path | None, typer.Option(help="NPZ with the arrays of the domain.")
     ] = None,
-    c: Annotated[float | None, typer.Option("-C", help="Weight of the errors (SVM); 1.")] = None,
-    solver: Annotated[SolverName, typer.Option(help="How it is found.")] = SolverName.AUTO,
+    c: Annotated[
+        float | None, typer.Option("-C", help="--task svm: weight of the errors. [default: 1]")
+    ] = None,
+    solver: Annotated[SolverName, typer.Option(help="The solver.")] = SolverName.AUTO,
     tol: Annotated[float, typer.Option(help="Stop at this gap.")] = 1e-6,
-    max_steps: Annotated[int, typer.Option(min=1, help="Stop after so many steps.")] = 10_000,
+    max_steps: Annotated[int, typer.Option(min=1, help="Step limit.")] = 10_000,
     target: Annotated[str | None, typer.Option(help="Column of b or y in a CSV file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write x to this CSV or NPZ file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the gap to this PNG or SVG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot the gap to this PNG or SVG file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Solve min f(x) over a domain, with a certificate: the gap bounds f(x) − min f.
 
-    Tasks: least-squares is ½‖Ax − b‖², with a matrix b ½‖AX − B‖²; svm the dual of a linear SVM,
-    on the simplex; completion ½ Σ (X_ij − v)² over rows (i, j, v).
+    Tasks: least-squares is ½‖Ax − b‖², or ½‖AX − B‖² if b is a matrix; svm is the dual of a linear
+    SVM, on the simplex; completion is ½ Σ (X_ij − v)² over rows (i, j, v).
     """
     options = {"radius": radius, "k": k, "p": p, "lower": lower, "upper": upper}
     check_target("--out", out, ".csv", ".npz")
     check_target("--plot", plot, ".png", ".svg", ".pdf")
-    if task is Task.SVM and domain not in (None, "simplex"):
-        raise typer.BadParameter("--task svm lives on the simplex; leave --domain out.")
-    if task is not Task.SVM and c is not None:
-        raise typer.BadParameter(f"-C is nothing to --task {task.value}.")
-    name = domain or ("trace-norm" if task is Task.COMPLETION else "simplex")
+    if task is TaskName.SVM and domain not in (None, "simplex"):
+        raise typer.BadParameter("--task svm is always on the simplex; remove --domain.")
+    if task is not TaskName.SVM and c is not None:
+        raise typer.BadParameter(f"-C applies only to --task svm, not {task.value}; remove it.")
+    name = domain or ("trace-norm" if task is TaskName.COMPLETION else "simplex")
     known("domain", name, DOMAINS)  # before a large file is read
     given = read_problem(file, task, 1.0 if c is None else c, target)
     _check_kind(name, given)
@@ -117,7 +121,7 @@ def solve(
 
 
 def _help() -> str:
-    """The docstring, with the domains as the registry has them, and examples."""
+    """The docstring, the table of domains, and examples."""
     sets = "\n".join(
         f"- {name}: {each.set}{''.join(f', needs --{need}' for need in each.needs)}"
         for name, each in DOMAINS.items()
@@ -140,23 +144,23 @@ _EXAMPLES = (
 solve.__doc__ = _help()
 
 
-def _check_kind(name: str, given: Given) -> None:
+def _check_kind(name: str, given: FileProblem) -> None:
     matrix = len(given.shape) == 2
     if DOMAINS[name].matrix == matrix or name == "hull":
         return
     others = ", ".join(other for other, each in DOMAINS.items() if each.matrix == matrix)
     if matrix:
         raise typer.BadParameter(
-            f"x is a matrix here, and --domain {name} has vectors. Choose one of {others}."
+            f"x is a matrix, but --domain {name} holds vectors. Choose one of {others}."
         )
     raise typer.BadParameter(
-        f"x is a vector here, and --domain {name} has matrices. Give b as a matrix in an NPZ file, "
+        f"x is a vector, but --domain {name} holds matrices. Give b as a matrix in an NPZ file, "
         f"use --task completion, or choose one of {others}."
     )
 
 
 def _solved(
-    given: Given, domain: fwnet.Domain, name: SolverName, tol: float, max_steps: int
+    given: FileProblem, domain: fwnet.Domain, name: SolverName, tol: float, max_steps: int
 ) -> fwnet.Result:
     start = domain.start(given.shape, torch.float64)
     if name is SolverName.AUTO:
@@ -167,7 +171,7 @@ def _solved(
 
 
 def _size(x: np.ndarray) -> dict[str, int]:
-    """How little of x is used: its rank, or its entries that are not 0."""
+    """The rank of x, or its number of nonzero entries."""
     if x.ndim == 2:
         return {"rank": int((np.linalg.svd(x, compute_uv=False) > 1e-9).sum())}
     return {"nonzero": int((np.abs(x) > 1e-9).sum())}

@@ -13,7 +13,7 @@ import numpy as np
 from fwnet.cli.errors import Failed
 from fwnet.data import NAMES, load
 
-_DEFLATE = 1033  # no byte of a zip file holds more than this many
+_DEFLATE = 1033  # the largest compression ratio of a zip file
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -23,9 +23,9 @@ _HEADERS = {
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an NPZ file by name."""
     try:
-        # A zip file is one before NumPy sees it, which takes anything else for a pickle or .npy.
+        # Check first: NumPy would take any other file for a pickle or .npy.
         if path.is_file() and not zipfile.is_zipfile(path):
-            raise Failed(f"{path} is not an NPZ file, or is cut off. Write it with numpy.savez.")
+            raise Failed(f"{path} is not an NPZ file, or is truncated. Write it with numpy.savez.")
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
@@ -35,12 +35,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise Failed(f"there is no file {path}.") from None
     except MemoryError:
         raise Failed(f"{path} does not fit into memory.") from None
-    except Exception as error:  # of zip, zlib, lzma or NumPy, which have no other base
+    except Exception as error:  # zip, zlib, lzma and NumPy share no other base
         raise Failed(f"{path} is not an NPZ file: {error}.") from None
 
 
 def _check_sizes(path: Path) -> None:
-    """Compare the shapes in the headers with the bytes that there are, before any is allocated."""
+    """Compare the shapes in the headers with the size of the file, before allocating memory."""
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             with archive.open(entry) as file:
@@ -51,19 +51,19 @@ def _check_sizes(path: Path) -> None:
                     )
                 version = np.lib.format.read_magic(file)
                 if version not in _HEADERS:
-                    continue  # fields with names beyond Latin-1: refused as numbers later
+                    continue  # records with names beyond Latin-1, which `numbers` refuses
                 shape, _, dtype = _HEADERS[version](file)
                 claimed = math.prod(shape) * dtype.itemsize
                 there = min(entry.file_size, _DEFLATE * entry.compress_size) - file.tell()
             if claimed > there and not dtype.hasobject:
                 raise Failed(
-                    f"{path}: the header of {entry.filename} claims {claimed:,} bytes, but there "
-                    f"are at most {max(there, 0):,}: it is damaged. Write it with numpy.savez."
+                    f"{path} is damaged: the header of {entry.filename} claims {claimed:,} bytes, "
+                    f"but there are at most {max(there, 0):,}. Write it with numpy.savez."
                 )
 
 
 def numbers(name: str, values: np.ndarray, bounds: bool = False) -> np.ndarray:
-    """An array as float64, finite unless it holds bounds; a sentence where it is none."""
+    """An array as float64, finite unless it holds bounds; raises if it is not numeric."""
     if np.iscomplexobj(values):
         raise Failed(f"{name} must hold real numbers; got complex ones.")
     check_kind(name, values)
@@ -82,7 +82,7 @@ def numbers(name: str, values: np.ndarray, bounds: bool = False) -> np.ndarray:
 
 
 def check_kind(name: str, values: np.ndarray) -> None:
-    """Fail for dates, time spans and records, which NumPy would turn into numbers or half does."""
+    """Reject dates, time spans and records, which NumPy would convert without an error."""
     if values.dtype.kind in "mMV":
         raise Failed(
             f"{name} must hold numbers; got {values.dtype}. Convert it first, such as dates to "
@@ -91,7 +91,7 @@ def check_kind(name: str, values: np.ndarray) -> None:
 
 
 def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
-    """An array as int64; a sentence where it is none."""
+    """An array as int64; raises unless all entries are whole."""
     floats = numbers(name, values)
     if not (floats == floats.round()).all() or np.abs(floats).max(initial=0) >= 2**53:
         raise Failed(f"{name} must hold whole numbers.")
@@ -99,7 +99,7 @@ def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers (n, d) and the target column (n,) as texts; the last column if none is named."""
+    """Numbers (n, d), and the target column (n,) as text, by default the last one."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
@@ -113,15 +113,15 @@ def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     width = len(lines[0][1])
     if width == 1:
         raise Failed(
-            f"{path} has one column: {lines[0][1][0]!r}. Columns are divided by commas, and there "
-            "must be two or more."
+            f"{path} has one column: {lines[0][1][0]!r}. Columns are separated by commas, and "
+            "there must be at least two."
         )
     header = None if any(_number(text) is not None for text in lines[0][1]) else lines.pop(0)[1]
     if not lines:
-        raise Failed(f"{path} has a header and no rows.")
+        raise Failed(f"{path} has a header but no rows.")
     for line, row in lines:
         if len(row) != width:
-            raise Failed(f"{path}: line {line} has {len(row)} columns, the first has {width}.")
+            raise Failed(f"{path}: line {line} has {len(row)} columns, but the first has {width}.")
     column = _column(path, target, header, width)
     values = np.empty((len(lines), width - 1))
     for i, (line, row) in enumerate(lines):
@@ -131,14 +131,14 @@ def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
                 raise Failed(f"{path}: line {line} has {text!r}, which is not a finite number.")
             values[i, j] = number
         if not row[column].strip():
-            raise Failed(f"{path}: line {line} has no target; a comma at its end makes a column.")
+            raise Failed(f"{path}: line {line} has no target; a comma at its end adds a column.")
     return values, np.array([row[column] for _, row in lines])
 
 
 def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
     """Points and their classes, from a data set by name or a file by its suffix."""
     if target is not None and not source.endswith(".csv"):
-        raise Failed(f"--target names a column of a CSV file; {source} is none.")
+        raise Failed(f"--target names a column of a CSV file, but {source} is not one.")
     if source in NAMES:
         dataset = load(source)
         x, y = dataset.train()

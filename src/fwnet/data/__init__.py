@@ -1,4 +1,4 @@
-"""Real data for experiments: by name, from a folder, the cache or a download, with checksums."""
+"""Data sets by name, from a folder, the cache or a download, with checksums."""
 
 from fwnet.data.dataset import Dataset
 from fwnet.data.features import extract_features

@@ -1,7 +1,7 @@
-"""Checksums of the files that we know, by name, as their publishers give them.
+"""Checksums of known files, by name, as published.
 
-The files of CIFAR-10 that end in .xz hold the same bytes as the published binary batches, packed
-smaller. `CONTENTS` is the sha256 of all labels followed by all pixels, whatever file they came in.
+The CIFAR-10 files that end in .xz hold the published binary batches, compressed further.
+`CONTENTS` is the sha256 of all labels followed by all pixels, whatever the format of the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHECKSUMS = {
     "data_batch_4.xz": "sha256:f1030ee0467f17b7cf72f1a10afef7ad39432925378da7b8136bdd7feb577642",
     "data_batch_5.xz": "sha256:393dd3070c5ef01a73e37ef2e7c80aa816ca8df1eff396abde5c2080de5743d7",
     "test_batch.xz": "sha256:2de9b75b858365778540a0ab3d3345cd0afff7818208b71f106d18233fd4097b",
-    # CIFAR-100, Krizhevsky; the extracted files are called train and test, too plain to list
+    # CIFAR-100, Krizhevsky; the extracted files are not listed: train and test are too common names
     "cifar-100-python.tar.gz": "md5:eb9058c3a382ffc7106e4002c42a8d85",
     "cifar-100-binary.tar.gz": "md5:03b5dce01913d631647c71ecec9e9cb8",
     # Inception-v3 features of CIFAR-10, and a9a of the LIBSVM collection

@@ -1,4 +1,4 @@
-"""What `load` returns: points and classes, for training and for testing."""
+"""What `load` returns: points and classes for training and for testing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 @final
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Points `x` with classes `y`, and others to test on.
+    """Points `x` with classes `y`, and the same for testing.
 
         x: (n, *shape),   y: (n,) in 0, …, len(classes) − 1
 
@@ -23,7 +23,7 @@ class Dataset:
         y: positions in `classes`, int64.
         x_test, y_test: the same for testing.
         classes: a name for each class.
-        source: where it came from, for reports.
+        source: where the data came from, for reports.
         scale: the largest value a pixel can have, 1 for features.
 
     Example:
@@ -77,7 +77,7 @@ class Dataset:
         return self._scaled(self.x_test[rows]), self.y_test[rows].copy()
 
     def fingerprint(self) -> str:
-        """Eight digits that tell one content from another, wherever it came from."""
+        """Eight digits that identify the content, whatever its source."""
         digest = hashlib.sha256()
         parts: tuple[Any, ...] = (self.x, self.y, self.x_test, self.y_test)
         for part in parts:

@@ -1,8 +1,8 @@
-"""Downloads that go on where they broke off: `Range` requests to a .part file, checked at the end.
+"""Downloads that can be resumed: `Range` requests into a .part file, verified at the end.
 
-cache/mnist.part/train-images-idx3-ubyte.gz.part   coming
-cache/mnist.part/train-images-idx3-ubyte.gz        here, its checksum is right
-cache/mnist/…                                      all files of the set are here
+cache/mnist.part/train-images-idx3-ubyte.gz.part   in progress
+cache/mnist.part/train-images-idx3-ubyte.gz        complete, its checksum verified
+cache/mnist/…                                      all files of the set are complete
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fwnet.data.sources import DataError, cache_folder
 TIMEOUT = 8.0  # seconds without a byte
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
-_SITES: dict[str, tuple[str, tuple[str, ...]]] = {  # a site, and its files of the set
+_SITES: dict[str, tuple[str, tuple[str, ...]]] = {  # site and files of each set
     "mnist": (
         "https://ossci-datasets.s3.amazonaws.com/mnist",
         tuple(
@@ -41,11 +41,11 @@ _SITES: dict[str, tuple[str, tuple[str, ...]]] = {  # a site, and its files of t
 
 
 class Unreachable(DataError):
-    """A site gave nothing at all: another one may."""
+    """A site sent nothing at all; another one may."""
 
 
 def download(name: str) -> None:
-    """Bring the official files of a set to the cache; what came before is not asked for again."""
+    """Download the official files of a set to the cache; complete files are not fetched again."""
     site, files = _SITES[name]
     target = cache_folder() / name
     staging = target.with_name(f"{name}.part")
@@ -61,24 +61,24 @@ def download(name: str) -> None:
             _move(staging, target)
     except OSError as error:
         raise DataError(
-            f"{target} cannot be written: {error.strerror or error}. Name another folder in "
-            "FWNET_CACHE."
+            f"{target} cannot be written: {error.strerror or error}. Set FWNET_CACHE to "
+            "another folder."
         ) from None
 
 
 def fetch(url: str, path: Path, checksum: str) -> None:
-    """Download a file; whatever stops this keeps what has come in `path`.part for the next call.
+    """Download a file; if interrupted, the next call resumes from `path`.part.
 
     Arguments:
         url: of the file.
-        path: where it goes, once it is whole and its checksum is right.
+        path: where it goes once it is complete and its checksum is right.
         checksum: as "md5:…" or "sha256:…".
     """
     part = path.with_name(f"{path.name}.part")
     resumed = part.is_file()
     _receive(url, part)
     found = _checksum(part, checksum)
-    if found != checksum and resumed:  # the file may have changed since: once more, from the start
+    if found != checksum and resumed:  # the file may have changed since: retry from the start
         part.unlink()
         _receive(url, part)
         found = _checksum(part, checksum)
@@ -93,7 +93,7 @@ def fetch(url: str, path: Path, checksum: str) -> None:
 
 
 def _receive(url: str, part: Path) -> None:
-    """Receive until the server's file is whole, as long as every attempt brings something."""
+    """Receive until the file is complete, as long as every attempt makes progress."""
     first = _size(part)
     while True:
         before = _size(part)
@@ -111,31 +111,31 @@ def _receive(url: str, part: Path) -> None:
                 raise Unreachable(f"{url} cannot be reached ({reason}).") from None
             raise DataError(
                 f"the download of {url} broke off after {now} bytes ({reason}). They are kept in "
-                f"{part}; the same call goes on from there."
+                f"{part}; the same call resumes from there."
             ) from None
         except OSError as error:
             why = "no space is left" if error.errno == errno.ENOSPC else error.strerror or error
             raise DataError(
-                f"{part} cannot be written: {why}. The {_size(part)} bytes that have come are "
-                "kept; make room, and the same call goes on from there, or name another folder "
-                "in FWNET_CACHE."
+                f"{part} cannot be written: {why}. The {_size(part)} bytes received so far are "
+                "kept; free some space and repeat the call to resume, or set FWNET_CACHE to "
+                "another folder."
             ) from None
 
 
 def _attempt(url: str, part: Path, have: int) -> None:
-    """Ask for what is missing; a server that does not know `Range` sends the whole file again."""
+    """Request the missing bytes; a server without `Range` sends the whole file again."""
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         answer = urlopen(request, timeout=TIMEOUT)
     except HTTPError as error:
-        if error.code == 416:  # nothing is missing, or the file became shorter: see the checksum
+        if error.code == 416:  # nothing is missing, or the file has shrunk: the checksum decides
             error.close()
             return
         raise
     with answer:
         goes_on = answer.status == 206
         if goes_on and not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise ConnectionError(f"the server sent another part than bytes {have} and on")
+            raise ConnectionError(f"the server did not continue at byte {have}")
         length = answer.headers.get("Content-Length")
         left = None if length is None else int(length)
         name = part.name.removesuffix(".part")
@@ -148,7 +148,7 @@ def _attempt(url: str, part: Path, have: int) -> None:
 
 @contextmanager
 def _shown(answer: Any, left: int | None, name: str) -> Iterator[Any]:
-    """What comes, shown by a bar where somebody looks at a terminal and rich is installed."""
+    """The chunks of the answer, with a progress bar on a terminal if rich is installed."""
     bar: Any = nullcontext(answer)
     if left is not None and sys.stderr.isatty():
         with suppress(ImportError):
@@ -175,7 +175,7 @@ def _size(path: Path) -> int:
 
 
 def _move(staging: Path, target: Path) -> None:
-    """At once where the target is new, else file by file."""
+    """Move the folder in one step if the target does not exist, else file by file."""
     if not target.exists():
         os.replace(staging, target)
         return
@@ -186,7 +186,7 @@ def _move(staging: Path, target: Path) -> None:
 
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Workers that want the same set wait for the first; a lock ends with its process."""
+    """Only one process downloads a set; the others wait. The lock ends with its process."""
     with open(path, "wb") as file:
         if sys.platform == "win32":
             import msvcrt

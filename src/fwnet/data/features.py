@@ -1,4 +1,4 @@
-"""Features of images by a network that the user names: an ONNX file, or a torch module."""
+"""Features of images from the user's network: an ONNX file or a torch module."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def extract_features(
 
     Arguments:
         extractor: from `onnx_extractor` or `torch_extractor`, or any function of a batch.
-        images: float32; pixels as the network wants them.
+        images: float32; pixels as the network expects them.
         size: resize to size × size first, bilinear; one channel becomes three.
-        batch_size: images at a time.
-        on_batch: told how many images are done.
+        batch_size: images per batch.
+        on_batch: called with the number of images done.
 
     Example:
         >>> images = np.ones((3, 1, 2, 2), dtype=np.float32)
@@ -64,7 +64,9 @@ def extract_features(
                 "for each."
             )
         if not np.isfinite(features).all():
-            raise ValueError(f"the network gave features that are not finite, from image {start}.")
+            raise ValueError(
+                f"the network returned features that are not finite, at image {start}."
+            )
         parts.append(features.reshape(len(batch), -1).astype(np.float32))
         on_batch(start + len(batch))
     return np.concatenate(parts)
@@ -80,11 +82,11 @@ def onnx_extractor(path: Path) -> Extractor:
         raise ValueError(f"there is no file {path}.")
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own errors share no base but this
-        raise ValueError(f"{path} is not an ONNX file that can be run: {error}") from None
+    except Exception as error:  # onnxruntime's errors share no other base
+        raise ValueError(f"{path} cannot be run as an ONNX file: {error}") from None
     (name, *others) = [entry.name for entry in session.get_inputs()]
     if others:
-        raise ValueError(f"{path} has {1 + len(others)} inputs; a network of images has one.")
+        raise ValueError(f"{path} has {1 + len(others)} inputs; it must have one, the images.")
 
     wanted = session.get_inputs()[0].shape
     fixed = wanted[0] if wanted and isinstance(wanted[0], int) else None  # exported for one batch
@@ -94,8 +96,7 @@ def onnx_extractor(path: Path) -> Extractor:
             return np.asarray(session.run(None, {name: batch})[0])
         except Exception as error:
             raise ValueError(
-                f"{path} wants an input of shape {wanted} and got {batch.shape}; see --size. "
-                f"{error}"
+                f"{path} expects an input of shape {wanted}; got {batch.shape}. See --size. {error}"
             ) from None
 
     def extract(batch: np.ndarray) -> np.ndarray:
@@ -116,14 +117,14 @@ def torch_extractor(source: str) -> Extractor:
         try:
             with torch.inference_mode():
                 features = module(torch.from_numpy(np.ascontiguousarray(batch)))
-        except Exception as error:  # whatever a network of the user's raises
+        except Exception as error:  # anything that the user's network raises
             raise ValueError(
                 f"{source} failed on a batch of shape {batch.shape}; see --size. "
                 f"{type(error).__name__}: {error}"
             ) from error
         if not isinstance(features, Tensor):
             raise ValueError(f"{source} must return a tensor; got {type(features).__name__}.")
-        return features.float().cpu().numpy()  # NumPy knows no bfloat16
+        return features.float().cpu().numpy()  # NumPy has no bfloat16
 
     return extract
 
@@ -146,7 +147,7 @@ def _made(source: str) -> nn.Module:
         )
     try:
         factory: Any = getattr(importlib.import_module(place), name)
-    except Exception as error:  # whatever the user's module raises
+    except Exception as error:  # anything that the user's module raises
         raise ValueError(f"{source!r} cannot be imported: {error}.") from None
     try:
         module = factory if isinstance(factory, nn.Module) else factory()
@@ -155,7 +156,7 @@ def _made(source: str) -> nn.Module:
             f"{source!r} could not be called without arguments: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(module, nn.Module):
-        raise ValueError(f"{source!r} must make a torch module; got {type(module).__name__}.")
+        raise ValueError(f"{source!r} must return a torch module; got {type(module).__name__}.")
     return module
 
 
@@ -165,7 +166,7 @@ def _batches(images: np.ndarray, size: int) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _filled(batch: np.ndarray, size: int) -> np.ndarray:
-    """The batch and its last image again, until there are `size`."""
+    """The batch, padded to `size` with its last image."""
     return np.concatenate([batch, *[batch[-1:]] * (size - len(batch))])
 
 

@@ -1,4 +1,4 @@
-"""Bytes to arrays: the formats that MNIST and CIFAR come in."""
+"""Bytes to arrays: the file formats of MNIST and CIFAR."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPENERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def unpacked(path: Path) -> bytes:
-    """The bytes of a file after the compression that its suffix names."""
+    """The decompressed bytes of a file; its suffix names the compression."""
     content = read(path)
     opener = _OPENERS.get(path.suffix)
     if opener is None:
@@ -34,7 +34,7 @@ def unpacked(path: Path) -> bytes:
     try:
         return opener(content)
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
 
 
 def idx(content: bytes, path: Path, rank: int) -> np.ndarray:
@@ -43,19 +43,19 @@ def idx(content: bytes, path: Path, rank: int) -> np.ndarray:
     if len(content) < start or content[:4] != bytes((0, 0, 8, rank)):
         raise DataError(
             f"{path} is not an IDX file of bytes of rank {rank}: it starts with {content[:4]!r} "
-            f"and has {len(content)} bytes. Delete it and get it again."
+            f"and has {len(content)} bytes. Delete it and download it again."
         )
     shape = struct.unpack_from(f">{rank}I", content, 4)
     if len(content) - start != int(np.prod(shape)):
         raise DataError(
             f"{path} is damaged: its header says {shape}, and {len(content) - start} bytes follow. "
-            "Delete it and get it again."
+            "Delete it and download it again."
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def binary_batch(content: bytes, path: Path, labels: int = 1) -> Batch:
-    """CIFAR's binary form: a record is its label bytes, the last one counting, then 3072 pixels."""
+    """CIFAR's binary form: each record is its labels, of which the last counts, and 3072 pixels."""
     record = labels + 3072
     if len(content) == 0 or len(content) % record:
         raise DataError(f"{path} is damaged: {len(content)} bytes are not records of {record}.")
@@ -64,7 +64,7 @@ def binary_batch(content: bytes, path: Path, labels: int = 1) -> Batch:
 
 
 def residual_batch(content: bytes, path: Path) -> Batch:
-    """CIFAR packed smaller: labels, then planes G, R − G, B − G differenced along both axes."""
+    """CIFAR compressed further: labels, then planes G, R − G, B − G differenced along both axes."""
     if len(content) == 0 or len(content) % 3073:
         raise DataError(f"{path} is damaged: {len(content)} bytes are not images of 3073.")
     raw = np.frombuffer(content, np.uint8)
@@ -81,10 +81,10 @@ def pickled_batch(content: bytes, path: Path, key: str = "labels") -> Batch:
         batch = _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
         pixels = np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32)
         labels = np.asarray(batch[key], np.uint8)
-    except Exception as error:  # a damaged pickle can raise nearly anything
+    except Exception as error:  # a damaged pickle can raise almost anything
         raise DataError(
             f"{path} is not a CIFAR batch for Python: {type(error).__name__}: {error}. Delete it "
-            "and get it again."
+            "and download it again."
         ) from None
     return pixels, labels
 
@@ -99,9 +99,9 @@ _ALLOWED = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """A pickle may name any function; this one makes NumPy arrays and nothing else."""
+    """An unpickler for NumPy arrays only, since a pickle can call any function."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ALLOWED:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}, which no batch needs")

@@ -1,4 +1,4 @@
-"""MNIST, CIFAR-10 and CIFAR-100 from the files that people have of them."""
+"""MNIST, CIFAR-10 and CIFAR-100 in all their common file layouts."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _FOLDERS = {
 @final
 @dataclass(frozen=True)
 class Form:
-    """One of the forms in which a set is spread: its files, and how they are read."""
+    """One of the layouts in which a set is distributed: its files, and how to read them."""
 
     names: tuple[str, ...]
     read: Callable[[Sequence[Path]], Parts]
 
 
 def locate(dataset: str) -> tuple[Form, list[Path]] | None:
-    """The first form of which there are files, and its files; some of them alone are an error."""
+    """The first form that has files, and its files; an incomplete form is an error."""
     for form in _FORMS[dataset]:
         paths = {name: _find(dataset, name) for name in form.names}
         there = [path for path in paths.values() if path is not None]
@@ -50,14 +50,14 @@ def locate(dataset: str) -> tuple[Form, list[Path]] | None:
             if there and path is None:
                 known = CHECKSUMS.get(name)
                 raise DataError(
-                    f"{there[0].parent / name} is missing, though {there[0].name} is there"
+                    f"{there[0].parent / name} is missing, although {there[0].name} is there"
                     + (f"; its checksum is {known}." if known else ".")
                 )
     return None
 
 
 def read_images(dataset: str) -> tuple[Parts, str] | None:
-    """Train and test part, and where they are from; None if there is no file of the set."""
+    """Train and test part, and their source; None if there is no file of the set."""
     found = locate(dataset)
     if found is None:
         return None
@@ -80,7 +80,7 @@ def _read_idx(paths: Sequence[Path]) -> Parts:
 
 def _read_batches(paths: Sequence[Path], reader: Reader) -> Parts:
     """The last file is for testing."""
-    with ThreadPoolExecutor() as pool:  # unpacking lets other threads run
+    with ThreadPoolExecutor() as pool:  # decompression releases the GIL
         batches = list(pool.map(lambda path: reader(unpacked(path), path), paths))
     return _joined(batches[:-1]), batches[-1]
 
@@ -97,10 +97,10 @@ def _read_archive(paths: Sequence[Path], names: Sequence[str], reader: Reader) -
                 if file is not None:
                     found[name] = reader(file.read(), path / name)
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
     for name in names:
         if name not in found:
-            raise DataError(f"{path} has no file {name}. Delete it and get it again.")
+            raise DataError(f"{path} has no file {name}. Delete it and download it again.")
     return _joined([found[name] for name in names[:-1]]), found[names[-1]]
 
 

@@ -1,4 +1,4 @@
-"""`load(name)`: a data set from wherever it can be had."""
+"""`load(name)`: a data set, from wherever it is available."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fwnet.data.splits import splits
 NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
 _TEN = tuple(map(str, range(10)))
 _IMAGES = {"mnist": _TEN, "cifar10": CIFAR10_CLASSES, "cifar100": tuple(map(str, range(100)))}
-_BROKEN_NPZ = (  # TypeError: an array alone, no archive
+_BROKEN_NPZ = (  # TypeError: a single array, not an archive
     ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 _SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
@@ -35,8 +35,8 @@ _SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
 def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
     """A data set by name: from FWNET_DATA, then the cache, then a download.
 
-        circles            two noisy rings in [−1, 1]², made with the seed
-        digits             1,797 images of 8 × 8, inside scikit-learn: always there
+        circles            two noisy rings in [−1, 1]², generated from the seed
+        digits             1,797 images of 8 × 8, part of scikit-learn
         mnist              70,000 images of 28 × 28
         cifar10, cifar100  60,000 images of 3 × 32 × 32
         cifar10-inception  2,048 features of 12,000 images of CIFAR-10
@@ -44,16 +44,16 @@ def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
 
     Arguments:
         name: of the set.
-        seed: of circles; other sets are the same for every seed.
-        download: bring images that are not on this machine to the cache: the official files,
-            going on where an earlier download broke off, or else OpenML's copy.
+        seed: of circles; other sets do not depend on it.
+        download: download missing images to the cache: the official files, resuming an earlier
+            download, or else OpenML's copy.
 
     Example:
         >>> load("digits").classes[:3]
         ('0', '1', '2')
     """
     if not isinstance(name, str):
-        raise TypeError(f"load(name) must be a text such as 'digits'; got {name!r}.")
+        raise TypeError(f"load(name) must be a string such as 'digits'; got {name!r}.")
     seed = seed if name == "circles" else 0
     dataset = _load(name, seed, download, tuple(folders()), _changed(name))
     noted, source = _NOTED.get(), f"{name}: {dataset.source}"
@@ -67,7 +67,7 @@ _NOTED: ContextVar[dict[str, str] | None] = ContextVar("noted", default=None)
 
 @contextmanager
 def note_sources() -> Iterator[dict[str, str]]:
-    """While this lasts: which sets are loaded and where they came from, with their fingerprints.
+    """Collect the sets loaded within the block: their sources and fingerprints.
 
     Example:
         >>> with note_sources() as noted:
@@ -87,7 +87,7 @@ def note_sources() -> Iterator[dict[str, str]]:
 def _load(
     name: str, seed: int, download: bool, where: tuple[Path, ...], changed: tuple[int, ...]
 ) -> Dataset:
-    """Kept, because CIFAR takes seconds to unpack, while what the answer depends on stays."""
+    """Cached, because CIFAR takes seconds to decompress; the arguments are all it depends on."""
     if name == "circles":
         return _frozen(_circles(seed))
     if name == "digits":
@@ -100,13 +100,13 @@ def _load(
 
 
 def available() -> dict[str, str | None]:
-    """Where each set of `NAMES` would come from, None where it is not whole on this machine."""
-    folders()  # a wrong FWNET_DATA is an error, not an empty machine
+    """Where each set of `NAMES` would come from; None if it is not complete on this machine."""
+    folders()  # a wrong FWNET_DATA is an error
     return {name: None if missing_file(name) else _where(name) for name in NAMES}
 
 
 def missing_file(name: str) -> str | None:
-    """A sentence that names the file that a set lacks, None where none or all are there."""
+    """A message that names the missing file of an incomplete set; None if none or all are there."""
     try:
         _where(name)
     except DataError as error:
@@ -115,7 +115,7 @@ def missing_file(name: str) -> str | None:
 
 
 def _where(name: str) -> str | None:
-    """Looks for files without reading them."""
+    """The source of a set, found without reading its files."""
     if name in ("circles", "digits"):
         return "scikit-learn"
     if name in _IMAGES:
@@ -127,7 +127,7 @@ def _where(name: str) -> str | None:
 
 
 def _changed(name: str) -> tuple[int, ...]:
-    """When the files of a set were written last, of those that users write themselves."""
+    """The modification times of those files of a set that users write themselves."""
     if name in ("circles", "digits", *_IMAGES):
         return ()
     inception = name == "cifar10-inception"
@@ -136,7 +136,7 @@ def _changed(name: str) -> tuple[int, ...]:
 
 
 def _frozen(dataset: Dataset) -> Dataset:
-    """The cache hands one set to many: nobody may write to it."""
+    """Make the arrays read-only, since the cache shares them."""
     for array in (dataset.x, dataset.y, dataset.x_test, dataset.y_test):
         if isinstance(array, np.ndarray):
             array.flags.writeable = False
@@ -177,7 +177,7 @@ def _images(name: str, download: bool) -> Dataset:
 
 
 def _downloaded(name: str) -> tuple[images.Parts, str]:
-    """The official files; OpenML's copy where their site gives nothing."""
+    """The official files, or OpenML's copy if their site is unreachable."""
     try:
         official.download(name)
     except official.Unreachable as error:
@@ -186,8 +186,8 @@ def _downloaded(name: str) -> tuple[images.Parts, str]:
         except official.Unreachable as other:
             raise DataError(
                 f"{name} is not here and cannot be downloaded: {error} {other} Check the "
-                f"connection, or put the official files of {name} in a folder and name it in "
-                "FWNET_DATA."
+                f"connection, or put the official files of {name} in a folder and set FWNET_DATA "
+                "to it."
             ) from None
     found = images.read_images(name)
     assert found is not None
@@ -195,7 +195,7 @@ def _downloaded(name: str) -> tuple[images.Parts, str]:
 
 
 def _inception_file() -> Path | None:
-    """The published file, or one of the user's own, which has no checksum."""
+    """The published file, or the user's own, which has no checksum."""
     official = "inception_v3_pool3.npz"
     own = "cifar10-inception/features.npz"
     return find((f"cifar10-inception/{official}", official, own))
@@ -215,7 +215,7 @@ def _inception() -> Dataset:
                 arrays[key] for key in ("train_x", "train_y", "test_x", "test_y")
             )
     except _BROKEN_NPZ as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
     for points in (x, x_test):
         if not (np.issubdtype(points.dtype, np.number) and np.isfinite(points).all()):
             raise DataError(f"{path} holds features that are not finite numbers.")
@@ -262,7 +262,7 @@ def _svmlight(path: Any) -> tuple[Any, np.ndarray]:
 
 
 def _widened(x: Any, width: int) -> Any:
-    """The last columns can be absent from one of two files; indices of 32 bits suit solvers."""
+    """Both parts with the same number of columns, and 32-bit indices, which solvers expect."""
     x.resize((x.shape[0], width))
     x.indices, x.indptr = x.indices.astype(np.int32), x.indptr.astype(np.int32)
     return x
@@ -272,7 +272,7 @@ def _missing(name: str) -> DataError:
     if name in NAMES:
         return DataError(
             f"{name} is not here: no file of it in {_searched()}. Put the official files in a "
-            "folder and name it in FWNET_DATA."
+            "folder and set FWNET_DATA to it."
         )
     close = difflib.get_close_matches(name, NAMES, n=1)
     hint = f"Did you mean {close[0]!r}? " if close else ""

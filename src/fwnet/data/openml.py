@@ -1,4 +1,4 @@
-"""OpenML through scikit-learn's client, where the official files cannot be had; kept as arrays."""
+"""OpenML through scikit-learn's client, if the official files are unavailable; kept as arrays."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def cached_file(name: str) -> Path | None:
 
 
 def read_cached(name: str) -> tuple[Parts, str] | None:
-    """What an earlier download left in the cache, and where."""
+    """The set that an earlier download left in the cache, and its source."""
     path = cached_file(name)
     return None if path is None else (_unpack(name, path), shown(path))
 
 
 def download(name: str) -> tuple[Parts, str]:
-    """Get a set from OpenML, check it, and keep it in the cache."""
+    """Download a set from OpenML, verify it, and keep it in the cache."""
     from sklearn.datasets import fetch_openml
 
     number, n, shape = _SETS[name]
-    try:  # the client checks OpenML's own checksum
+    try:  # the client verifies OpenML's own checksum
         with _impatient():
             bunch = fetch_openml(
                 data_id=number,
                 as_frame=False,
                 parser="liac-arff",
                 data_home=cache_folder() / "openml",
-                n_retries=1,  # the least it takes
+                n_retries=1,  # the smallest value allowed
                 delay=0.1,
             )
     except HTTPError as error:
@@ -76,8 +76,8 @@ def download(name: str) -> tuple[Parts, str]:
     except (OSError, ValueError, EOFError, zlib.error) as error:
         why = "no space is left" if getattr(error, "errno", 0) == errno.ENOSPC else error
         raise DataError(
-            f"{name} cannot be had from OpenML: {why}. Put the official files of {name} in a "
-            "folder and name it in FWNET_DATA."
+            f"{name} cannot be downloaded from OpenML: {why}. Put the official files of {name} "
+            "in a folder and set FWNET_DATA to it."
         ) from None
     pixels = np.asarray(bunch.data).astype(np.uint8).reshape(-1, *shape)
     labels = np.asarray(bunch.target).astype(np.int64).astype(np.uint8)
@@ -90,7 +90,7 @@ def download(name: str) -> tuple[Parts, str]:
 
 @contextmanager
 def _impatient() -> Iterator[None]:
-    """The client waits for ever, and warns of every retry: a sentence at the end is enough."""
+    """Set a timeout, which the client does not have, and hide its warning about every retry."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT)
     try:
@@ -102,7 +102,7 @@ def _impatient() -> Iterator[None]:
 
 
 def _write(path: Path, train: Batch, test: Batch) -> None:
-    advice = "Make room, or name another folder in FWNET_CACHE."
+    advice = "Free some space, or set FWNET_CACHE to another folder."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path, str(path), advice) as file:
@@ -116,7 +116,7 @@ def _unpack(name: str, path: Path) -> Parts:
         with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
             held: dict[str, Any] = {key: arrays[key] for key in ("x", "y", "x_test", "y_test")}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and get it again.") from None
+        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
     train, test = (held["x"], held["y"]), (held["x_test"], held["y_test"])
     _check(name, train, test, str(path))
     return train, test

@@ -1,4 +1,4 @@
-"""Where data lies: the folder FWNET_DATA, then the cache; every known file has its checksum."""
+"""Where data is found: the folder FWNET_DATA, then the cache; known files have checksums."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def folders() -> list[Path]:
     """The folders that are searched, in order."""
     named = os.environ.get("FWNET_DATA")
     if named and not Path(named).is_dir():
-        raise DataError(f"FWNET_DATA names {named!r}, which is not a folder. Unset or correct it.")
+        raise DataError(f"FWNET_DATA is {named!r}, which is not a folder. Unset or correct it.")
     return [*([Path(named)] if named else []), cache_folder()]
 
 
 def find(places: Iterable[str]) -> Path | None:
-    """The first of the places, relative to the folders, at which there is a file."""
+    """The first of the relative paths at which a folder has a file."""
     places = list(places)
     for folder in folders():
         for place in places:
@@ -48,7 +48,7 @@ def find(places: Iterable[str]) -> Path | None:
 
 
 def shown(path: Path) -> str:
-    """A path as reports name it: without the part that belongs to one machine."""
+    """A path for reports, without the part that depends on the machine."""
     named = os.environ.get("FWNET_DATA")
     for label, folder in (("FWNET_DATA", named), ("cache", cache_folder())):
         if folder and path.is_relative_to(folder):
@@ -57,7 +57,7 @@ def shown(path: Path) -> str:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file, whose checksum must be the known one if its name has one."""
+    """The bytes of a file; if its name has a known checksum, it must match."""
     expected = CHECKSUMS.get(path.name)
     try:
         content = path.read_bytes()
@@ -71,7 +71,7 @@ def read(path: Path) -> bytes:
         if found != expected:
             raise DataError(
                 f"{path} is damaged: its checksum must be {expected}; got {found} "
-                f"({len(content)} bytes). Delete it and get it again."
+                f"({len(content)} bytes). Delete it and download it again."
             )
     return content
 

@@ -13,12 +13,12 @@ import numpy as np
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Rows for the optimizee, for the optimizer and for testing; no row is in two of them.
+    """Disjoint rows for the optimizee, for the optimizer and for testing.
 
     Arguments:
         optimizee: rows of the problems that a learned optimizer is trained on.
         optimizer: rows of the problems that the trained optimizer then solves.
-        test: rows that neither of them sees.
+        test: rows that neither of them uses.
     """
 
     optimizee: np.ndarray
@@ -43,7 +43,7 @@ def splits(
     shares: Sequence[float] = (0.4, 0.4, 0.2),
     seed: int = 0,
 ) -> Splits:
-    """Cut the rows of a training set into three: stratified, shuffled, disjoint.
+    """Split the rows of a training set into three disjoint parts, stratified and shuffled.
 
         every class c gives round(sᵢ · n_c) − round(sᵢ₋₁ · n_c) of its rows to part i,
         sᵢ = share₁ + … + shareᵢ
@@ -64,7 +64,7 @@ def splits(
     """
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.size == 0:
-        raise ValueError(f"y must hold one class a row, shape (n,); got shape {labels.shape}.")
+        raise ValueError(f"y must hold one class per row, shape (n,); got shape {labels.shape}.")
     try:
         share = np.asarray(shares, dtype=float)
     except (TypeError, ValueError):
@@ -83,7 +83,7 @@ def splits(
         if ((ends == starts) & (share > 0)).any():
             raise ValueError(
                 f"class {label.item()!r} has {len(rows)} rows, too few for the shares "
-                f"{tuple(shares)!r}. Give more rows or even shares."
+                f"{tuple(shares)!r}. Give more rows or more even shares."
             )
         for part, start, end in zip(parts, starts, ends, strict=True):
             part.append(rows[start:end])
