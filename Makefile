@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots test quick attack test-roundings format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
+.PHONY: help reproduce screenshots test quick coverage attack test-roundings format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,8 +29,12 @@ test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
 	wait $$types && exit $$tests
 
-quick: $(VENV)/installed  ## the tests alone, without the documentation examples
+quick: $(VENV)/installed  ## only the tests, without format, lint, types and documentation examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py
+
+coverage: $(VENV)/installed  ## the tests with branch coverage: a table, and htmlcov/index.html
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py \
+		--cov=fwnet --cov-branch --cov-report=term:skip-covered --cov-report=html
 
 attack: $(VENV)/installed  ## the laws of tests/laws on 20,000 random cases, at most an hour; SEED=1 draws others
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws --cases 20000 --minutes 60 --seed $(or $(SEED),0)
@@ -65,4 +69,4 @@ bench-trace: $(VENV)/installed  ## the trace-norm ball: iterations, races, oracl
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace.distributed --rows 4096 --steps 5
 
 clean:
-	rm -rf $(VENV) report runs build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) report runs build dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache
