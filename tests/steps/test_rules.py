@@ -68,6 +68,14 @@ def test_always_within_the_segment(rule: RuleCase, limit: Any) -> None:
             assert float(size) <= 1e-9  # nowhere to go
 
 
+@pytest.mark.parametrize("limit", [3.0, torch.tensor(3.0)], ids=["number", "tensor"])
+def test_a_size_that_float32_cannot_hold_is_the_longest_step(limit: Any) -> None:
+    """Where f is linear up to rounding, a line search asks for a step of any length."""
+    problem = fwnet.Quadratic(torch.eye(2))
+    move = segment(problem, torch.ones(2) / 2, torch.eye(2)[0], limit)
+    assert float(bounded(1e60, move)) == float(bounded(math.inf, move)) == 3.0
+
+
 def test_line_search_on_quadratics_is_exact() -> None:
     K, c = spd(3, 5, 5), normal(4, 5)
     problem = fwnet.Quadratic(K, c)

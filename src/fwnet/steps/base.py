@@ -81,6 +81,7 @@ def bounded(step_size: Tensor | float, move: Move) -> Tensor:
     """The step size as a tensor `(*batch,)`, clamped to [0, max_step]."""
     slope = move.slope
     if not isinstance(step_size, Tensor):
+        step_size = min(step_size, torch.finfo(slope.dtype).max)  # float32 refuses 1e39
         if not isinstance(move.max_step, Tensor):
             return torch.full_like(slope, min(max(step_size, 0.0), move.max_step))
         step_size = torch.full_like(slope, step_size)
