@@ -34,7 +34,8 @@ def top_singular_pair(
     Arguments:
         start: a guess of v, as from the last call; Lanczos adds noise to it, since a guess that
             is an exact singular vector would hide all larger ones.
-        tol: relative error of sigma; 1e-11 for float64, 1e-7 for float32 unless given.
+        tol: relative error of sigma; 1e-11 for float64, 1e-7 for float32 unless given. Lanczos may
+            miss a larger value that is tied with sigma up to 0.003 · √tol; `bounds` does not.
     """
     d, m = matrix.shape[-2:]
     if isinstance(matrix, ImplicitMatrix):
