@@ -55,7 +55,8 @@ def _quadratic(K: Tensor, c: Any = 0.0) -> Callable[[Tensor], Tensor]:
 
 
 def _logistic(X: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda w: torch.log1p(torch.exp(-y * (X @ w.unsqueeze(-1)).squeeze(-1))).mean(-1)
+    zero = torch.zeros((), dtype=F64)
+    return lambda w: torch.logaddexp(zero, -y * (X @ w.unsqueeze(-1)).squeeze(-1)).mean(-1)
 
 
 def _softmax(X: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fwnet.estimators import FWSVC, FWSVR, DeepSVC, FWOneClassSVM
+from laws.coverage import note
 from laws.exact import FEW, Array, Gap, Kernel, Machine, U, lifted, parts, positive, relative_gap
 from laws.fits import Points, draw_points, fitted, two_sides
 from laws.low_rank_fits import attack_low_rank
@@ -92,7 +93,9 @@ def attack_svc(generator: np.random.Generator) -> str | None:
     )
     text = f"FWSVC(C={C:.4g}, solver={solver!r}, {scheme}), {classes} classes, {kernel.name}"
     text += f", tol={tol:g}, {points.text}"
+    note(estimator="FWSVC", solver=solver, kernel=kernel.name, scheme=scheme, classes=classes)
     model, warned, refusal = fitted(model, X, labels, weight)
+    note(refused=refusal is not None, warned=warned)
     if refusal is not None:
         return None
     box = C * (np.ones(len(labels)) if weight is None else weight)
@@ -131,7 +134,9 @@ def attack_svr(generator: np.random.Generator) -> str | None:
     X = gram_of(points, kernel)
     model = FWSVR(C, epsilon=epsilon, tol=tol, max_iter=100_000, **options(kernel))
     text = f"FWSVR(C={C:.4g}, epsilon={epsilon:.3g}), {kernel.name}, tol={tol:g}, {points.text}"
+    note(estimator="FWSVR", kernel=kernel.name)
     model, warned, refusal = fitted(model, X, y)
+    note(refused=refusal is not None, warned=warned)
     if refusal is not None:
         return None
     n = len(y)
@@ -159,7 +164,9 @@ def attack_one_class(generator: np.random.Generator) -> str | None:
     X = gram_of(points, kernel)
     model = FWOneClassSVM(C, tol=tol, max_iter=200_000, **options(kernel))
     text = f"FWOneClassSVM(C={C:.4g}), {kernel.name}, tol={tol:g}, {points.text}"
+    note(estimator="FWOneClassSVM", kernel=kernel.name)
     model, warned, refusal = fitted(model, X)
+    note(refused=refusal is not None, warned=warned)
     if refusal is not None:
         return None
     n = len(X)
@@ -192,6 +199,7 @@ def attack_deep(generator: np.random.Generator) -> str | None:
     mode = str(generator.choice(["exact", "forward", "unrolled"]))
     model = DeepSVC(C=C, mode=mode, max_iter=3, random_state=int(generator.integers(100)))
     text = f"DeepSVC(C={C:.4g}, mode={mode!r}), {points.text}"
+    note(estimator="DeepSVC", solver=mode)
     model, warned, _ = fitted(model, X, labels)
     with torch.no_grad():
         dtype = next(model.module_.parameters()).dtype

@@ -130,28 +130,36 @@ class FaceQuadratic:
 
     def minimum(self, K: Array, c: Array) -> Array:
         """The minimum for other data, if it lies on the same face; else an error."""
-        free = null_space(self.place.rows[self.bind]) if self.bind.any() else np.eye(len(c))
+        free = directions_of(self.place, self.bind)
         x = self.x
         if free.shape[1]:
             slope = free.T @ (K @ x + c)
             x = x - free @ np.linalg.solve(free.T @ K @ free, slope)
-        self._check(K @ x + c, x)
+        size = np.abs(self.K).max() * np.abs(x).max() + np.abs(self.c).max()
+        assert is_minimum(self.place, self.bind, K @ x + c, x, size)
         return x
 
-    def _check(self, gradient: Array, x: Array) -> None:
-        """x is feasible, and −∇f a combination of the binding rows, of inequalities with signs."""
-        place = self.place
-        slack = place.limits - place.rows @ x
-        reach = np.abs(place.vertices).max() * np.linalg.norm(place.rows, axis=1)
-        assert (slack >= -1e-12 * reach).all()
-        if not self.bind.any():
-            combined = 0.0
-        else:
-            rows = place.rows[self.bind] / np.linalg.norm(place.rows[self.bind], axis=1)[:, None]
-            cone = np.concatenate([rows, -rows[: place.equal]])
-            combined = nnls(cone.T, -gradient, maxiter=1000)[1]
-        size = np.abs(self.K).max() * np.abs(x).max() + np.abs(self.c).max()
-        assert (np.linalg.norm(gradient) if not self.bind.any() else combined) <= 1e-9 * size
+
+def is_minimum(place: Polyhedron, bind: Array, gradient: Array, x: Array, size: float) -> bool:
+    """x is feasible, and −∇f a combination of the binding rows, of inequalities with signs.
+
+    Arguments:
+        size: of the terms of the gradient.
+    """
+    slack = place.limits - place.rows @ x
+    reach = np.abs(place.vertices).max() * np.linalg.norm(place.rows, axis=1)
+    if not (slack >= -1e-12 * reach).all():
+        return False
+    if not bind.any():
+        return bool(np.linalg.norm(gradient) <= 1e-9 * size)
+    rows = place.rows[bind] / np.linalg.norm(place.rows[bind], axis=1)[:, None]
+    cone = np.concatenate([rows, -rows[: place.equal]])
+    return bool(nnls(cone.T, -gradient, maxiter=1000)[1] <= 1e-9 * size)
+
+
+def directions_of(place: Polyhedron, bind: Array) -> Array:
+    """A basis of the directions of a face, `(n, dimension)`."""
+    return null_space(place.rows[bind]) if bind.any() else np.eye(place.rows.shape[1])
 
 
 def draw_polyhedron(generator: np.random.Generator, family: Family | None = None) -> Polyhedron:

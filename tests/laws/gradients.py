@@ -3,9 +3,10 @@
     ⟨∇θ loss, way⟩ = (loss(θ + h way) − loss(θ − h way)) / 2h
 
 at interior points, faces, edges and vertices. What a solution layer is compared with is no layer:
-the minima of `laws.faces`, and all supports of a small dual, one after the other. A network's
-reference is the network itself, evaluated twice: its derivative must be that of its steps. At a
-kink of a network, and at a tie of a dual, a derivative must be finite and is compared with nothing.
+the minima of `laws.faces`, Newton's on a face, all supports of a small dual, one after the other,
+and where they are installed qpth and cvxpylayers. A network's reference is the network itself,
+evaluated twice: its derivative must be that of its steps. At a kink of a network, and at a tie of a
+dual, a derivative must be finite and is compared with nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from laws.networks import (
     small_cases,
     suits,
 )
+from laws.peers import draw_logistic, draw_peer
 from laws.solution_layers import (
     FACES,
     KERNELS,
@@ -124,8 +126,10 @@ def check(case: Case) -> str | None:
 
 
 SHARES: dict[Draw, float] = {
-    draw_implicit: 0.25,
-    draw_network: 0.5,
+    draw_implicit: 0.2,
+    draw_logistic: 0.05,
+    draw_peer: 0.05,
+    draw_network: 0.45,
     draw_simplex_qp: 0.05,
     draw_feature_qp: 0.05,
     draw_svm: 0.1,

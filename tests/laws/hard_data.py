@@ -30,9 +30,8 @@ def draw_matrix(generator: np.random.Generator, d: int, m: int) -> Array:
     return G
 
 
-def draw_spectrum(generator: np.random.Generator, d: int, m: int) -> Array:
-    """A matrix whose top singular vectors are hard to find."""
-    k = min(d, m)
+def draw_singular_values(generator: np.random.Generator, k: int) -> Array:
+    """A cluster, a near tie, a tie, rank 1 and dust, a fast decay, a small lead, or anything."""
     kind, near = generator.integers(8), 10.0 ** generator.uniform(-12, -3)
     rest = generator.random(k)
     s = {
@@ -43,7 +42,13 @@ def draw_spectrum(generator: np.random.Generator, d: int, m: int) -> Array:
         4: 0.5 ** np.arange(k, dtype=float),
         5: 1 + near * np.where(np.arange(k) == 0, 2.2, rest),  # a small lead over a cluster
     }.get(int(kind), rest)
-    s = generator.permutation(s)
+    return np.asarray(generator.permutation(s))
+
+
+def draw_spectrum(generator: np.random.Generator, d: int, m: int) -> Array:
+    """A matrix whose top singular vectors are hard to find."""
+    k = min(d, m)
+    s = draw_singular_values(generator, k)
     if generator.random() < 0.4:  # diagonal: no vector is near another
         G = np.zeros((d, m))
         G[np.arange(k), np.arange(k)] = s

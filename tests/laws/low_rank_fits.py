@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
+from fwnet import distributed
 from fwnet.estimators import (
     LowRankCompletion,
     LowRankRegressor,
     LowRankSoftmaxClassifier,
     LowRankSoftmaxClassifierCV,
 )
+from laws.coverage import note
 from laws.fits import Array, draw_points, fitted, two_sides
 
 
@@ -20,7 +26,7 @@ def trace_norm_verdict(
     model: Any, W: Array, look: Callable[[Array], tuple[Any, Array]], size: float, text: str
 ) -> str | None:
     """`size` bounds the absolute sums behind an entry of G, times max(W, radius)."""
-    eps = float(np.finfo(model.s_.dtype).eps)
+    eps = float(np.finfo(getattr(model, "dtype", model.s_.dtype)).eps)
     radius, k = model.radius_, 4 * sum(W.shape) + 50
     norm = float(np.linalg.svd(W.astype(np.float64), compute_uv=False).sum())
     if norm > radius * (1 + k * eps):
@@ -39,8 +45,10 @@ def trace_norm_verdict(
         float(zero) + float(value)
     ):
         return f"other: value_ {model.value_!r}, but f(W) = {float(value)!r} [{text}]"
+    if getattr(model, "status_", "") != "converged":
+        return None
     allowed = model.tol * max(float(value), float(zero) / 1000)
-    if getattr(model, "status_", "") == "converged" and gap > allowed + rounding:
+    if gap > allowed + rounding:
         return f"false certificate: converged at a gap of {gap:.6g} > {allowed:.6g} [{text}]"
     return None
 
@@ -76,7 +84,12 @@ def attack_softmax(generator: np.random.Generator) -> str | None:
     else:
         model = LowRankSoftmaxClassifier(fit_intercept=intercept, **budget)
     model, _, _ = fitted(model, X, labels)
+    note(estimator=type(model).__name__, dtype=dtype.__name__)
     rows = with_ones(X.astype(np.longdouble), intercept)
+    return softmax_verdict(model, rows, labels, f"{type(model).__name__} {text}")
+
+
+def softmax_verdict(model: Any, rows: Array, labels: Array, text: str) -> str | None:
     n = len(labels)
 
     def look(W: Array) -> tuple[Any, Array]:
@@ -89,9 +102,42 @@ def attack_softmax(generator: np.random.Generator) -> str | None:
 
     longest = float(np.sqrt((rows**2).sum(1)).max())
     size = 2 * longest * (1 + longest * model.radius_)  # an error of the logits moves the chances
-    return trace_norm_verdict(
-        model, weights_of(model), look, size, f"{type(model).__name__} {text}"
+    return trace_norm_verdict(model, weights_of(model), look, size, text)
+
+
+def attack_distributed(generator: np.random.Generator) -> str | None:
+    """`distributed.fit` of shards, dense or sparse, by one worker."""
+    points = draw_points(generator, 80)
+    classes = int(generator.integers(2, 5)) if len(points.y) > 8 else 2
+    labels = two_sides(generator, points.y, classes)
+    dtype = np.float64 if generator.random() < 0.6 else np.float32
+    X, sparse = points.X.astype(dtype), bool(generator.random() < 0.3)
+    config = distributed.FitConfig(
+        classes,
+        float(10.0 ** generator.uniform(-2, 2)),
+        max_steps=int(generator.choice([1, 5, 60])),
+        tol=float(generator.choice([1e-1, 1e-2])),
+        checkpoint_every=int(generator.choice([1, 10])),
+        block=16,
     )
+    note(estimator="distributed.fit", dtype=dtype.__name__)
+    text = f"{config}, {dtype.__name__}{', sparse' * sparse}, {points.text}"
+    with tempfile.TemporaryDirectory() as place:
+        rows = csr_matrix(X) if sparse else X
+        data = distributed.write_shards(Path(place) / "data", rows, labels, rows=20)
+        distributed.fit(data, Path(place) / "out", config)
+        found = distributed.load_model(Path(place) / "out")
+    U, s, V = (x.numpy() for x in (found.U, found.s, found.V))
+    model = SimpleNamespace(
+        U_=U,
+        s_=s,
+        V_=V,
+        radius_=found.radius,
+        duality_gap_=found.gap,
+        value_=found.value,
+        dtype=dtype,  # of the sums; the factors are kept in float64
+    )
+    return softmax_verdict(model, X.astype(np.longdouble), labels, text)
 
 
 def attack_regression(generator: np.random.Generator) -> str | None:
@@ -101,6 +147,7 @@ def attack_regression(generator: np.random.Generator) -> str | None:
     Y = points.y[:, None] * generator.standard_normal(outputs)
     Y = Y + 0.1 * generator.standard_normal(Y.shape) + generator.choice([0.0, 1e3])
     text = f"LowRankRegressor {budget}, intercept {intercept}, {outputs} outputs, {points.text}"
+    note(estimator="LowRankRegressor")
     model, _, _ = fitted(LowRankRegressor(fit_intercept=intercept, **budget), points.X, Y)
     rows = with_ones(points.X.astype(np.longdouble), intercept)
     targets = Y.astype(np.longdouble) - model.offset_.astype(np.longdouble)
@@ -124,6 +171,7 @@ def attack_completion(generator: np.random.Generator) -> str | None:
     budget = draw_budget(generator)
     budget["radius"] *= scale
     text = f"LowRankCompletion {budget}, {d}x{m}, {seen} seen, scale {scale:g}"
+    note(estimator="LowRankCompletion")
     model, _, _ = fitted(LowRankCompletion(shape=(d, m), **budget), pairs, y)
     centred = (y - model.mean_).astype(np.longdouble)
     rows, cols = pairs.T
@@ -139,7 +187,7 @@ def attack_completion(generator: np.random.Generator) -> str | None:
     return trace_norm_verdict(model, weights_of(model), look, size, text)
 
 
-LOW_RANK = (attack_softmax, attack_regression, attack_completion)
+LOW_RANK = (attack_softmax, attack_regression, attack_completion, attack_distributed)
 
 
 def attack_low_rank(generator: np.random.Generator) -> str | None:

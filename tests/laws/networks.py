@@ -15,6 +15,7 @@ import fwnet
 from cases import RULES, SOLVERS, SolverCase
 from domains.cases import Case, all_cases
 from fwnet.layers import FWNet, NeuralSparseSoftmax
+from laws.coverage import note
 from laws.differences import Difference, along_a_line
 from laws.faces import Family, draw_polyhedron, draw_quadratic
 from laws.solution_layers import FACES
@@ -31,10 +32,16 @@ class Setting(NamedTuple):
 
     domain: fwnet.Domain
     shape: tuple[int, ...]
-    problem: Callable[[Tensor], fwnet.Problem]  # of t
+    problem: Callable[[Tensor], fwnet.Problem]  # of t (2,)
     quadratic: bool
     sampled: bool  # f is a sum of terms
     text: str
+    face: str = "-"
+
+
+def moved(x: Tensor, ways: Tensor, t: Tensor) -> Tensor:
+    """x + Σ t_k ways_k."""
+    return x + torch.tensordot(t, ways, 1)
 
 
 def face_setting(
@@ -47,15 +54,17 @@ def face_setting(
     drawn = draw_quadratic(generator, place, int(generator.choice(FACES)) if face is None else face)
     scale = np.abs(drawn.K).max()
     K, c = (torch.from_numpy(part / scale) for part in (drawn.K, drawn.c))
-    root = generator.standard_normal(drawn.K.shape)
-    dK, dc = (torch.from_numpy(way) for way in (root + root.T, generator.standard_normal(len(c))))
+    roots = generator.standard_normal((2, *drawn.K.shape))
+    dK = torch.from_numpy(roots + roots.transpose(0, 2, 1))
+    dc = torch.from_numpy(generator.standard_normal((2, len(c))))
     return Setting(
         place.domain,
         (len(c),),
-        lambda t: fwnet.Quadratic(K + t * dK, c + t * dc),
+        lambda t: fwnet.Quadratic(moved(K, dK, t), moved(c, dc, t)),
         quadratic=True,
         sampled=False,
         text=f"{place.domain}, face of dimension {drawn.dimension}",
+        face=str(min(drawn.dimension, 3)),
     )
 
 
@@ -66,17 +75,17 @@ def data_setting(generator: np.random.Generator, case: Case | None = None) -> Se
     far = float(generator.choice([0.2, 1.0, 5.0]))
     if len(case.shape) == 1:
         n = case.shape[0]
-        A, dA = (torch.from_numpy(generator.standard_normal((n + 2, n))) for _ in range(2))
-        b, db = (torch.from_numpy(far * generator.standard_normal(n + 2)) for _ in range(2))
+        A, *dA = torch.from_numpy(generator.standard_normal((3, n + 2, n)))
+        b, *db = torch.from_numpy(far * generator.standard_normal((3, n + 2)))
 
         def problem(t: Tensor) -> fwnet.Problem:
-            return fwnet.LeastSquares(A + t * dA, b + t * db)
+            return fwnet.LeastSquares(moved(A, torch.stack(dA), t), moved(b, torch.stack(db), t))
     else:
-        X, dX = (torch.from_numpy(generator.standard_normal((9, case.shape[0]))) for _ in range(2))
+        X, *dX = torch.from_numpy(generator.standard_normal((3, 9, case.shape[0])))
         y = torch.from_numpy(generator.integers(0, case.shape[1], 9))
 
         def problem(t: Tensor) -> fwnet.Problem:
-            return fwnet.SoftmaxRegression(far * (X + t * dX), y, case.shape[1])
+            return fwnet.SoftmaxRegression(far * moved(X, torch.stack(dX), t), y, case.shape[1])
 
     return Setting(case.domain, case.shape, problem, len(case.shape) == 1, True, f"{case}, data")
 
@@ -111,6 +120,7 @@ def draw_solver_network(
 ) -> Difference | None:
     """A network of a named solver."""
     steps, (name, rule) = _steps(generator), draw_rule(generator, solver.looks, setting.quadratic)
+    note(solver=solver, rule=name, oracle="own")
     network = FWNet(solver.make(setting.domain, rule, max_steps=steps))
     return _compare(generator, setting, lambda: network, f"{solver}, rule {name}, {steps} steps")
 
@@ -121,6 +131,7 @@ def draw_oracle_network(
     """A network of plain steps with a named oracle."""
     steps, seed = _steps(generator), int(generator.integers(2**31))
     name, rule = draw_rule(generator, True, setting.quadratic)
+    note(solver="FrankWolfe", rule=name, oracle=oracle.name)
 
     def network() -> FWNet:  # each with its own randomness, and the same
         asked = oracle.make(torch.Generator().manual_seed(seed))
@@ -150,16 +161,20 @@ def _compare(
     generator: np.random.Generator, setting: Setting, network: Callable[[], FWNet], text: str
 ) -> Difference | None:
     weights = torch.from_numpy(generator.standard_normal(setting.shape))
-    return along_a_line(
+    found = along_a_line(
         lambda t: (network()(setting.problem(t)).x * weights).sum(),
         f"FWNet, {text}, {setting.text}",
     )
+    domain, face = type(setting.domain).__name__, setting.face
+    note(kind="gradients, FWNet", domain=domain, face=face, compared=found is not None)
+    return found
 
 
 def draw_sparse_softmax(generator: np.random.Generator) -> Difference | None:
     """The loss of a minibatch in its features, with and without a path through the steps."""
     n, d, m = 8, int(generator.integers(2, 6)), int(generator.integers(2, 5))
-    X, dX = (torch.from_numpy(generator.standard_normal((n, d))) for _ in range(2))
+    X, *ways = torch.from_numpy(generator.standard_normal((3, n, d)))
+    dX = torch.stack(ways)
     y = torch.from_numpy(generator.integers(0, m, n))
     unrolled, cells = bool(generator.random() < 0.5), int(generator.integers(1, 4))
     radius = float(10 ** generator.uniform(-1, 1))
@@ -178,7 +193,8 @@ def draw_sparse_softmax(generator: np.random.Generator) -> Difference | None:
 
     def run(t: Tensor) -> Tensor:
         if unrolled or t.requires_grad:
-            return layer().loss(X + t * dX, y)
-        return cross_entropy((X + t * dX) @ fixed.weight, y)
+            return layer().loss(moved(X, dX, t), y)
+        return cross_entropy(moved(X, dX, t) @ fixed.weight, y)
 
+    note(kind="gradients, NeuralSparseSoftmax", unrolled=unrolled)
     return along_a_line(run, f"NeuralSparseSoftmax({d}, {m}), {cells} cells, unrolled={unrolled}")

@@ -45,7 +45,7 @@ class Objective:
     terms: int  # of the longest chain of sums behind an entry of the gradient
     batched: bool = False
     convex: bool = True
-    target: Array | None = None  # p of ½|x − p|²
+    targets: tuple[Array, ...] = ()  # p of ½|x − p|², one for each look
 
     @property
     def quadratic(self) -> bool:
@@ -248,37 +248,47 @@ def _cost(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return generator.standard_normal(shape)
 
 
-def distance(
-    generator: np.random.Generator, place: Set, dtype: torch.dtype, near: bool = True
-) -> Objective:
+def distance(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:
     """½ w |x − p|², p near the set or far away."""
-    size = place.reach * (draw_scale(generator, 3.0) if near else 1.0)
-    p_t, p = _rounded(size * _cost(generator, place.shape), dtype)
+    batch = _batch(generator)
+
+    def point() -> Array:
+        return place.reach * draw_scale(generator, 3.0) * _cost(generator, place.shape)
+
+    p_t, p = _rounded(_stacked(generator, batch, point), dtype)
     weight = float(torch.tensor(draw_scale(generator, 6.0), dtype=dtype))
+    dims = tuple(range(-len(place.shape), 0))
 
     def f(x: torch.Tensor) -> torch.Tensor:
-        return 0.5 * weight * (x - p_t).square().sum()
+        return 0.5 * weight * (x - p_t).square().sum(dims)
 
-    problem = fwnet.Function(f, lambda x: weight * (x - p_t)) if generator.random() < 0.5 else f
-    if len(place.shape) == 2 and generator.random() < 0.4 and weight == 1.0:
-        index = np.indices(place.shape).reshape(2, -1)
-        rows, cols = (torch.from_numpy(i) for i in index)
+    targets = tuple(one for (one,) in _each(batch, p))
+    looks = [look_distance(one, weight) for one in targets]
+    terms = int(np.prod(place.shape))
+    given = (lambda x: weight * (x - p_t)) if generator.random() < 0.5 else None
+    problem: Any = fwnet.Function(f, given, batched=batch > 0)
+    if batch == 0 and given is None and generator.random() < 0.5:
+        problem = f
+    if batch == 0 and len(place.shape) == 2 and generator.random() < 0.4 and weight == 1.0:
+        rows, cols = (torch.from_numpy(i) for i in np.indices(place.shape).reshape(2, -1))
         problem = fwnet.MatrixCompletion(rows, cols, p_t.flatten(), place.shape)
-    return Objective(
-        "distance", problem, [look_distance(p, weight)], int(np.prod(place.shape)), target=p
-    )
+    return Objective("distance", problem, looks, terms, batch > 0, targets=targets)
 
 
 def linear(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:
-    c_t, c = _rounded(draw_scale(generator) * _cost(generator, place.shape), dtype)
-    problem = fwnet.Function(lambda x: (c_t * x).sum())
-    return Objective("linear", problem, [look_linear(c)], int(np.prod(place.shape)))
+    batch = _batch(generator)
+    costs = _stacked(
+        generator, batch, lambda: draw_scale(generator) * _cost(generator, place.shape)
+    )
+    c_t, c = _rounded(costs, dtype)
+    dims = tuple(range(-len(place.shape), 0))
+    problem = fwnet.Function(lambda x: (c_t * x).sum(dims), batched=batch > 0)
+    looks = [look_linear(one) for (one,) in _each(batch, c)]
+    return Objective("linear", problem, looks, int(np.prod(place.shape)), batch > 0)
 
 
-def softmax(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:
-    (d, m), n = place.shape, int(generator.integers(1, 20))
-    X_t, X = _rounded(draw_scale(generator, 3.0) * draw_matrix(generator, n, d), dtype)
-    y = generator.integers(0, m, n)
+def look_softmax(X: Array, y: Array, m: int) -> Look_at:
+    n = len(y)
 
     def look(W: Array) -> Look:
         Z, size = X @ W, np.abs(X) @ np.abs(W)
@@ -293,8 +303,19 @@ def softmax(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> O
             np.abs(X).T @ (np.abs(errors) + 2.0 * most[:, None] * np.exp(logs) + 1e-300) / n,
         )
 
+    return look
+
+
+def softmax(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:
+    batch, (d, m), n = _batch(generator), place.shape, int(generator.integers(1, 20))
+    X = _stacked(
+        generator, batch, lambda: draw_scale(generator, 3.0) * draw_matrix(generator, n, d)
+    )
+    X_t, X = _rounded(X, dtype)
+    y = generator.integers(0, m, X.shape[:-1])
+    looks = [look_softmax(one, classes, m) for one, classes in _each(batch, X, y)]
     problem = fwnet.SoftmaxRegression(X_t, torch.from_numpy(y), m)
-    return Objective("SoftmaxRegression", problem, [look], d + m + n)
+    return Objective("SoftmaxRegression", problem, looks, d + m + n, batch > 0)
 
 
 def completion(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:
@@ -350,7 +371,7 @@ def known(case: ProblemCase) -> Objective:
 def draw_objective(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:
     """A random objective on the points of a set."""
     shape = place.shape
-    if dtype == torch.float64 and generator.random() < 0.15:
+    if dtype == torch.float64 and generator.random() < 0.3:
         fitting = [case for case in problems() if case.point == shape]
         if fitting:
             return known(fitting[int(generator.integers(len(fitting)))])

@@ -14,16 +14,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from laws import coverage
+
 HERE = Path(__file__).parent
 KINDS = ("false certificate", "wrong gradient", "infeasible", "other")
 
 
 class Outcome(NamedTuple):
-    """One case: which, and what is wrong with it, if anything."""
+    """One case: which, what is wrong with it, if anything, and what it met."""
 
     law: str
     number: int
     failure: str | None
+    facts: coverage.Facts
 
 
 def laws() -> list[str]:
@@ -35,6 +38,7 @@ def laws() -> list[str]:
 def run(case: tuple[str, int]) -> Outcome:
     """Draw and check one case, in whatever process."""
     law, number = case
+    coverage.take()
     module = importlib.import_module(f"laws.{law}")
     try:
         with warnings.catch_warnings():
@@ -44,7 +48,7 @@ def run(case: tuple[str, int]) -> Outcome:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         failure = f"other: the case raised {type(error).__name__}: {error} ({place})"
-    return Outcome(law, number, failure)
+    return Outcome(law, number, failure, {"kind": law} | coverage.take())
 
 
 def kind_of(failure: str) -> str:
@@ -81,6 +85,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="laws, separated by commas")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--coverage", action="store_true", help="count what the cases met")
     parser.add_argument("--replay", action="append", default=[], metavar="LAW:NUMBER")
     return parser.parse_args()
 
@@ -102,11 +107,13 @@ def main() -> int:
     first = given.seed * 10_000_000
     cases = [(names[i % len(names)], first + i // len(names)) for i in range(given.cases)]
     counts: Counter[tuple[str, str]] = Counter()
+    met: list[coverage.Facts] = []
     began = said = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with context.Pool(given.processes, prepare) as pool:
         for outcome in pool.imap_unordered(run, cases, chunksize=8):
             counts[outcome.law, "cases"] += 1
+            met.append(outcome.facts)
             if outcome.failure is not None:
                 counts[outcome.law, kind_of(outcome.failure)] += 1
                 replay = f"python -m tests.laws --replay {outcome.law}:{outcome.number}"
@@ -120,5 +127,7 @@ def main() -> int:
                 print(f"{given.minutes:g} minutes are over.")
                 pool.terminate()
                 break
+    if given.coverage:
+        print(coverage.tables(met))
     print(table(counts, names))
     return int(any(counts[law, kind] for law in names for kind in KINDS))

@@ -6,25 +6,41 @@ of `FAMILIES`, or of `domains.cases.all_cases`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 import fwnet
-from domains.cases import Case, above, all_cases, ball, group_norms, lp, polytope, singular_values
+from domains.cases import (
+    Case,
+    above,
+    all_cases,
+    ball,
+    group_norms,
+    lp,
+    polytope,
+    singular_values,
+    transport_corners,
+)
 from domains.cases import spectraplex as spectraplex_case
 from domains.cases import trace_norm as trace_norm_case
+from fwnet.numerics.singular import SMALL
+from laws import faces
+from laws.projections import by_eigh, by_svd, to_l1, to_l2, to_simplex
 
 Array = np.ndarray
 F64 = torch.float64
-SMALL = (1, 2, 3, 5, 8, 12)
-# Sides around those at which the top singular vectors are found by another method.
+VECTOR_SIZES = (1, 2, 3, 5, 8, 12)
+# Sides around those at which extreme singular vectors are found and bounded by another method: 16
+# and 128 for implicit matrices, SMALL for dense ones, 256 for the restarts of Lanczos.
 SIDES = (1, 2, 3, 4, 7, 15, 16, 17, 24)
-LARGE_SIDES = (97, 127, 128, 129, 140, 160, 200, 260)
+LARGE_SIDES = (97, 127, 128, 129, 160, SMALL - 1, SMALL, SMALL + 1, 200, 255, 260)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +50,7 @@ class Set:
     case: Case
     reach: float  # no point is longer, in the Euclidean norm
     projection: Callable[[Array], Array] | None = None
+    parts: tuple[Set, ...] = ()  # of a product
 
     def __str__(self) -> str:
         radius = getattr(self.case.domain, "radius", None)
@@ -46,6 +63,14 @@ class Set:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.case.shape
+
+    def blocks(self, x: Array) -> list[tuple[Set, Array]]:
+        """The factors of a product, each with its block of x; or the set itself, with x."""
+        if not self.parts:
+            return [(self, x)]
+        cuts = np.cumsum([np.prod(part.shape) for part in self.parts])[:-1]
+        pairs = zip(self.parts, np.split(x, cuts), strict=True)
+        return [(part, block.reshape(part.shape)) for part, block in pairs]
 
     def minimum(self, cost: Array) -> float:
         """min over the set of ⟨cost, v⟩."""
@@ -68,43 +93,6 @@ def draw_radius(generator: np.random.Generator) -> float:
     return float(10.0 ** generator.uniform(low, high))
 
 
-# Projections ------------------------------------------------------------------------------------
-
-
-def to_simplex(x: Array, radius: float) -> Array:
-    """Nearest point of {v >= 0, Σ v = radius}, by sorting (Held, Wolfe and Crowder, 1974)."""
-    ordered = np.sort(x)[::-1]
-    means = (np.cumsum(ordered) - radius) / np.arange(1, len(x) + 1)
-    shift = means[np.flatnonzero(ordered > means)[-1]] if (ordered > means).any() else means[0]
-    return np.maximum(x - shift, 0.0)
-
-
-def to_l1(x: Array, radius: float) -> Array:
-    if np.abs(x).sum() <= radius:
-        return x.copy()
-    return np.sign(x) * to_simplex(np.abs(x), radius)
-
-
-def to_l2(x: Array, radius: float) -> Array:
-    return x * min(1.0, radius / max(np.linalg.norm(x), 1e-300))
-
-
-def _by_svd(shrink: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    def project(x: Array) -> Array:
-        u, s, vh = np.linalg.svd(x, full_matrices=False)
-        return (u * shrink(s)) @ vh
-
-    return project
-
-
-def _by_eigh(shrink: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    def project(x: Array) -> Array:
-        values, vectors = np.linalg.eigh((x + x.T) / 2)
-        return (vectors * shrink(values)) @ vectors.T
-
-    return project
-
-
 # Families ---------------------------------------------------------------------------------------
 
 
@@ -113,13 +101,13 @@ def _sums(total: float, cap: float) -> Callable[[Tensor], Tensor]:
 
 
 def _simplex(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+    n = int(generator.choice(VECTOR_SIZES))
     case = polytope(fwnet.Simplex(radius), radius * torch.eye(n, dtype=F64), _sums(radius, radius))
     return Set(case, radius, lambda x: to_simplex(x, radius))
 
 
 def _hyper_simplex(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+    n = int(generator.choice(VECTOR_SIZES))
     k = int(generator.integers(1, n + 1))
 
     def minimum(cost: Tensor) -> Tensor:
@@ -137,7 +125,7 @@ def _hyper_simplex(generator: np.random.Generator, radius: float) -> Set:
 
 
 def _k_sparse(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+    n = int(generator.choice(VECTOR_SIZES))
     k = int(generator.integers(1, n + 1))
     case = ball(
         fwnet.KSparseBall(k, radius),
@@ -151,19 +139,19 @@ def _k_sparse(generator: np.random.Generator, radius: float) -> Set:
 
 
 def _l1(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+    n = int(generator.choice(VECTOR_SIZES))
     case = ball(fwnet.L1Ball(radius), (n,), radius, lp(1), lambda c: above(c.abs()), 2 * radius)
     return Set(case, radius, lambda x: to_l1(x, radius))
 
 
-def _l2(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+def l2(generator: np.random.Generator, radius: float) -> Set:
+    n = int(generator.choice(VECTOR_SIZES))
     case = ball(fwnet.L2Ball(radius), (n,), radius, lp(2), lp(2), 2 * radius)
     return Set(case, radius, lambda x: to_l2(x, radius))
 
 
 def _l_inf(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+    n = int(generator.choice(VECTOR_SIZES))
     case = ball(
         fwnet.LInfBall(radius), (n,), radius, lambda x: above(x.abs()), lp(1), 2 * radius * n**0.5
     )
@@ -171,14 +159,14 @@ def _l_inf(generator: np.random.Generator, radius: float) -> Set:
 
 
 def _lp(generator: np.random.Generator, radius: float) -> Set:
-    n, p = int(generator.choice(SMALL)), float(generator.choice([1.25, 1.5, 3.0, 4.0]))
+    n, p = int(generator.choice(VECTOR_SIZES)), float(generator.choice([1.05, 1.5, 3.0, 20.0]))
     far = 2 * radius * n ** max(0.0, 1 / 2 - 1 / p)
     case = ball(fwnet.LpBall(p, radius), (n,), radius, lp(p), lp(p / (p - 1)), far)
     return Set(case, far / 2)
 
 
 def _box(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL))
+    n = int(generator.choice(VECTOR_SIZES))
     low = torch.from_numpy(radius * generator.uniform(-1, 0.5, n))
     width = radius * generator.uniform(0, 1, n) * (generator.random(n) < 0.8)  # some are points
     high = low + torch.from_numpy(width)
@@ -199,7 +187,7 @@ def _box(generator: np.random.Generator, radius: float) -> Set:
 
 
 def _groups(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(SMALL[1:]))
+    n = int(generator.choice(VECTOR_SIZES[1:]))
     labels = torch.from_numpy(generator.integers(0, 3, n))
     norms = group_norms(labels)
     case = ball(
@@ -217,12 +205,12 @@ def draw_sides(generator: np.random.Generator) -> tuple[int, int]:
     """Both sides small, or both around the sizes at which the method changes."""
     large = generator.random() < 0.3
     d, m = (int(side) for side in generator.choice(LARGE_SIDES if large else SIDES, 2))
-    return d, m
+    return d, d if generator.random() < 0.4 else m
 
 
 def _trace_norm(generator: np.random.Generator, radius: float) -> Set:
     case = trace_norm_case(*draw_sides(generator), radius)
-    return Set(case, radius, _by_svd(lambda s: to_l1(s, radius)))
+    return Set(case, radius, by_svd(lambda s: to_l1(s, radius)))
 
 
 def _spectral(generator: np.random.Generator, radius: float) -> Set:
@@ -235,13 +223,13 @@ def _spectral(generator: np.random.Generator, radius: float) -> Set:
         lambda cost: singular_values(cost).sum(-1),
         2 * radius * min(d, m) ** 0.5,
     )
-    return Set(case, radius * min(d, m) ** 0.5, _by_svd(lambda s: np.minimum(s, radius)))
+    return Set(case, radius * min(d, m) ** 0.5, by_svd(lambda s: np.minimum(s, radius)))
 
 
 def _spectraplex(generator: np.random.Generator, radius: float) -> Set:
     n, _ = draw_sides(generator)
     case = spectraplex_case(n, radius)
-    return Set(case, radius, _by_eigh(lambda values: to_simplex(values, radius)))
+    return Set(case, radius, by_eigh(lambda values: to_simplex(values, radius)))
 
 
 def _rows(generator: np.random.Generator, radius: float) -> Set:
@@ -257,20 +245,114 @@ def _rows(generator: np.random.Generator, radius: float) -> Set:
     return Set(case, radius * d**0.5, lambda x: np.stack([to_l2(row, radius) for row in x]))
 
 
-def _product(generator: np.random.Generator, radius: float) -> Set:
-    """Two vectors side by side, of unlike radii."""
-    choice = generator.integers(0, len(VECTORS), 2)
-    left, right = (VECTORS[int(k)](generator, draw_radius(generator)) for k in choice)
-    n = left.shape[0]
-    case = Case(
-        fwnet.Product((left.domain, right.domain), (left.shape, right.shape)),
-        (n + right.shape[0],),
-        lambda c: left.case.minimum(c[:, :n]) + right.case.minimum(c[:, n:]),
-        lambda x: torch.maximum(left.case.violation(x[:, :n]), right.case.violation(x[:, n:])),
-        lambda count, g: torch.cat([left.case.sample(count, g), right.case.sample(count, g)], 1),
-        float(np.hypot(left.case.diameter, right.case.diameter)),
+# Polytopes by their vertices ----------------------------------------------------------------------
+
+
+def _polytope(generator: np.random.Generator, radius: float) -> Set:
+    """Rows of unlike lengths; made at size 1, since vertices are found with a tolerance."""
+    family = faces.slanted if generator.random() < 0.6 else faces.plane
+    unit, radius = family(generator, int(generator.integers(1, 5)), 1.0), max(radius, 1e-3)
+    rows, limits = torch.from_numpy(unit.rows), radius * torch.from_numpy(unit.limits)
+    lengths = rows.norm(dim=1)
+    e = unit.equal
+    domain = fwnet.Polytope(
+        rows[e:], limits[e:], *((rows[:e], limits[:e]) if e else ()), bounds=(None, None)
     )
-    return Set(case, float(np.hypot(left.reach, right.reach)))
+
+    def violation(x: Tensor) -> Tensor:
+        apart = (x @ rows.T - limits) / lengths
+        return torch.cat([apart, -apart[:, :e]], 1).amax(-1)
+
+    vertices = radius * torch.from_numpy(unit.vertices)
+    return Set(polytope(domain, vertices, violation), float(vertices.norm(dim=1).max()))
+
+
+def _hull(generator: np.random.Generator, radius: float) -> Set:
+    """Of vectors or of matrices; some points twice, some inside, or one only."""
+    count, n = int(generator.integers(1, 9)), int(generator.choice(VECTOR_SIZES[:4]))
+    shape = (n,) if generator.random() < 0.6 else (n, int(generator.choice(VECTOR_SIZES[:4])))
+    points = generator.standard_normal((count, *shape)) + generator.choice([0.0, 3.0])
+    points = torch.from_numpy(points[generator.integers(0, count, count + 1)])
+    case = polytope(fwnet.ConvexHull(radius * points), radius * points, _outside(points, radius))
+    return Set(case, radius * float(points.flatten(1).norm(dim=1).max()))
+
+
+def _outside(points: Tensor, radius: float) -> Callable[[Tensor], Tensor]:
+    """The distance to the hull of radius · points, by non-negative least squares."""
+    flat = points.flatten(1)
+
+    def violation(x: Tensor) -> Tensor:
+        distances = []
+        for point in x.flatten(1) / radius:
+            lifted = torch.cat([flat - point, torch.full((len(flat), 1), 1e-3).double()], 1).T
+            target = np.append(np.zeros(flat.shape[1]), 1e-3)
+            w = torch.from_numpy(nnls(lifted.numpy(), target)[0])
+            distances.append(((w / w.sum()) @ flat - point).norm())
+        return radius * torch.stack(distances)
+
+    return violation
+
+
+def _transport(generator: np.random.Generator, radius: float) -> Set:
+    """Sums of unlike sizes, some of them 0."""
+    radius = max(radius, 1e-3)
+    d, m = (int(side) for side in generator.integers(1, 4, 2))
+    rows, columns = (
+        generator.dirichlet(np.ones(side)) * (generator.random(side) < 0.8) for side in (d, m)
+    )
+    rows[0], columns[0] = rows[0] + 0.1, columns[0] + 0.1
+    a, b = (torch.from_numpy(x / x.sum()) for x in (rows, columns))
+    corners = radius * transport_corners(a, b)
+
+    def violation(x: Tensor) -> Tensor:
+        sums = (above((x.sum(2) - radius * a).abs()), above((x.sum(1) - radius * b).abs()))
+        return torch.stack([above(-x), *sums]).amax(0)
+
+    case = polytope(fwnet.TransportPolytope(radius * a, radius * b), corners, violation)
+    return Set(case, float(corners.flatten(1).norm(dim=1).max()))
+
+
+def _birkhoff(generator: np.random.Generator, radius: float) -> Set:
+    n = int(generator.integers(1, 6))
+    eye = torch.eye(n, dtype=F64)
+    orders = itertools.permutations(range(n))
+    vertices = torch.stack([eye[list(order)] for order in orders])
+
+    def violation(x: Tensor) -> Tensor:
+        sums = (above((x.sum(2) - 1).abs()), above((x.sum(1) - 1).abs()))
+        return torch.stack([above(-x), *sums]).amax(0)
+
+    return Set(polytope(fwnet.Birkhoff(n), vertices, violation), n**0.5)
+
+
+# Of pieces, and fixed -----------------------------------------------------------------------------
+
+
+def _product(generator: np.random.Generator, radius: float) -> Set:
+    """One to three vectors or small matrices side by side, of unlike radii."""
+    families = [*VECTORS, *MATRICES, *POLYTOPES]
+    parts: list[Set] = []
+    while not parts or (len(parts) < 3 and generator.random() < 0.6):
+        family = families[int(generator.integers(len(families)))]
+        drawn = family(generator, draw_radius(generator))
+        parts += [drawn] if np.prod(drawn.shape) <= 60 else []
+    shapes = [part.shape for part in parts]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+
+    def each(x: Tensor, what: str) -> Tensor:
+        blocks = zip(parts, x.split(sizes, dim=1), shapes, strict=True)
+        return torch.stack([getattr(p.case, what)(b.reshape(-1, *s)) for p, b, s in blocks])
+
+    case = Case(
+        fwnet.Product([part.domain for part in parts], shapes),
+        (sum(sizes),),
+        lambda cost: each(cost, "minimum").sum(0),
+        lambda x: each(x, "violation").amax(0),
+        lambda count, g: torch.cat([p.case.sample(count, g).flatten(1) for p in parts], 1),
+        float(np.linalg.norm([part.case.diameter for part in parts])),
+    )
+    reach = float(np.linalg.norm([part.reach for part in parts]))
+    return Set(case, reach, parts=tuple(parts))
 
 
 def _known(generator: np.random.Generator, radius: float) -> Set:
@@ -291,22 +373,27 @@ VECTORS: list[Family] = [
     _hyper_simplex,
     _k_sparse,
     _l1,
-    _l2,
+    l2,
     _l_inf,
     _lp,
     _box,
     _groups,
 ]
 MATRICES: list[Family] = [_trace_norm, _spectral, _spectraplex, _rows]
+POLYTOPES: list[Family] = [_polytope, _hull, _transport, _birkhoff]
 FAMILIES: list[Family] = [
     *VECTORS,
     *MATRICES,
+    *POLYTOPES,
+    _simplex,  # most slots are made for it, as are compiled loops, which the l1 ball has too
+    _simplex,
+    _simplex,
+    _l1,
+    _trace_norm,
     _trace_norm,
     _spectraplex,
     _product,
     _product,
-    _known,
-    _known,
     _known,
     _known,
 ]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import fwnet
 from cases import SOLVERS
 from fwnet.layers import ImplicitLayer, SimplexQP, SVMLayer
+from laws.coverage import note
 from laws.differences import STEP, Array, Difference, slope, tensors
 from laws.faces import FaceQuadratic, Family, draw_polyhedron, draw_quadratic, simplex
 
 KERNELS = ("linear", "rbf")
+ANY_FUNCTION = ("Away", "Pairwise", "Blended")  # precise solvers that need no curvature
 FACES = (1, 2, 3, 99)  # vertices that span the face of the solution; 99 is all of them
 
 
@@ -34,15 +38,46 @@ def draw_ways(generator: np.random.Generator, quadratic: FaceQuadratic) -> Ways:
     return Ways((half + half.T) / 2, c, generator.standard_normal(n))
 
 
-def wanted_slope(quadratic: FaceQuadratic, ways: Ways) -> tuple[float, float]:
-    """The derivative of ⟨ways.x, x*⟩, and a bound on it."""
-    ahead, behind = (
-        quadratic.minimum(quadratic.K + h * ways.K, quadratic.c + h * ways.c) for h in (STEP, -STEP)
+def wanted_slope(drawn: FaceQuadratic, posed: Posed, weights: Array) -> tuple[float, float]:
+    """The derivative of ⟨weights, x*⟩, and a bound on it."""
+    ends = [
+        posed.quadratic(*(x + h * way for x, way in zip(posed.leaves, posed.ways, strict=True)))
+        for h in (STEP, -STEP)
+    ]
+    ahead, behind = (drawn.minimum(K, c) for K, c in ends)
+    dK, dc = ((one - other) / (2 * STEP) for one, other in zip(*ends, strict=True))
+    most = np.linalg.norm(dK, 2) * np.linalg.norm(drawn.x) + np.linalg.norm(dc)
+    least = float(np.linalg.eigvalsh(drawn.K)[0])
+    bound = float(np.linalg.norm(weights) * most / least)
+    return float((ahead - behind) @ weights) / (2 * STEP), bound
+
+
+class Posed(NamedTuple):
+    """A quadratic as some problem: its data, directions in them, and K and c for other data."""
+
+    leaves: list[Array]
+    ways: list[Array]
+    quadratic: Callable[..., tuple[Array, Array]]  # of the data
+    problem: Callable[..., Any]
+
+
+def pose(generator: np.random.Generator, name: str, drawn: FaceQuadratic) -> Posed:
+    """½ xᵀKx + cᵀx by its K and c, as ½|Ax − b|², or as a plain function."""
+    ways = draw_ways(generator, drawn)
+    if name != "LeastSquares":
+        problem = fwnet.Quadratic if name == "Quadratic" else plain_function
+        return Posed([drawn.K, drawn.c], [ways.K, ways.c], lambda K, c: (K, c), problem)
+    A = np.linalg.cholesky(drawn.K).T
+    b = -np.linalg.solve(A.T, drawn.c)
+    dA = generator.standard_normal(A.shape) * np.abs(A).max()
+    db = generator.standard_normal(len(b)) * (np.abs(b).max() + 1e-300)
+    return Posed([A, b], [dA, db], lambda A, b: (A.T @ A, -A.T @ b), fwnet.LeastSquares)
+
+
+def plain_function(K: Tensor, c: Tensor) -> fwnet.Function:
+    return fwnet.Function(
+        lambda x: ((0.5 * (K @ x.unsqueeze(-1)).squeeze(-1) + c) * x).sum(-1), batched=K.ndim == 3
     )
-    most = np.linalg.norm(ways.K, 2) * np.linalg.norm(quadratic.x) + np.linalg.norm(ways.c)
-    least = float(np.linalg.eigvalsh(quadratic.K)[0])
-    bound = float(np.linalg.norm(ways.x) * most / least)
-    return float((ahead - behind) @ ways.x) / (2 * STEP), bound
 
 
 def draw_implicit(
@@ -57,34 +92,59 @@ def draw_implicit(
     batch = int(generator.choice([1, 1, 3])) if face is None else 1
     faces = [int(generator.choice(FACES)) if face is None else face for _ in range(batch)]
     drawn = [draw_quadratic(generator, place, corners) for corners in faces]
-    directions = [draw_ways(generator, quadratic) for quadratic in drawn]
-    precise = [case for case in SOLVERS if case.precise]
-    solver = precise[int(generator.integers(len(precise)))]
+    name = str(generator.choice(["Quadratic", "Quadratic", "LeastSquares", "Function"]))
+    posed = [pose(generator, name, quadratic) for quadratic in drawn]
+    weights = [generator.standard_normal(len(quadratic.c)) for quadratic in drawn]
+    suited = [s for s in SOLVERS if s.precise and (name != "Function" or s.name in ANY_FUNCTION)]
+    solver = suited[int(generator.integers(len(suited)))]
     scale = min(float(np.linalg.eigvalsh(q.K)[0]) for q in drawn) * place.size**2
-    K, c = (np.stack([getattr(q, name) for q in drawn]) for name in ("K", "c"))
-    dK, dc, weights = (np.stack([w[k] for w in directions]) for k in range(3))
-    if batch == 1:
-        K, c, dK, dc, weights = K[0], c[0], dK[0], dc[0], weights[0]
-    leaves = tensors(K, c)
+    data, ways = (
+        [np.stack(parts) if batch > 1 else parts[0] for parts in zip(*columns, strict=True)]
+        for columns in ([p.leaves for p in posed], [p.ways for p in posed])
+    )
+    leaves = tensors(*data)
     layer = ImplicitLayer(solver.make(place.domain, max_steps=200, tol=1e-13 * scale))
-    result = layer(fwnet.Quadratic(*leaves))
+    start = place.vertices[:batch].mean(0)
+    x0 = torch.from_numpy(np.stack([start] * batch) if batch > 1 else start)
+    result = layer(posed[0].problem(*leaves), x0)
+    note(
+        kind="gradients, ImplicitLayer",
+        domain=type(place.domain).__name__,
+        face=_face(drawn),
+        problem=name,
+        solver=solver,
+        compared=not float(result.gap.max()) > 1e-11 * scale,
+    )
     if float(result.gap.max()) > 1e-11 * scale:
         return None
-    given = slope(leaves, [dK, dc], (result.x * torch.from_numpy(weights)).sum())
-    slopes = [wanted_slope(q, w) for q, w in zip(drawn, directions, strict=True)]
-    text = f"ImplicitLayer({solver}), {place.domain}, faces {[q.dimension for q in drawn]}"
+    weighted = torch.from_numpy(np.stack(weights) if batch > 1 else weights[0])
+    given = slope(leaves, ways, (result.x * weighted).sum())
+    slopes = [wanted_slope(q, p, w) for q, p, w in zip(drawn, posed, weights, strict=True)]
+    text = f"ImplicitLayer({solver}) of {name}, {place.domain}"
+    text += f", faces {[q.dimension for q in drawn]}"
     return Difference(given, sum(s[0] for s in slopes), max(s[1] for s in slopes), text)
 
 
 def draw_simplex_qp(generator: np.random.Generator, face: int | None = None) -> Difference:
-    """SimplexQP of a matrix."""
-    quadratic = _on_the_simplex(generator, face)
-    ways = draw_ways(generator, quadratic)
-    wanted, bound = wanted_slope(quadratic, ways)
-    leaves = tensors(quadratic.K, quadratic.c)
-    out = (SimplexQP()(*leaves) * torch.from_numpy(ways.x)).sum()
-    given = slope(leaves, [ways.K, ways.c], out)
-    return Difference(given, wanted, bound, f"SimplexQP, {_sizes(quadratic)}")
+    """SimplexQP of one matrix, or of a batch with solutions on faces of all kinds."""
+    first = _on_the_simplex(generator, face)
+    batch = 1 if face is not None else int(generator.choice([1, 4]))
+    choices = [int(generator.choice(FACES)) for _ in range(batch - 1)]
+    drawn = [first] + [draw_quadratic(generator, first.place, corners) for corners in choices]
+    posed = [pose(generator, "Quadratic", quadratic) for quadratic in drawn]
+    weights = [generator.standard_normal(len(first.c)) for _ in drawn]
+    slopes = [wanted_slope(q, p, w) for q, p, w in zip(drawn, posed, weights, strict=True)]
+    leaves = tensors(*(np.stack(parts) for parts in zip(*(p.leaves for p in posed), strict=True)))
+    ways = [np.stack(parts) for parts in zip(*(p.ways for p in posed), strict=True)]
+    out = (SimplexQP()(*leaves) * torch.from_numpy(np.stack(weights))).sum()
+    note(kind="gradients, SimplexQP", problem="matrix", face=_face(drawn))
+    text = f"SimplexQP, faces {[q.dimension for q in drawn]}, {len(first.c)} coordinates"
+    bound = max(s[1] for s in slopes)
+    return Difference(slope(leaves, ways, out), sum(s[0] for s in slopes), bound, text)
+
+
+def _face(drawn: list[FaceQuadratic]) -> str:
+    return "mixed" if len(drawn) > 1 else str(min(drawn[0].dimension, 3))
 
 
 def draw_feature_qp(generator: np.random.Generator, face: int | None = None) -> Difference:
@@ -106,6 +166,7 @@ def draw_feature_qp(generator: np.random.Generator, face: int | None = None) -> 
     wanted = float((ahead - behind) @ ways.x) / (2 * STEP)
     most = 2 * np.linalg.norm(Z @ dZ.T, 2) + np.abs(dD).max() + np.linalg.norm(ways.c)
     bound = float(np.linalg.norm(ways.x) * most / np.linalg.eigvalsh(K)[0])
+    note(kind="gradients, SimplexQP", problem="features", face=_face([made]))
     return Difference(given, wanted, bound, f"SimplexQP, {d} features, {_sizes(made)}")
 
 
@@ -134,18 +195,28 @@ def dual_by_supports(K: Array) -> tuple[Array, float] | None:
     return None
 
 
-def svm_scores(x: Array, y: Array, queries: Array, kernel: str, C: float) -> Array | None:
+class Machine(NamedTuple):
+    """The options of an `SVMLayer`."""
+
+    kernel: str
+    C: float
+    gamma: float
+    bias: bool
+
+
+def svm_scores(x: Array, y: Array, queries: Array, machine: Machine) -> Array | None:
     """The formulas of `SVMLayer`, one class against the rest; None near a tie."""
+    one = float(machine.bias)
 
     def k(a: Array, b: Array) -> Array:
-        if kernel == "linear":
-            return a @ b.T + 1
-        return np.exp(-((a[:, None] - b) ** 2).sum(-1) / a.shape[1]) + 1
+        if machine.kernel == "linear":
+            return a @ b.T + one
+        return np.exp(-machine.gamma * ((a[:, None] - b) ** 2).sum(-1)) + one
 
     scores = []
-    for label in np.unique(y):
+    for label in [1] if (y < 0).any() else np.unique(y):
         sign = np.where(y == label, 1.0, -1.0)
-        K = np.outer(sign, sign) * k(x, x) + np.eye(len(x)) / C
+        K = np.outer(sign, sign) * k(x, x) + np.eye(len(x)) / machine.C
         found = dual_by_supports(K)
         if found is None or found[1] < 1e-3:
             return None
@@ -155,19 +226,33 @@ def svm_scores(x: Array, y: Array, queries: Array, kernel: str, C: float) -> Arr
 
 
 def draw_svm(generator: np.random.Generator, kernel: str | None = None) -> Difference | None:
-    """SVMLayer of six points in three classes; None near a tie."""
-    n, d = 6, int(generator.choice([1, 2, 5]))
+    """SVMLayer of six points in two or three classes, in batches; None near a tie."""
+    batch, n, d = int(generator.choice([1, 2])), 6, int(generator.choice([1, 2, 5]))
     kernel = str(generator.choice(KERNELS)) if kernel is None else kernel
-    C = float(10 ** generator.uniform(-1, 2))
-    x, queries = generator.standard_normal((n, d)), generator.standard_normal((2, d))
-    y = np.array([0, 1, 2, 0, 1, 2])
-    dx, dq = generator.standard_normal(x.shape), generator.standard_normal(queries.shape)
-    weights = generator.standard_normal((2, 3))
-    ends = [svm_scores(x + h * dx, y, queries + h * dq, kernel, C) for h in (STEP, -STEP)]
-    if ends[0] is None or ends[1] is None:
-        return None
-    wanted = float(((ends[0] - ends[1]) * weights).sum()) / (2 * STEP)
-    leaves = tensors(x[None], queries[None])
-    scores = SVMLayer(C, kernel=kernel)(leaves[0], torch.from_numpy(y)[None], leaves[1])
-    given = slope(leaves, [dx[None], dq[None]], (scores[0] * torch.from_numpy(weights)).sum())
-    return Difference(given, wanted, max(1.0, abs(wanted)), f"SVMLayer({C:.3g}, {kernel}), d={d}")
+    gamma = None if generator.random() < 0.5 else float(10 ** generator.uniform(-1, 1))
+    C, bias = float(10 ** generator.uniform(-1, 2)), bool(generator.random() < 0.7)
+    machine = Machine(kernel, C, 1.0 / d if gamma is None else gamma, bias)
+    x, dx = (generator.standard_normal((batch, n, d)) for _ in range(2))
+    queries, dq = (generator.standard_normal((batch, 2, d)) for _ in range(2))
+    two = bool(generator.random() < 0.3)
+    y = np.stack(
+        [generator.permutation([-1, 1, 1, -1, 1, 1] if two else [0, 1, 2, 0, 1, 1])] * batch
+    )
+    weights = generator.standard_normal((batch, 2, 1 if two else 3))
+    wanted = 0.0
+    note(kind="gradients, SVMLayer", kernel=kernel, bias=bias, classes=2 if two else 3, d=d)
+    for k in range(batch):
+        ends = [
+            svm_scores(x[k] + h * dx[k], y[k], queries[k] + h * dq[k], machine)
+            for h in (STEP, -STEP)
+        ]
+        note(compared=ends[0] is not None and ends[1] is not None)
+        if ends[0] is None or ends[1] is None:
+            return None
+        wanted += float(((ends[0] - ends[1]) * weights[k]).sum()) / (2 * STEP)
+    leaves = tensors(x, queries)
+    layer = SVMLayer(C, kernel=kernel, gamma=gamma, bias=bias)
+    scores = layer(leaves[0], torch.from_numpy(y), leaves[1]).reshape(weights.shape)
+    given = slope(leaves, [dx, dq], (scores * torch.from_numpy(weights)).sum())
+    text = f"{layer}, d={d}, batch of {batch}, {2 if two else 3} classes"
+    return Difference(given, wanted, max(1.0, abs(wanted)), text)

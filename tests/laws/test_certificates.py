@@ -8,11 +8,12 @@ import torch
 
 import fwnet
 from cases import PRODUCT, SOLVERS
-from laws import certificates
-from laws.sets import FAMILIES, draw_radius, fixed_cases
-from laws.solves import ORACLES
+from fwnet import learned
+from laws import certificates, solves
+from laws.sets import FAMILIES, draw_radius, fixed_cases, l2
+from laws.solves import CONTROLLERS, DIRECTIONS, ORACLES
 
-NUMBERS = (*range(240), 624)  # 624: a projection of numbers whose sum overflows
+NUMBERS = range(240)
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -30,6 +31,14 @@ def test_every_domain_can_be_drawn() -> None:
     public = {value for value in vars(fwnet).values() if isinstance(value, type)}
     domains = {kind for kind in public if issubclass(kind, fwnet.Domain)} - {fwnet.Domain}
     assert drawn >= domains
+
+
+def test_every_direction_and_controller_can_be_drawn() -> None:
+    drawn = {type(case.make()) for case in DIRECTIONS} | {type(c()) for c in CONTROLLERS.values()}
+    public = {value for value in vars(fwnet.directions).values() if isinstance(value, type)}
+    public |= {value for value in vars(fwnet.learned).values() if isinstance(value, type)}
+    slots = {kind for kind in public if issubclass(kind, fwnet.Direction | learned.Controller)}
+    assert drawn >= slots - {fwnet.Direction, learned.Controller}
 
 
 def test_every_oracle_can_be_drawn() -> None:
@@ -52,11 +61,6 @@ def test_the_law_sees_a_gap_that_is_too_small(
         "vertex",
         lambda self, cost: fwnet.vertices.Dense(factor * exact(self, cost).dense(), 1),
     )
-    found = []
-    for number in range(3000):
-        draw_from = np.random.default_rng(number)
-        if draw_from.random() < 0.75 and "L2Ball" in certificates.draw_case(draw_from).text:
-            found.append(certificates.attack(np.random.default_rng(number)))
-        if len(found) == 12:
-            break
+    monkeypatch.setattr(solves, "draw_set", lambda generator: l2(generator, 1.0))
+    found = [certificates.attack_solve(np.random.default_rng(number)) for number in range(12)]
     assert any(text is not None and text.startswith("false certificate") for text in found)
