@@ -16,7 +16,7 @@ def numba_or_none() -> ModuleType | None:
         import numba
     except ImportError:
         return None
-    return cast(ModuleType, numba)
+    return numba
 
 
 def machine_code(module: str) -> ModuleType | None:

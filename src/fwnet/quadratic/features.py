@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.numerics.line_search import batched_root
 from fwnet.quadratic.faces import as_doubles, compiled_for
 from fwnet.quadratic.gradients import FeatureFaceSystem, augmented
 from fwnet.quadratic.solve import SimplexQPSolution
@@ -89,23 +90,26 @@ def _dual_value(theta: Tensor, excess: Tensor, D: Tensor) -> Tensor:
 def _line_search(
     theta: Tensor, aim: Tensor, excess: Tensor, reach: Tensor, D: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The full step where it decreases the dual, bisection on its slope elsewhere."""
+    """The full step where it decreases the dual, the root of its slope elsewhere."""
     value = _dual_value(theta, excess, D)
     slack = 64 * torch.finfo(D.dtype).eps * (value.abs() + theta[:, -1, 0].abs())
     worse = _dual_value(aim, reach, D) > value + slack
     if not bool(worse.any()):
         return aim, reach
-    move, change = (aim - theta).squeeze(-1), reach - excess
-    low = torch.zeros_like(value).unsqueeze(-1)
-    high = torch.ones_like(low)
-    for _ in range(40):
-        step = (low + high) / 2
-        w = theta[:, :-1, 0] + step * move[:, :-1]
-        slope = (w * move[:, :-1]).sum(-1) - move[:, -1]
-        slope = slope + ((excess + step * change).clamp_min(0) * change / D).sum(-1)
-        up = slope.unsqueeze(-1) > 0
-        low, high = torch.where(up, low, step), torch.where(up, step, high)
-    step = torch.where(worse.unsqueeze(-1), (low + high) / 2, 1.0)
+    w, move, change = theta[:, :-1, 0], (aim - theta).squeeze(-1), reach - excess
+    weighted = change / D
+    square, along = move[:, :-1].square().sum(-1), (w * move[:, :-1]).sum(-1) - move[:, -1]
+
+    def slope_at(step: Tensor) -> tuple[Tensor, Tensor]:
+        there = (excess + step.unsqueeze(-1) * change).clamp_min(0)
+        slope = along + step * square + (there * weighted).sum(-1)
+        return slope, square + ((there > 0) * change * weighted).sum(-1)
+
+    here, curvature = slope_at(torch.zeros_like(value))
+    step, _ = batched_root(
+        slope_at, here, torch.ones_like(here), 1e-9 * here.abs(), curvature=curvature
+    )
+    step = torch.where(worse, step, 1.0).unsqueeze(-1)
     return theta + step.unsqueeze(-1) * (aim - theta), excess + step * change
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fwnet.iterates import Iterate, Move
 from fwnet.numerics import checks
+from fwnet.numerics.line_search import batched_root
 from fwnet.numerics.tensors import ratio
 from fwnet.problems import Problem
 from fwnet.steps.base import StepRule, bounded, is_plain
@@ -66,34 +67,21 @@ class LineSearch(StepRule):
 
     def _root(self, problem: Problem, it: Iterate, move: Move) -> tuple[Tensor, Tensor]:
         """The step size, and whether it lies inside the segment rather than at an end."""
-        goal = self.tol * move.slope.abs()
-        slope = move.slope
-        low, high = torch.zeros_like(slope), bounded(move.max_step, move)
-        high_slope = problem.slope(move.trial(high), move)
-        far = high_slope <= 0  # f still falls at the far end: stop there; NaN is too far
-        uphill = slope >= 0  # stay
-        settled, answer = far | uphill, torch.where(far & ~uphill, high, low)
-        interior = ~settled
-        curvature = problem.curvature(it, move)
-        bend = (high_slope - slope) / high if curvature is None else curvature
-        stride = torch.full_like(slope, torch.inf)
-        for _ in range(self.max_evaluations - 1):
-            guess = answer - slope / bend
-            # Halve the bracket where the guess leaves it (NaN does) or the steps do not shrink.
-            poor = ~((guess > low) & (guess < high)) | ((guess - answer).abs() > 0.5 * stride)
-            guess = torch.where(poor, 0.5 * (low + high), guess)
-            guess = torch.where(settled, answer, guess)
-            stride = (guess - answer).abs()
-            there = move.trial(guess)
-            before, slope = slope, problem.slope(there, move)
-            curvature = problem.curvature(there, move)
-            bend = (slope - before) / (guess - answer) if curvature is None else curvature
-            answer = guess
-            settled = settled | (slope.abs() <= goal)
-            if bool(settled.all()):
-                return answer, interior
-            low, high = torch.where(slope < 0, answer, low), torch.where(slope < 0, high, answer)
-        return torch.where(settled, answer, low), interior  # at the left end f has not risen
+
+        def slope_at(step_size: Tensor) -> tuple[Tensor, Tensor | None]:
+            there = move.trial(step_size)
+            return problem.slope(there, move), problem.curvature(there, move)
+
+        high = bounded(move.max_step, move)
+        return batched_root(
+            slope_at,
+            move.slope,
+            high,
+            self.tol * move.slope.abs(),
+            end=problem.slope(move.trial(high), move),
+            curvature=problem.curvature(it, move),
+            evaluations=self.max_evaluations - 1,
+        )
 
 
 @final

@@ -15,6 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from fwnet.numerics.line_search import batched_root
 from fwnet.quadratic.solve import simplex_qp
 
 _MAX_NEWTON, _MAX_SEARCH = 100, 60
@@ -165,24 +166,20 @@ def _line_search(
 ) -> Tensor:  # (problems,)
     """The t where the slope ⟨w, d⟩ + t|d|² − Σ Cᵢ max(0, slackᵢ − t·changeᵢ)·changeᵢ crosses 0.
 
-    The slope rises with t, in straight pieces: Newton's steps inside a bracket end on the piece.
+    The slope rises with t, in straight pieces: Newton's steps end on the piece.
     A slope of 1e-6 of the first one is near enough: where no point changes sides, t = 1 has none.
     """
     across, square = ends
-    low, high, t = torch.zeros_like(across), torch.full_like(across, torch.inf), start
     weighted = C * change
-    goal = 1e-6 * (across - (slack.clamp_min(0) * weighted).sum(-1)).abs()
-    bends, tiny = weighted * change, torch.finfo(t.dtype).tiny
-    for _ in range(_MAX_SEARCH):
+    curvatures, tiny = weighted * change, torch.finfo(start.dtype).tiny
+
+    def slope_at(t: Tensor) -> tuple[Tensor, Tensor]:
         left = (slack - t.unsqueeze(-1) * change).clamp_min_(0)
         slope = torch.addcmul(across, t, square) - torch.linalg.vecdot(left, weighted)
-        near = slope.abs() <= goal
-        if bool(near.all()):
-            break
-        bend = square + torch.linalg.vecdot((left > 0).to(bends), bends)
-        low, high = torch.where(slope < 0, t, low), torch.where(slope > 0, t, high)
-        guess = t - slope / bend.clamp_min(tiny)
-        half = torch.where(high.isinf(), 2 * t, 0.5 * (low + high))
-        guess = torch.where((guess >= low) & (guess <= high), guess, half)
-        t = torch.where(near, t, guess)
-    return t
+        curvature = square + torch.linalg.vecdot((left > 0).to(curvatures), curvatures)
+        return slope, curvature.clamp_min(tiny)
+
+    first = across - (slack.clamp_min(0) * weighted).sum(-1)
+    far = torch.full_like(across, torch.inf)
+    goal = 1e-6 * first.abs()
+    return batched_root(slope_at, first, far, goal, guess=start, evaluations=_MAX_SEARCH)[0]

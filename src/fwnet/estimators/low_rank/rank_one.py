@@ -13,6 +13,7 @@ from fwnet.estimators.low_rank.losses import Loss
 from fwnet.estimators.low_rank.problems import RowProblem
 from fwnet.estimators.low_rank.sweeps import Move, sweep
 from fwnet.numerics import checks
+from fwnet.numerics.line_search import scalar_root
 
 _SAMPLE = 512  # rows on which a step's length is found
 _ATOMS = 64  # that are kept before they are recompressed
@@ -102,26 +103,17 @@ class RankOneFrankWolfe:
 
 
 def line_search(loss: Loss, here: Tensor, ahead: Tensor, evaluations: int = 8) -> float:
-    """argmin over [0, 1] of the loss at here + γ · ahead, by a bracketed secant on its slope."""
-    low, high = 0.0, 1.0
-    slope, steep = _slope(loss, here, ahead, 0.0), _slope(loss, here, ahead, 1.0)
-    if slope >= 0:
-        return 0.0
-    if steep <= 0:
-        return 1.0
-    goal, before, guess = 1e-3 * abs(slope), slope, 0.0
-    for _ in range(evaluations):
-        guess = low - before * (high - low) / (steep - before)
-        if not low < guess < high:
-            guess = 0.5 * (low + high)
-        now = _slope(loss, here, ahead, guess)
-        if abs(now) <= goal:
-            break
-        if now < 0:
-            low, before, steep = guess, now, 0.5 * steep  # Illinois: the end that stays weighs less
-        else:
-            high, steep, before = guess, now, 0.5 * before
-    return guess
+    """argmin over [0, 1] of the loss at here + γ · ahead."""
+    first, last = _slope(loss, here, ahead, 0.0), _slope(loss, here, ahead, 1.0)
+    goal = 1e-3 * abs(first)
+    return scalar_root(
+        lambda step: (_slope(loss, here, ahead, step), None),
+        first,
+        1.0,
+        goal,
+        end=last,
+        evaluations=evaluations,
+    )
 
 
 def _slope(loss: Loss, here: Tensor, ahead: Tensor, step: float) -> float:

@@ -24,6 +24,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.records import Problem
+from fwnet.numerics.line_search import scalar_root
 
 _STEP = 1e-8  # a Newton step that is shorter was stopped by rounding
 _NOISE = 8 * np.finfo(np.float64).eps  # of a score, of the sizes it is summed from
@@ -118,26 +119,20 @@ def line_search(
     """Minimise ½|w + t(v − w)|² + ½ Σ Cᵢeᵢ(f + t move)² over t > 0.
 
     `norms` are |w|², ⟨w, v⟩, |v|². The slope is increasing and piecewise linear, so Newton's
-    method on it, kept in a bracket, ends after a few pieces.
+    method on it ends after a few pieces.
     """
     linear, square = norms[1] - norms[0], norms[0] - 2.0 * norms[1] + norms[2]
-    low, high, t = 0.0, np.inf, 1.0
     weighted = problem.box * move
-    bends = weighted * move
-    for _ in range(50):
+    curvatures = weighted * move
+
+    def slope_at(t: float) -> tuple[float, float]:
         excess = problem.excess(scores + t * move)
         slope = linear + t * square - float(weighted @ excess)
-        curve = square + float(bends @ (excess != 0))
-        if curve <= 0 or abs(slope) <= 1e-13 * (abs(linear) + curve):
-            break
-        low, high = (t, high) if slope < 0 else (low, t)
-        step = t - slope / curve
-        if not low < step < high:
-            step = 2.0 * t if np.isinf(high) else 0.5 * (low + high)
-        if abs(step - t) <= 1e-13 * t:
-            break
-        t = step
-    return t
+        return slope, square + float(curvatures @ (excess != 0))
+
+    first = slope_at(0.0)[0]
+    noise = 1e-13 * (abs(linear) + abs(linear - first))
+    return scalar_root(slope_at, first, np.inf, noise, guess=1.0, evaluations=50)
 
 
 def _scores(kernel: Array, bias: float, index: Array, u: Array) -> Array:
