@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
 from fwnet.estimators import LowRankSoftmaxClassifier
+from fwnet.estimators.low_rank import Solution, solve
+from fwnet.estimators.low_rank import radius as choices
 
 # The answer is certified to tol, and "auto" splits the rows that it is given: a row with weight 2
 # and a row that stands there twice agree within tol at a given radius (see below), not to 1e-7.
@@ -33,7 +35,7 @@ def digits(dtype: type = np.float64) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator() -> None:
-    model = LowRankSoftmaxClassifier(50.0, tol=0.3, max_iter=8)
+    model = LowRankSoftmaxClassifier(tol=0.1, max_iter=30)  # it chooses a radius for every fit
     report = check_estimator(model, on_fail=None, on_skip=None, expected_failed_checks=EXPECTED)
     wrong = [r["check_name"] for r in report if r["status"] == "failed"]
     assert wrong == []
@@ -79,6 +81,33 @@ def test_the_chosen_radius_predicts_as_well_as_tuned_logistic_regression() -> No
     rivals = [LogisticRegression(C=C, max_iter=2000) for C in (0.1, 1.0, 10.0)]
     best = max(rival.fit(X[train], y[train]).score(X[test], y[test]) for rival in rivals)
     assert ours >= best - 0.02  # two standard errors of 897 trials at .91
+
+
+def test_a_choice_costs_no_more_than_a_few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most twelve rough fits, each of at most 25 passes over four fifths of the rows."""
+    steps = []
+
+    def counted(*arguments: object, **options: object) -> Solution:
+        found = solve(*arguments, **options)
+        steps.append(found.steps)
+        return found
+
+    monkeypatch.setattr(choices, "solve", counted)
+    X, y = load_breast_cancer(return_X_y=True)
+    model = LowRankSoftmaxClassifier().fit((X - X.mean(0)) / X.std(0), y)
+    assert len(steps) <= 12
+    assert max(steps) <= 25
+    assert 0.8 * sum(steps) <= 2 * model.n_iter_  # so "auto" takes at most three times as long
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_choice_sees_past_a_rise_at_small_radii(seed: int) -> None:
+    """A class with nearly all the weight needs an intercept; in small balls the features win."""
+    X, y = make_blobs(centers=3, random_state=seed, cluster_std=20)
+    weight = {0: 1000, 1: 0.0001, 2: 0.0001}
+    model = LowRankSoftmaxClassifier(class_weight=weight).fit(X[:50], y[:50])
+    assert np.mean(model.predict(X[50:]) == 0) > 0.87  # as scikit-learn's checks ask
 
 
 def test_weights_are_repetitions() -> None:

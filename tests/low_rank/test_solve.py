@@ -11,7 +11,9 @@ from tests.low_rank import cases
 import fwnet
 from fwnet.estimators.low_rank import solve
 from fwnet.estimators.low_rank import solve as solve_function
+from fwnet.estimators.low_rank.dense_projection import DenseProjection
 from fwnet.estimators.low_rank.descent import FactoredDescent
+from fwnet.estimators.low_rank.projection import FactoredProjection
 from fwnet.estimators.low_rank.rows import ArrayRows
 from fwnet.low_rank import (
     Budget,
@@ -102,6 +104,48 @@ def test_many_columns_start_with_minibatches_and_end_certified() -> None:
     assert found.value == pytest.approx(float(there.value), rel=1e-5)
     assert float(there.decrease) <= 5e-3 * float(there.value) + 1e-5
     assert trace_norm(found.W) <= 60.0 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "radius"),
+    [
+        ("tensor", "softmax", 1.0),
+        ("sparse", "softmax", 10.0),
+        ("streamed", "softmax", 1e3),  # the rows are separable: f goes to 0
+        ("tensor", "squared", 1.0),
+        ("streamed sparse", "squared", 1e3),
+    ],
+)
+def test_small_problems_have_the_same_optimum_dense_and_by_factors(
+    kind: str, loss: str, radius: float
+) -> None:
+    problem = RowProblem(cases.all_rows()[kind], cases.losses()[loss])
+    start = Factors.zero(*problem.shape, problem.dtype)
+    by_factors = FactoredProjection(problem, radius, start, 20, torch.Generator().manual_seed(0))
+    dense = DenseProjection(problem, radius, start)
+    for stage in (by_factors, dense):
+        for _ in range(400):
+            stage.step()
+    (first, _, _), (second, gap, _) = (
+        certify(problem, s.point(), radius) for s in (by_factors, dense)
+    )
+    enough = 1e-3 * max(second, 1e-3 * certify(problem, start, radius).value)
+    assert gap <= enough
+    assert trace_norm(dense.point()) <= radius * (1 + 1e-9)
+    assert abs(first - second) <= gap + 1e-12
+    assert dense.value == pytest.approx(second, abs=2 * gap)  # f where the gradient was taken
+    assert -1e-12 <= dense.estimate <= 1.01 * gap + enough
+
+
+def test_a_dense_projection_of_float32_rows_is_computed_in_float64() -> None:
+    problem = cases.softmax_problem(torch.float32)
+    stage = DenseProjection(problem, 10.0, Factors.zero(*problem.shape, problem.dtype))
+    for _ in range(300):
+        stage.step()
+    W = stage.point()
+    assert W.U.dtype == W.s.dtype == W.V.dtype == torch.float32
+    assert trace_norm(W) <= 10.0 * (1 + 1e-6)
+    assert certify(cases.softmax_problem(), W.to(torch.float64), 10.0).gap <= 1e-4
 
 
 def test_a_start_may_be_of_another_type() -> None:

@@ -167,23 +167,24 @@ class LowRankModel(BaseEstimator):
     def _no_worse_than_zero(
         self, problem: FactoredProblem, budget: Budget, found: Solution | None
     ) -> Solution:
-        """`found`; where W = 0 is better, the solution in a smaller ball, or W = 0.
+        """`found`, or what is better: the solution in a smaller ball, or W = 0.
 
         In a ball that is too large for the features, a step is shorter than the rounding errors of
         its W. The smaller ball's W is certified in the whole one.
         """
         zero = Factors.zero(*problem.shape, problem.dtype)
         at_zero, gap, _ = certify(problem, zero, self.radius_)
-        if found is not None and found.value <= at_zero:
-            return found
         inner = min(self.radius_, _REACH * natural_radius(problem))
-        found = self._solve(problem, inner, None, budget)
-        if found is None or not found.value <= at_zero:
-            found = Solution(zero, at_zero, gap, "stalled", 1, Trace())
-        else:
-            found = replace(found, gap=certify(problem, found.W, self.radius_).gap)
-        good = found.gap <= budget.tol * found.value
-        return replace(found, status="converged" if good else "stalled")
+        best = Solution(zero, at_zero, gap, "stalled", 1, Trace())
+        if found is not None and found.value <= at_zero:
+            best = found
+            if inner == self.radius_ or found.status != "stalled":
+                return found
+        smaller = self._solve(problem, inner, None, budget)
+        if smaller is not None and smaller.value <= best.value:
+            best = replace(smaller, gap=certify(problem, smaller.W, self.radius_).gap)
+        converged = best.gap <= budget.tol * best.value
+        return replace(best, status="converged" if converged else "stalled")
 
     def _store(self, found: Solution) -> None:
         self._store_factors(found.W)

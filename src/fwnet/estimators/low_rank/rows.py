@@ -32,6 +32,13 @@ class Block:
         """The rows in float64, without the constant column."""
         return self.data.double() if isinstance(self.data, Tensor) else self.data.astype("float64")
 
+    def dense(self) -> Tensor:
+        """The rows as one tensor, with the constant column."""
+        data = self.data if isinstance(self.data, Tensor) else torch.from_numpy(self.data.toarray())
+        if self.constant is None:
+            return data
+        return torch.cat([data, data.new_full((len(data), 1), self.constant)], 1)
+
     def times(self, U: Tensor) -> Tensor:  # (d, k) -> (h, k)
         """X U."""
         if self.constant is None:

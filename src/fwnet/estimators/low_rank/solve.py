@@ -7,15 +7,16 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 
 from fwnet.estimators.low_rank.certificate import Certificate, certify
+from fwnet.estimators.low_rank.dense_projection import DenseProjection, is_small
 from fwnet.estimators.low_rank.descent import FactoredDescent
 from fwnet.estimators.low_rank.factors import Factors
-from fwnet.estimators.low_rank.problems import FactoredProblem
-from fwnet.estimators.low_rank.projection import AcceleratedProjection
+from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
+from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
 from fwnet.show.progress import Observer, observers
 from fwnet.trace import StepRecord, Trace
@@ -123,7 +124,7 @@ class _Run:
         self.rank = min(budget.max_rank or min(problem.shape), *problem.shape)
         self.trace, self.steps = Trace(), 0
         self.started = time.perf_counter()
-        self.stage: FactoredDescent | AcceleratedProjection | None = None
+        self.stage: FactoredDescent | AcceleratedProjection[Any] | None = None
         self.best: tuple[Factors, Certificate] | None = None
         zero = Factors.zero(*problem.shape, problem.dtype)
         self.at_zero = problem.value(problem.scores(zero.left), zero.V)  # f(0)
@@ -175,9 +176,7 @@ class _Run:
 
     def _project(self, W: Factors) -> str:
         """Accelerated projections until the certificate is good enough; why they stopped."""
-        self.stage = stage = AcceleratedProjection(
-            self.problem, self.radius, W, self.rank, self.generator
-        )
+        self.stage = stage = self._projection(W)
         due, idle = 0, 0
         while True:
             stage.step()
@@ -192,9 +191,14 @@ class _Run:
             status = self._advance(stage.value, gap, stage.length)
             if status is not None:
                 return status
-            idle = idle + 1 if stage.still else 0
+            idle = idle + 1 if stage.is_still else 0
             if idle >= _PATIENCE:
                 return "stalled"
+
+    def _projection(self, W: Factors) -> AcceleratedProjection[Any]:
+        if isinstance(self.problem, RowProblem) and is_small(self.problem, self.rank):
+            return DenseProjection(self.problem, self.radius, W)
+        return FactoredProjection(self.problem, self.radius, W, self.rank, self.generator)
 
     def _certify(self, W: Factors, accuracy: float) -> Certificate:
         """The certificate at W, which is kept if it is the best point so far."""
