@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, show, table
 from fwnet.cli.tables import read_points
 from fwnet.numerics.files import written_whole
+from fwnet.trace import Clock
 
 
 @final
@@ -35,34 +35,36 @@ class EstimatorChoice:
     measure: str = "accuracy"
 
 
-def _svc(given: SimpleNamespace) -> Any:
+def _svc(settings: SimpleNamespace) -> Any:
     from fwnet.estimators import FWSVC
 
-    return FWSVC(given.c, kernel=given.kernel, gamma=given.gamma, random_state=given.seed)
+    return FWSVC(
+        settings.c, kernel=settings.kernel, gamma=settings.gamma, random_state=settings.seed
+    )
 
 
-def _svr(given: SimpleNamespace) -> Any:
+def _svr(settings: SimpleNamespace) -> Any:
     from fwnet.estimators import FWSVR
 
-    return FWSVR(C=given.c, kernel=given.kernel, gamma=given.gamma)
+    return FWSVR(C=settings.c, kernel=settings.kernel, gamma=settings.gamma)
 
 
-def _deep_svc(given: SimpleNamespace) -> Any:
+def _deep_svc(settings: SimpleNamespace) -> Any:
     from fwnet.estimators import DeepSVC
 
-    return DeepSVC(C=given.c, max_iter=given.updates, random_state=given.seed)
+    return DeepSVC(C=settings.c, max_iter=settings.updates, random_state=settings.seed)
 
 
-def _low_rank(given: SimpleNamespace) -> Any:
+def _low_rank(settings: SimpleNamespace) -> Any:
     from fwnet.estimators import LowRankSoftmaxClassifier
 
-    return LowRankSoftmaxClassifier(given.radius, random_state=given.seed)
+    return LowRankSoftmaxClassifier(settings.radius, random_state=settings.seed)
 
 
-def _low_rank_cv(given: SimpleNamespace) -> Any:
+def _low_rank_cv(settings: SimpleNamespace) -> Any:
     from fwnet.estimators import LowRankSoftmaxClassifierCV
 
-    return LowRankSoftmaxClassifierCV(random_state=given.seed)
+    return LowRankSoftmaxClassifierCV(random_state=settings.seed)
 
 
 MODELS = {
@@ -131,16 +133,11 @@ def fit(
         raise typer.BadParameter(f"--test must be between 0 and 1; got {test}.")
     check_target("--save", save)
     options = {"-C": c, "--kernel": kernel, "--gamma": gamma, "--updates": updates}
-    for option, value in (options | {"--radius": radius}).items():
-        if value is not None and option not in chosen.takes:
-            takes = " and ".join(chosen.takes) or "no such option"
-            raise typer.BadParameter(
-                f"{option} does not apply to --model {model}, which takes {takes}."
-            )
-    given = SimpleNamespace(c=1.0 if c is None else c, kernel=kernel or "rbf", seed=seed)
-    given.updates = 100 if updates is None else updates
-    given.gamma = _number("--gamma", gamma or "scale", "scale", "auto")
-    given.radius = _number("--radius", radius or "auto", "auto")
+    _check_options(model, options | {"--radius": radius})
+    settings = SimpleNamespace(c=1.0 if c is None else c, kernel=kernel or "rbf", seed=seed)
+    settings.updates = 100 if updates is None else updates
+    settings.gamma = _number("--gamma", gamma or "scale", "scale", "auto")
+    settings.radius = _number("--radius", radius or "auto", "auto")
     X, y = read_points(source, target)
     classes = None if chosen.measure == "r2" else _classes(source, y)
     y = _numbers(source, y) if classes is None else y
@@ -148,10 +145,10 @@ def fit(
         X, y, test_size=test, random_state=seed, stratify=None if classes is None else y
     )
     X_train, X_test, y_train, y_test = parts
-    estimator = chosen.make(given)
-    start = time.perf_counter()
+    estimator = chosen.make(settings)
+    clock = Clock()
     estimator.fit(X_train, y_train)
-    seconds = time.perf_counter() - start
+    seconds = clock.seconds
     if save is not None:
         _save(save, estimator)
     facts = {
@@ -167,6 +164,17 @@ def fit(
     }
     rows = [[name.replace("_", " "), value] for name, value in facts.items()]
     show(facts, as_json, table(f"{source}", ["", ""], rows))
+
+
+def _check_options(model: str, options: dict[str, Any]) -> None:
+    """Raise for an option that the estimator does not take."""
+    takes = MODELS[model].takes
+    for option, value in options.items():
+        if value is not None and option not in takes:
+            raise typer.BadParameter(
+                f"{option} does not apply to --model {model}, which takes "
+                f"{' and '.join(takes) or 'no such option'}."
+            )
 
 
 def _classes(source: str, y: np.ndarray) -> np.ndarray:

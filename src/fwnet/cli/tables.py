@@ -100,6 +100,26 @@ def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Numbers (n, d), and the target column (n,) as text, by default the last one."""
+    lines = _csv_lines(path)
+    width = len(lines[0][1])
+    header = None if any(_number(text) is not None for text in lines[0][1]) else lines.pop(0)[1]
+    if not lines:
+        raise Failed(f"{path} has a header but no rows.")
+    column = _column(path, target, header, width)
+    values = np.empty((len(lines), width - 1))
+    for i, (line, row) in enumerate(lines):
+        for j, text in enumerate(row[:column] + row[column + 1 :]):
+            number = _number(text)
+            if number is None or not np.isfinite(number):
+                raise Failed(f"{path}: line {line} has {text!r}, which is not a finite number.")
+            values[i, j] = number
+        if not row[column].strip():
+            raise Failed(f"{path}: line {line} has no target; a comma at its end adds a column.")
+    return values, np.array([row[column] for _, row in lines])
+
+
+def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Line numbers and cells; at least one line, all of one length of at least two."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
@@ -116,23 +136,10 @@ def read_csv(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
             f"{path} has one column: {lines[0][1][0]!r}. Columns are separated by commas, and "
             "there must be at least two."
         )
-    header = None if any(_number(text) is not None for text in lines[0][1]) else lines.pop(0)[1]
-    if not lines:
-        raise Failed(f"{path} has a header but no rows.")
     for line, row in lines:
         if len(row) != width:
             raise Failed(f"{path}: line {line} has {len(row)} columns, but the first has {width}.")
-    column = _column(path, target, header, width)
-    values = np.empty((len(lines), width - 1))
-    for i, (line, row) in enumerate(lines):
-        for j, text in enumerate(row[:column] + row[column + 1 :]):
-            number = _number(text)
-            if number is None or not np.isfinite(number):
-                raise Failed(f"{path}: line {line} has {text!r}, which is not a finite number.")
-            values[i, j] = number
-        if not row[column].strip():
-            raise Failed(f"{path}: line {line} has no target; a comma at its end adds a column.")
-    return values, np.array([row[column] for _, row in lines])
+    return lines
 
 
 def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:

@@ -53,25 +53,9 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
     taken: set[Tensor] = set()
     groups: list[dict[str, Any]] = []
     for pattern, domain in domains.items():
-        if not isinstance(pattern, str):
-            raise TypeError(f"constrain: a name must be a string; got {pattern!r}.")
-        check_kind(domain)
-        names = [name for name in parameters if fnmatchcase(name, pattern)]
-        if not names:
-            raise ValueError(_unknown(pattern, list(parameters)))
+        names = _matching(pattern, domain, parameters)
         fresh = _not_yet(names, parameters, taken)
-        if not fresh:
-            raise ValueError(
-                f"constrain: all parameters that {pattern!r} matches ({', '.join(names)}) are "
-                "taken by earlier patterns; move it up."
-            )
-        for name in fresh if domain is not None else ():
-            check_known(name, parameters[name])
-        if domain is not None and all(domain_of(parameters[n], domain) is None for n in fresh):
-            raise ValueError(  # a pattern for a layer may include its bias, but not biases only
-                f"constrain: {pattern!r} matches only vectors ({', '.join(fresh)}), but {domain} "
-                "holds matrices; name a matrix, or choose a ball of vectors such as LInfBall(1.0)."
-            )
+        _check_fresh(pattern, domain, names, {name: parameters[name] for name in fresh})
         groups += _groups(fresh, parameters, domain)
     rest = [n for n in _not_yet(parameters, parameters, taken) if parameters[n].requires_grad]
     if rest:
@@ -82,6 +66,37 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
             if own is not None:
                 move_inside(parameter, own)
     return groups
+
+
+def _matching(pattern: str, domain: Choice, parameters: Mapping[str, Tensor]) -> list[str]:
+    """The names that a pattern matches; at least one."""
+    if not isinstance(pattern, str):
+        raise TypeError(f"constrain: a name must be a string; got {pattern!r}.")
+    check_kind(domain)
+    names = [name for name in parameters if fnmatchcase(name, pattern)]
+    if not names:
+        raise ValueError(_unknown(pattern, list(parameters)))
+    return names
+
+
+def _check_fresh(
+    pattern: str, domain: Choice, names: list[str], fresh: Mapping[str, Tensor]
+) -> None:
+    """Raise unless a pattern has parameters of its own that its domain can hold."""
+    if not fresh:
+        raise ValueError(
+            f"constrain: all parameters that {pattern!r} matches ({', '.join(names)}) are "
+            "taken by earlier patterns; move it up."
+        )
+    if domain is None:
+        return
+    for name, parameter in fresh.items():
+        check_known(name, parameter)
+    if all(domain_of(parameter, domain) is None for parameter in fresh.values()):
+        raise ValueError(  # a pattern for a layer may include its bias, but not biases only
+            f"constrain: {pattern!r} matches only vectors ({', '.join(fresh)}), but {domain} "
+            "holds matrices; name a matrix, or choose a ball of vectors such as LInfBall(1.0)."
+        )
 
 
 def _matrices(net: nn.Module) -> dict[str, Choice]:
