@@ -1,4 +1,4 @@
-"""Parameters of domains: a gradient, or a sentence that there is none."""
+"""Parameters of domains: a gradient, or an error that there is none."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.autograd import gradcheck
 import fwnet
 from cases import F64, normal, spd
 from fwnet.layers import FWNet, ImplicitLayer
+from fwnet.vertices import Dense
 
 ONES, EYE = torch.ones(4, dtype=F64), torch.eye(4, dtype=F64)
 LOWER, UPPER = -ONES, ONES + 0.1 * normal(1, 4)
@@ -101,3 +102,27 @@ def test_a_radius_is_a_number(make: Callable[[Tensor], fwnet.Domain]) -> None:
     with pytest.raises(ValueError, match=r"radius=...\) has no gradient.*Pass its \.item\(\)"):
         make(torch.tensor(1.0, requires_grad=True))
     assert make(torch.tensor(1.0)).radius == 1.0
+
+
+class Interval(fwnet.Domain):
+    """{x : |x_i| <= size}, a domain that is not a dataclass."""
+
+    def __init__(self, size: Tensor) -> None:
+        self.size = size
+
+    def vertex(self, cost: Tensor) -> Dense:  # type: ignore[override]
+        return Dense(-self.size * cost.sign())
+
+    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
+        return (x.abs() <= self.size + (tol or 1e-9)).all(-1)
+
+    def diameter(self, shape: tuple[int, ...]) -> float:
+        return 2 * float(self.size) * shape[-1] ** 0.5
+
+
+def test_a_domain_need_not_be_a_dataclass() -> None:
+    size, problem = torch.tensor(1.0, dtype=F64), fwnet.Quadratic(spd(4, 4, 4))
+    result = FWNet(fwnet.FrankWolfe(Interval(size), max_steps=3))(problem)
+    assert bool(Interval(size).contains(result.x))
+    with pytest.raises(ValueError, match=r"no gradient for Interval\(size=...\)"):
+        FWNet(fwnet.FrankWolfe(Interval(size.requires_grad_()), max_steps=3))(problem)

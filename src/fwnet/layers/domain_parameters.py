@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -37,13 +37,16 @@ def refuse_gradients(who: str, domain: Domain, learnable: tuple[type[Domain], ..
 
 def _parameters(domain: Domain) -> Iterator[tuple[Domain, str, Tensor]]:
     """Every tensor argument of the domain and of the domains it is made of."""
-    for field in fields(domain):  # type: ignore[arg-type]
-        if field.init:
-            for value in _flat(getattr(domain, field.name)):
-                if isinstance(value, Domain):
-                    yield from _parameters(value)
-                elif isinstance(value, Tensor):
-                    yield domain, field.name, value
+    if is_dataclass(domain):
+        names = [field.name for field in fields(domain) if field.init]
+    else:
+        names = [name for name in vars(domain) if not name.startswith("_")]
+    for name in names:
+        for value in _flat(getattr(domain, name)):
+            if isinstance(value, Domain):
+                yield from _parameters(value)
+            elif isinstance(value, Tensor):
+                yield domain, name, value
 
 
 def _flat(value: Any) -> Iterator[Any]:
