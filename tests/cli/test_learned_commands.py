@@ -34,7 +34,7 @@ def test_meta_train_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len((run / "history.jsonl").read_text().splitlines()) == 2
     assert (run / "curves.png").stat().st_size > 1000
     other = call("meta-train", *SMALL, "--steps", 3, "--out", run, code=1)
-    assert "holds another training" in other
+    assert "belongs to another training" in other
 
 
 def test_deep_svms_can_be_trained_on_and_judged_by(tmp_path: Path) -> None:

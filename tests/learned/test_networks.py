@@ -1,9 +1,19 @@
-"""Learned updates of networks."""
+"""Learned updates of networks: what they move, how they are trained, as an optimizer of torch."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parameters_to_vector
 
-from fwnet.learned import LSTMUpdates
+from fwnet import learned
+from fwnet.learned import HierarchicalUpdates, LSTMUpdates
+from fwnet.learned.families import TrainingRuns
+from fwnet.learned.training.tasks import with_seed
 
 
 def test_kinds_have_lstms_of_their_own() -> None:
@@ -54,3 +64,121 @@ def test_it_learns_to_descend() -> None:
 def test_arguments() -> None:
     with pytest.raises(ValueError, match="must be a positive finite number"):
         LSTMUpdates(scale=0.0)
+
+
+def three_classes(seed: int) -> tuple[Tensor, Tensor]:
+    y = torch.arange(60) % 3
+    noise = torch.randn(60, 5, generator=torch.Generator().manual_seed(seed))
+    return noise + 2 * nn.functional.one_hot(y, 5), y
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
+RUNS, OTHERS = TrainingRuns(network, three_classes(0), 20), TrainingRuns(network, three_classes(1))
+CONFIG = learned.MetaConfig(
+    steps=12, horizon=20, unroll=10, batch=1, learning_rate=0.01, validate_every=3
+)
+
+
+@pytest.mark.parametrize("make", [LSTMUpdates, HierarchicalUpdates])
+def test_updates_are_trained_on_trainings_of_networks(
+    make: Callable[[], nn.Module], tmp_path: Path
+) -> None:
+    first = with_seed(make, 0)
+    before = torch.get_rng_state()
+    updates, history = learned.meta_train(first, RUNS, CONFIG, validation=OTHERS)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not history.failed
+    assert min(history.validations) < 0.9 * history.initial
+    assert history[0].horizon == 20
+    with pytest.raises(KeyboardInterrupt):
+        learned.meta_train(first, Stopped(4), CONFIG, validation=OTHERS, out=tmp_path)
+    resumed, _ = learned.meta_train(first, RUNS, CONFIG, validation=OTHERS, out=tmp_path)
+    assert torch.equal(*(parameters_to_vector(u.parameters()) for u in (resumed, updates)))
+    loaded = learned.load(tmp_path / "controller.fwnet")
+    assert type(loaded) is type(updates)
+    assert torch.equal(*(parameters_to_vector(u.parameters()) for u in (loaded, updates)))
+
+
+class Stopped(learned.TrainingTask):
+    """The same runs, until some were drawn."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def episode(self, learned, config, generator):  # type: ignore[no-untyped-def]
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return RUNS.episode(learned, config, generator)
+
+    def judge(self, config):  # type: ignore[no-untyped-def]
+        return RUNS.judge(config)
+
+    def describe(self, config: learned.MetaConfig, generator: torch.Generator) -> str:
+        return RUNS.describe(config, generator)
+
+
+def test_the_objective_of_a_run_has_the_gradient_of_its_losses() -> None:
+    """Against autograd through two updates, the gradients held fixed as the updates do."""
+    updates, net = with_seed(lambda: LSTMUpdates(4), 1), with_seed(network, 2)
+    runs = TrainingRuns(lambda: copy.deepcopy(net), three_classes(0), 20)
+    run = runs.episode(updates, CONFIG, torch.Generator().manual_seed(0))()
+    found = torch.autograd.grad(run.run(3), list(updates.dense.parameters()))
+    recurrence = runs.draw(updates, torch.Generator().manual_seed(0))
+    order = torch.Generator().manual_seed(recurrence.seed)
+    theta = {name: weight.detach() for name, weight in net.named_parameters()}
+    state, total = updates.init(theta), torch.zeros(())
+    for _ in range(3):
+        rows = torch.randint(60, (20,), generator=order)
+        answers = torch.func.functional_call(net, theta, (runs.X[rows],))
+        loss = cross_entropy(answers, runs.y[rows])
+        total = total + loss
+        leaves = {name: t.detach().requires_grad_() for name, t in theta.items()}
+        answers = torch.func.functional_call(net, leaves, (runs.X[rows],))
+        gradients = torch.autograd.grad(cross_entropy(answers, runs.y[rows]), [*leaves.values()])
+        theta, state = updates(theta, dict(zip(theta, gradients, strict=True)), state)
+    expected = torch.autograd.grad(total, list(updates.dense.parameters()))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def test_as_an_optimizer_they_move_as_the_function_does() -> None:
+    updates, net = with_seed(LSTMUpdates, 0), with_seed(network, 0)
+    X, y = three_classes(0)
+    theta = {name: weight.detach().clone() for name, weight in net.named_parameters()}
+    state = updates.init(theta)
+    optimizer = learned.Optimizer(net.parameters(), updates)
+    for step in range(6):
+        if step == 3:  # a checkpoint in between
+            saved = copy.deepcopy(optimizer.state_dict())
+            optimizer = learned.Optimizer(net.parameters(), updates)
+            optimizer.load_state_dict(saved)
+        leaves = {name: t.detach().requires_grad_() for name, t in theta.items()}
+        loss = cross_entropy(torch.func.functional_call(net, leaves, (X,)), y)
+        gradients = torch.autograd.grad(loss, [*leaves.values()])
+        with torch.no_grad():
+            theta, state = updates(theta, dict(zip(theta, gradients, strict=True)), state)
+        optimizer.zero_grad()
+        cross_entropy(net(X), y).backward()
+        optimizer.step()
+    for name, weight in net.named_parameters():
+        torch.testing.assert_close(weight.detach(), theta[name])
+
+
+def test_what_updates_and_their_runs_need() -> None:
+    net = network()
+    for call, text in (
+        (lambda: learned.Optimizer(net.parameters(), learned.LSTMStep()), "must be such as LSTMUp"),
+        (lambda: learned.meta_train(learned.LSTMStep(), RUNS), "must be a LearnedUpdates"),
+        (
+            lambda: learned.meta_train(LSTMUpdates(), learned.families.QuadraticFamily()),
+            "must be a",
+        ),
+        (lambda: TrainingRuns(network, (torch.ones(3, 5), torch.zeros(2))), "as many rows"),
+        (lambda: TrainingRuns(net(torch.ones(5)), three_classes(0)), "must be a function"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=text):
+            call()

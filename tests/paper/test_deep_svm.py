@@ -10,18 +10,18 @@ from fwnet import Constant, FrankWolfe, LineSearch, Simplex, Softmin
 from fwnet.data import load
 from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, decide
 from fwnet.lab.paper.kernel_nets import image_kernel, rings_net
-from fwnet.lab.paper.meta import seeded
-from fwnet.lab.paper.runs import OptimizerRun
 from fwnet.lab.paper.simplex_runs import Cell, Descent, Reparameterised
 from fwnet.lab.paper.updates import Adam
 from fwnet.learned import LSTMStep, LSTMUpdates
+from fwnet.learned.training.recurrences import OptimizerRun
+from fwnet.learned.training.tasks import with_seed
 
 
 @pytest.fixture
 def rings() -> DeepSVM:
     data = load("circles", seed=3)
     x, y = torch.tensor(data.x[:120]), torch.tensor(2.0 * data.y[:120] - 1).float()
-    return DeepSVM(x, y, seeded(rings_net, 1))
+    return DeepSVM(x, y, with_seed(rings_net, 1))
 
 
 def cell(rule: object) -> Cell:
@@ -58,7 +58,7 @@ def test_the_slope_has_the_gradient_of_the_loss(rings: DeepSVM) -> None:
     torch.manual_seed(0)
     updates = LSTMUpdates(hidden=4)
     run = OptimizerRun(DeepTraining(rings, cell(Constant(0.1)), updates))
-    run.step()
+    run.advance()
     parameters = dict(run.state.parameters)
     step = run.advance()
     found = torch.autograd.grad(step.objective, list(updates.dense.parameters()), retain_graph=True)
@@ -74,7 +74,7 @@ def test_gradients_reach_a_learned_step_size(rings: DeepSVM) -> None:
     torch.manual_seed(0)
     rule = LSTMStep(hidden=4)
     run = OptimizerRun(DeepTraining(rings, cell(rule), Adam(0.05)))
-    loss = torch.stack([run.step() for _ in range(4)]).sum()
+    loss = run.run(4)
     loss.backward()
     assert sum(float(p.grad.abs().sum()) for p in rule.parameters() if p.grad is not None) > 0
     assert run.state.alpha.requires_grad
@@ -87,7 +87,7 @@ def test_a_run_leaves_the_network_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(20, 1, 8, 8, generator=generator)
     y = torch.where(torch.arange(20) < 10, 1.0, -1.0)
-    net: nn.Module = seeded(lambda: image_kernel((1, 8, 8), 2), 0)
+    net: nn.Module = with_seed(lambda: image_kernel((1, 8, 8), 2), 0)
     before = copy.deepcopy(net.state_dict())
     run = OptimizerRun(DeepTraining(DeepSVM(X, y, net), cell(Constant(0.01)), Adam(0.01)))
     run.record(2)

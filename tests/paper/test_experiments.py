@@ -21,10 +21,9 @@ from fwnet.lab.paper.experiments.density import Density
 from fwnet.lab.paper.experiments.manmade import Manmade
 from fwnet.lab.paper.experiments.mnist import Mnist, images
 from fwnet.lab.paper.figures import Curves, Maps, Table
-from fwnet.lab.paper.meta import MetaTraining
 from fwnet.lab.paper.store import plain
 
-META = MetaTraining(episodes=1, horizon=4, window=2, lrs=(0.003, 0.01), check_every=1)
+META = configs.MetaTraining(episodes=1, horizon=4, window=2, lrs=(0.003, 0.01), check_every=1)
 CIFAR2 = replace(
     configs.CIFAR2[Profile.QUICK],
     pairs=3,

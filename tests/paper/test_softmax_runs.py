@@ -7,10 +7,10 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet import TraceNormBall
-from fwnet.lab.paper.runs import OptimizerRun
-from fwnet.lab.paper.softmax_runs import Images, SoftmaxTraining, curves
+from fwnet.lab.paper.softmax_runs import Images, curves, training
 from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.training.recurrences import OptimizerRun
 
 
 def test_steps_go_to_the_best_vertex_and_stay_inside() -> None:
@@ -49,9 +49,9 @@ def test_a_run_learns_and_repeats(images: Images) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     before = [p.clone() for p in net.parameters()]
-    training = SoftmaxTraining(net, images, Adam(0.05), 20, 0)
-    first = curves(OptimizerRun(training), net, 43, 10, images)
-    again = curves(OptimizerRun(training), net, 43, 10, images)
+    run = training(net, images, Adam(0.05), 20, 0)
+    first = curves(OptimizerRun(run), net, 43, 10, images)
+    again = curves(OptimizerRun(run), net, 43, 10, images)
     assert first == again
     assert len(first["accuracy"]) == 5
     assert len(first["train"]) == 43
@@ -65,10 +65,10 @@ def test_the_slope_has_the_gradient_of_the_loss(images: Images) -> None:
     lstm = EntrywiseLSTM(4, 1, preprocess=True)
     net = nn.Sequential(nn.Linear(5, 3))
     updates = SplitUpdates(("0.weight",), TraceNormSteps(2.0, 0.3, lstm=lstm), Adam(0.01))
-    run = OptimizerRun(SoftmaxTraining(net, images, updates, 60, 3))
-    run.step()
+    run = OptimizerRun(training(net, images, updates, 60, 3))
+    run.advance()
     after = dict(run.state.parameters)
-    slope = run.step()
+    slope = run.advance().objective
     found = torch.autograd.grad(slope, list(lstm.parameters()), retain_graph=True)
     generator = torch.Generator().manual_seed(3)
     rows = [torch.randint(60, (60,), generator=generator) for _ in range(2)][1]

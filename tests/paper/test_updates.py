@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fwnet.lab.paper.updates import Adam, GradientDescent, Updates
+from fwnet.lab.paper.updates import Adam, GradientDescent
+from fwnet.learned.networks import Updates
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,13 @@ from fwnet.learned.evaluation.evaluate import evaluate
 from fwnet.learned.evaluation.results import Cost, Evaluation
 from fwnet.learned.families import LogUniform, ProblemFamily
 from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
+from fwnet.learned.optimizer import Optimizer
 from fwnet.learned.training.config import Cosine, Linear, MetaConfig
 from fwnet.learned.training.gradients import Backpropagation, EvolutionStrategies, PersistentES
 from fwnet.learned.training.losses import LogSuboptimality, SumOfValues
 from fwnet.learned.training.runs import MetaHistory, MetaRecord
 from fwnet.learned.training.tasks import TrainingTask
-from fwnet.learned.training.trainer import meta_train
+from fwnet.learned.training.trainer import TrainingFailed, meta_train
 
 __all__ = [
     "Backpropagation",
@@ -62,10 +63,12 @@ __all__ = [
     "MetaConfig",
     "MetaHistory",
     "MetaRecord",
+    "Optimizer",
     "PersistentES",
     "ProblemFamily",
     "Slots",
     "SumOfValues",
+    "TrainingFailed",
     "TrainingTask",
     "available",
     "baselines",

@@ -14,10 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet.learned.controllers import KINDS, Learned
+from fwnet.learned.controllers import KINDS as SLOT_KINDS
+from fwnet.learned.controllers import Learned
 from fwnet.learned.features import FEATURES
+from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
 from fwnet.numerics.files import DamagedFile, FileFormat, ForeignFile
 
+KINDS: dict[str, type[Learned]] = {  # what a file may build
+    **SLOT_KINDS,
+    "HierarchicalUpdates": HierarchicalUpdates,
+    "LSTMUpdates": LSTMUpdates,
+}
 FORMAT = FileFormat("fwnet", 1, "controller", "Copy or train it again.")
 _SHIPPED = Path(__file__).parent / "shipped"
 _SUFFIX = ".fwnet"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from abc import ABC, abstractmethod
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
+from fwnet.learned.controllers.base import Learned
 from fwnet.learned.controllers.hierarchical import HierarchicalRNN, Memories
 from fwnet.learned.controllers.lstm import EntrywiseLSTM, Memory
 from fwnet.numerics import checks
@@ -14,8 +17,34 @@ from fwnet.numerics import checks
 Parameters = dict[str, Tensor]
 
 
+class Updates(Protocol):
+    """How a network's weights move: state in, state out."""
+
+    def init(self, parameters: Parameters) -> Any:
+        """The state before the first update."""
+
+    def __call__(
+        self, parameters: Parameters, gradients: Parameters, state: Any
+    ) -> tuple[Parameters, Any]:
+        """The next weights and state."""
+
+
+class LearnedUpdates(Learned, ABC):
+    """Learned updates of a network's weights, an `Updates` that is trained by `TrainingRuns`."""
+
+    @abstractmethod
+    def init(self, parameters: Parameters) -> Any:
+        """The state before the first update."""
+
+    @abstractmethod
+    def forward(
+        self, parameters: Parameters, gradients: Parameters, state: Any
+    ) -> tuple[Parameters, Any]:
+        """The next weights and the next state; nothing flows back through the gradients."""
+
+
 @final
-class LSTMUpdates(nn.Module):
+class LSTMUpdates(LearnedUpdates):
     """θ <- θ + scale · LSTM(∇θ), coordinate by coordinate, one LSTM a kind of layer.
 
         o_t, h_{t+1} = LSTM_kind(log|g_t| and sign g_t, h_t);   θ_{t+1} = θ_t + scale · o_t
@@ -40,7 +69,7 @@ class LSTMUpdates(nn.Module):
     """
 
     def __init__(self, hidden: int = 20, scale: float = 0.1) -> None:
-        super().__init__()
+        super().__init__(hidden=hidden, scale=scale)
         self.hidden = checks.at_least("LSTMUpdates(hidden=...)", hidden, 1)
         self.scale = checks.positive("LSTMUpdates(scale=...)", scale)
         self.dense = EntrywiseLSTM(hidden, layers=2, preprocess=True)
@@ -68,7 +97,7 @@ class LSTMUpdates(nn.Module):
 
 
 @final
-class HierarchicalUpdates(nn.Module):
+class HierarchicalUpdates(LearnedUpdates):
     """θ <- θ + scale · RNN(∇θ), every parameter tensor a block of one hierarchical RNN.
 
     The same protocol as `LSTMUpdates`; the tensors know of each other through the network's state.
@@ -81,7 +110,7 @@ class HierarchicalUpdates(nn.Module):
     """
 
     def __init__(self, hidden: int = 10, scale: float = 0.1) -> None:
-        super().__init__()
+        super().__init__(hidden=hidden, scale=scale)
         self.scale = checks.positive("HierarchicalUpdates(scale=...)", scale)
         self.network = HierarchicalRNN(hidden)
 
@@ -107,3 +136,30 @@ def _kinds(parameters: Parameters) -> dict[str, list[str]]:
     for name, theta in parameters.items():
         kinds.setdefault("convolution" if theta.ndim == 4 else "dense", []).append(name)
     return kinds
+
+
+def first_parameters(net: nn.Module) -> Parameters:
+    """A copy of the network's weights, where a run starts."""
+    return {name: theta.detach().clone() for name, theta in net.named_parameters()}
+
+
+def forward(net: nn.Module, parameters: Parameters, X: Tensor) -> tuple[Parameters, Tensor]:
+    """Leaves with the values of the parameters, and the network's answer with their graph."""
+    leaves = {name: theta.detach().requires_grad_() for name, theta in parameters.items()}
+    with torch.enable_grad():
+        return leaves, functional_call(net, leaves, (X,))
+
+
+def descend(
+    updates: Updates, parameters: Parameters, memory: Any, leaves: Parameters, loss: Tensor
+) -> tuple[Parameters, Any, Tensor]:
+    """The next parameters and memory; and Σ⟨∇θ, θ⟩ with ∇θ held fixed.
+
+    The gradient of this sum in the weights of learned updates is that of the loss.
+    """
+    found = torch.autograd.grad(loss, list(leaves.values()))
+    gradients = dict(zip(leaves, found, strict=True))
+    with_graph = [name for name, theta in parameters.items() if theta.requires_grad]
+    slope = sum(((gradients[k] * parameters[k]).sum() for k in with_graph), torch.zeros(()))
+    moved, memory = updates(parameters, gradients, memory)
+    return moved, memory, slope

@@ -11,9 +11,43 @@ from dataclasses import dataclass, field
 from typing import final
 
 from fwnet.lab.paper.experiment import Profile
-from fwnet.lab.paper.meta import MetaTraining
+from fwnet.learned import Linear, MetaConfig
 
 Grid = tuple[float, ...]
+
+
+@final
+@dataclass(frozen=True)
+class MetaTraining:
+    """How a learned optimizer is trained.
+
+    Arguments:
+        episodes: runs, each of another problem.
+        horizon: steps of a run.
+        window: steps between updates; the graph is cut there.
+        lrs: rates of Adam that are tried, each from the same first weights.
+        check_every: episodes between validations, which choose the weights that are kept.
+    """
+
+    episodes: int
+    horizon: int
+    window: int = 20
+    lrs: tuple[float, ...] = (3e-3, 1e-2)
+    check_every: int = 5
+
+    def config(self, seed: int) -> MetaConfig:
+        """The same for `meta_train`: constant rates, one run to choose by."""
+        return MetaConfig(
+            steps=self.episodes,
+            unroll=self.window,
+            horizon=self.horizon,
+            batch=1,
+            learning_rate=self.lrs,
+            schedule=Linear(1.0),
+            validate_every=self.check_every,
+            validation_problems=1,
+            seed=seed,
+        )
 
 
 @final

@@ -18,9 +18,9 @@ from torch.func import functional_call
 
 from fwnet.estimators.deep.head import head_of, with_bias
 from fwnet.estimators.deep.modes import objective_value
-from fwnet.lab.paper.runs import Recurrence
 from fwnet.lab.paper.simplex_runs import Mover
-from fwnet.lab.paper.updates import Parameters, Updates, descend, first_parameters, forward
+from fwnet.learned.networks import Parameters, Updates, descend, first_parameters, forward
+from fwnet.learned.training.recurrences import Recurrence
 from fwnet.problems import SVMDual
 
 

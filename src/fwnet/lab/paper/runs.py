@@ -1,83 +1,78 @@
-"""The run that all experiments share: steps, recorded losses, a score, a graph that can be cut.
-
-state, step <- recurrence.advance(state)
-"""
+"""Runs of the experiments: their losses, and the training of what is learned in them."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, TypeVar, final
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from fwnet.learned.training.rollouts import detached
+from fwnet.lab.paper.configs import MetaTraining
+from fwnet.learned import MetaHistory, TrainingFailed, meta_train
+from fwnet.learned.training.recurrences import OptimizerRun, Recurrence, RecurrenceTask
 
-
-class Step(Protocol):
-    """What one step of a run shows."""
-
-    @property
-    def loss(self) -> float:
-        """What is recorded."""
-
-    @property
-    def objective(self) -> Tensor:
-        """What meta-training minimises, with the graph of the learned parts."""
-
-
-Shown = TypeVar("Shown", bound=Step)
-
-
-class Recurrence(ABC, Generic[Shown]):
-    """An optimizer on one problem: state in, state out."""
-
-    @abstractmethod
-    def start(self) -> Any:
-        """The state before the first step."""
-
-    @abstractmethod
-    def advance(self, state: Any) -> tuple[Any, Shown]:
-        """One step; with gradients enabled, its graph reaches the learned parts."""
-
-    def score(self, losses: Sequence[float]) -> float:
-        """What validation minimises: the mean loss of the second half, so that speed counts."""
-        half = losses[len(losses) // 2 :]
-        return sum(half) / len(half)
+Module = TypeVar("Module", bound=nn.Module)
+Draw = Callable[[Any, torch.Generator], Recurrence[Any]]
 
 
 @final
-class OptimizerRun(Generic[Shown]):
-    """A run of a recurrence from its start; an `UnrolledRun` of meta-training."""
+class Runs(RecurrenceTask):
+    """Runs that a function draws.
 
-    def __init__(self, recurrence: Recurrence[Shown]) -> None:
-        self.recurrence, self.state = recurrence, recurrence.start()
-        self.losses: list[float] = []
+    Arguments:
+        function: what is learned, a generator -> the run.
+    """
 
-    def advance(self) -> Shown:
-        """One step, and what it shows."""
-        self.state, shown = self.recurrence.advance(self.state)
-        self.losses.append(shown.loss)
-        return shown
+    def __init__(self, function: Draw) -> None:
+        self.function = function
 
-    @torch.no_grad()
-    def record(self, steps: int) -> list[Shown]:
-        """What the next steps show."""
-        return [self.advance() for _ in range(steps)]
+    def draw(self, learned: Any, generator: torch.Generator) -> Recurrence[Any]:
+        return self.function(learned, generator)
 
-    def step(self) -> Tensor:
-        """One step; its objective."""
-        return self.advance().objective
 
-    def score(self) -> float:
-        """The recurrence's score of the losses so far."""
-        return self.recurrence.score(self.losses)
+def trained(
+    learned: Module,
+    training: Draw,
+    validation: Callable[[Any], Recurrence[Any]],
+    plan: MetaTraining,
+    seed: int,
+) -> tuple[Module, MetaHistory]:
+    """What is learned with the best weights by validation; a failure is in the history.
 
-    def detach(self) -> None:
-        """Cut the graph behind the run: the end of a window of truncated back-propagation."""
-        self.state = detached(self.state)
+    Arguments:
+        learned: with the first weights.
+        training: draws the run of an episode.
+        validation: the run that chooses, always of the same problem, seen by no episode.
+        plan: lengths and rates.
+        seed: of the episodes.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingFailed)
+        return meta_train(
+            learned,
+            Runs(training),
+            plan.config(seed),
+            validation=Runs(lambda module, generator: validation(module)),
+        )
+
+
+def meta_scores(history: MetaHistory) -> dict[str, list[float]]:
+    """The validations of each learning rate, that of the first weights in front."""
+    return {f"{each.learning_rate:g}": each.validations for each in history.attempts}
+
+
+def chosen_text(history: MetaHistory) -> str:
+    """What validation chose, and whether that is a trained network at all."""
+    failed = "; not trained: no validation beat the first weights" if history.failed else ""
+    return f"meta lr = {history.learning_rate:g}{failed}"
+
+
+def draw_seed(generator: torch.Generator, below: int = 2**31) -> int:
+    """A number to seed what takes no generator of torch."""
+    return int(torch.randint(below, (), generator=generator))
 
 
 def losses(recurrence: Recurrence[Any], steps: int) -> list[float]:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fwnet.iterates import Iterate
-from fwnet.lab.paper.runs import OptimizerRun, Recurrence
-from fwnet.lab.paper.updates import Updates
 from fwnet.layers import FWNet
+from fwnet.learned.networks import Updates
+from fwnet.learned.training.recurrences import OptimizerRun, Recurrence
 from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe
 

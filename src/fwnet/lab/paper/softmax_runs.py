@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import final
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet.data import load, splits
-from fwnet.lab.paper.runs import OptimizerRun, Recurrence
-from fwnet.lab.paper.updates import Parameters, Updates, descend, first_parameters, forward
+from fwnet.learned.families.training_runs import NetworkStep, NetworkTraining
+from fwnet.learned.networks import Parameters, Updates
+from fwnet.learned.training.recurrences import OptimizerRun
 
 
 @final
@@ -58,53 +59,11 @@ def image_parts(
     return first, second, third, images(*data.test(slice(test_points)))
 
 
-class SoftmaxStep(NamedTuple):
-    """The loss of a minibatch, and Σ⟨∇θ, θ⟩, whose gradient is that of the loss."""
-
-    loss: float
-    objective: Tensor
-
-
-class SoftmaxState(NamedTuple):
-    """Weights, the updates' memory, and the generator that draws minibatches."""
-
-    parameters: Parameters
-    memory: Any
-    generator: torch.Generator
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class SoftmaxTraining(Recurrence[SoftmaxStep]):
-    """Training on minibatches from the network's present weights, which stay as they are.
-
-    Arguments:
-        net: ends with the logits.
-        train: images to draw from.
-        updates: moves all parameters.
-        batch: images an iteration.
-        seed: of the order of the images.
-    """
-
-    net: nn.Module
-    train: Images
-    updates: Updates
-    batch: int
-    seed: int
-
-    def start(self) -> SoftmaxState:
-        parameters = first_parameters(self.net)
-        generator = torch.Generator().manual_seed(self.seed)
-        return SoftmaxState(parameters, self.updates.init(parameters), generator)
-
-    def advance(self, state: SoftmaxState) -> tuple[SoftmaxState, SoftmaxStep]:
-        parameters, memory, generator = state
-        rows = torch.randint(self.train.X.shape[0], (self.batch,), generator=generator)
-        leaves, logits = forward(self.net, parameters, self.train.X[rows])
-        with torch.enable_grad():
-            loss = cross_entropy(logits, self.train.y[rows])
-        parameters, memory, slope = descend(self.updates, parameters, memory, leaves, loss)
-        return SoftmaxState(parameters, memory, generator), SoftmaxStep(loss.item(), slope)
+def training(
+    net: nn.Module, images: Images, updates: Updates, batch: int, seed: int
+) -> NetworkTraining:
+    """Training on minibatches of images from the network's present weights, which stay."""
+    return NetworkTraining(net, images.X, images.y, updates, batch, seed)
 
 
 @torch.no_grad()
@@ -119,7 +78,7 @@ def tested(net: nn.Module, parameters: Parameters, images: Images) -> dict[str, 
 
 
 def curves(
-    run: OptimizerRun[SoftmaxStep], net: nn.Module, steps: int, every: int, test: Images
+    run: OptimizerRun[NetworkStep], net: nn.Module, steps: int, every: int, test: Images
 ) -> dict[str, list[float]]:
     """Test loss, accuracy and confidence at 0, every, 2·every, …; and the training losses."""
     seen = [tested(net, run.state.parameters, test)]

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.networks import Parameters, Updates
 from fwnet.numerics.singular import power_iteration
-
-Parameters = dict[str, Tensor]
-
-
-class Updates(Protocol):
-    """How a network's weights move: state in, state out."""
-
-    def init(self, parameters: Parameters) -> Any:
-        """The state before the first update."""
-
-    def __call__(
-        self, parameters: Parameters, gradients: Parameters, state: Any
-    ) -> tuple[Parameters, Any]:
-        """The next weights and state."""
 
 
 @final
@@ -142,30 +128,3 @@ class SplitUpdates:
     def _parted(self, parameters: Parameters) -> tuple[Parameters, Parameters]:
         ours = {k: v for k, v in parameters.items() if k in self.names}
         return ours, {k: v for k, v in parameters.items() if k not in self.names}
-
-
-def first_parameters(net: nn.Module) -> Parameters:
-    """A copy of the network's weights, where a run starts."""
-    return {name: theta.detach().clone() for name, theta in net.named_parameters()}
-
-
-def forward(net: nn.Module, parameters: Parameters, X: Tensor) -> tuple[Parameters, Tensor]:
-    """Leaves with the values of the parameters, and the network's answer with their graph."""
-    leaves = {name: theta.detach().requires_grad_() for name, theta in parameters.items()}
-    with torch.enable_grad():
-        return leaves, functional_call(net, leaves, (X,))
-
-
-def descend(
-    updates: Updates, parameters: Parameters, memory: Any, leaves: Parameters, loss: Tensor
-) -> tuple[Parameters, Any, Tensor]:
-    """The next parameters and memory; and Σ⟨∇θ, θ⟩ with ∇θ held fixed.
-
-    The gradient of this sum in the weights of learned updates is that of the loss.
-    """
-    found = torch.autograd.grad(loss, list(leaves.values()))
-    gradients = dict(zip(leaves, found, strict=True))
-    with_graph = [name for name, theta in parameters.items() if theta.requires_grad]
-    slope = sum(((gradients[k] * parameters[k]).sum() for k in with_graph), torch.zeros(()))
-    moved, memory = updates(parameters, gradients, memory)
-    return moved, memory, slope

@@ -6,6 +6,7 @@ from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamil
 from fwnet.learned.families.real import Part, circles, deep_svms, digits, digits_pairs, mnist_pairs
 from fwnet.learned.families.softmax import SoftmaxFamily
 from fwnet.learned.families.svm import LinearKernel, RBFKernel, SVMFamily
+from fwnet.learned.families.training_runs import TrainingRuns
 from fwnet.learned.ranges import LogUniform
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "SVMFamily",
     "Scaled",
     "SoftmaxFamily",
+    "TrainingRuns",
     "circles",
     "deep_svms",
     "digits",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from fwnet.learned.families import ProblemFamily
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import Rollout
 from fwnet.learned.training.losses import MetaLoss
+from fwnet.learned.training.recurrences import detached
 from fwnet.learned.training.tasks import TrainingTask, seeded
 from fwnet.problems import Problem
 
@@ -142,18 +142,3 @@ def sampled(
             f"{int((~good).nonzero()[0])} of the batch). Clean the data of the family."
         )
     return problem, value
-
-
-def detached(state: Any) -> Any:
-    """A state outside the autograd graph: tensors in tuples, lists, dictionaries, dataclasses."""
-    if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, tuple) and hasattr(state, "_fields"):
-        return type(state)(*(detached(part) for part in state))
-    if isinstance(state, dict):
-        return {name: detached(part) for name, part in state.items()}
-    if isinstance(state, (tuple, list)):
-        return type(state)(detached(part) for part in state)
-    if is_dataclass(state) and not isinstance(state, type):
-        return replace(state, **{f.name: detached(getattr(state, f.name)) for f in fields(state)})
-    return state

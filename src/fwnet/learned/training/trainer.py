@@ -40,6 +40,10 @@ _M = TypeVar("_M", bound=nn.Module)
 Judge = Callable[[nn.Module], float]
 
 
+class TrainingFailed(RuntimeWarning):
+    """The best weights of a training are the first ones."""
+
+
 @overload
 def meta_train(
     controller: Mapping[str, Controller],
@@ -152,7 +156,7 @@ def meta_train(
             f"the training of {type(trained).__name__} failed: no validation was better than that "
             f"of the first weights ({best.best_loss:.4g}), which are returned. Use more episodes, "
             "another learning_rate or restarts; see history.plot().",
-            RuntimeWarning,
+            TrainingFailed,
             stacklevel=2,
         )
     return trained, best.history

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any, final
 
 import numpy as np
 import torch
+from torch import nn
 
 from fwnet.data import load, splits
 from fwnet.directions import Direction
@@ -18,8 +19,7 @@ from fwnet.lab.paper.configs import CIFAR2, Cifar2Config
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, Row, Table, bands
 from fwnet.lab.paper.measures import grid_text, median_text, range_text, reached, times
-from fwnet.lab.paper.meta import Trained, meta_train, seeded
-from fwnet.lab.paper.runs import OptimizerRun, no_denormals
+from fwnet.lab.paper.runs import chosen_text, draw_seed, meta_scores, no_denormals, trained
 from fwnet.lab.paper.simplex_runs import (
     Cell,
     Descent,
@@ -30,7 +30,8 @@ from fwnet.lab.paper.simplex_runs import (
     curve,
 )
 from fwnet.lab.paper.updates import Adam, GradientDescent
-from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
+from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates, MetaHistory
+from fwnet.learned.training.tasks import with_seed
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Softmin
 from fwnet.problems import SVMDual
@@ -44,7 +45,8 @@ TUNED = ("GD, tuned", "Adam reparameterised, tuned", "Adam Lagrangian, tuned", "
 OURS_TUNED = "FWNet, tuned"
 LEVEL = 0.5  # of the start's excess over f*
 
-Learned = tuple[list[torch.nn.Module], Mover]  # what is trained, and what moves α with it
+Make = Callable[[Any], Mover]
+Version = tuple[nn.Module, Make]  # what is trained, and what moves α with it
 
 
 @final
@@ -118,16 +120,17 @@ class Cifar2(Experiment[Cifar2Config]):
         for name, choices in _grids(config).items():
             best = min(choices, key=lambda key: _final(choices[key], validation, config.steps))
             arms[name], chosen[name] = choices[best], best
-        histories: dict[str, dict[str, Trained]] = {}
+        histories: dict[str, dict[str, dict[str, list[float]]]] = {}
         for place, (name, versions) in enumerate(_learned(config, seed).items()):
             progress(0.1 + 0.2 * place, f"meta-training {name}")
-            found = histories[name] = {
-                text: _trained(modules, mover, training, validation, generator)
-                for text, (modules, mover) in versions.items()
+            found = {
+                text: (make, *_trained(module, make, training, validation, seed))
+                for text, (module, make) in versions.items()
             }
-            best = min(found, key=lambda text: found[text].best)
-            arms[name] = versions[best][1]
-            chosen[name] = f"{best}meta lr = {found[best].lr:g}"
+            best = min(found, key=lambda text: min(found[text][2].validations))
+            make, module, history = found[best]
+            arms[name], chosen[name] = make(module), best + chosen_text(history)
+            histories[name] = {text: meta_scores(each) for text, (_, _, each) in found.items()}
         progress(0.7, "solving the held-out pairs")
         best_value = optimum(test)
         losses, excess, reach = {}, {}, {}
@@ -144,10 +147,7 @@ class Cifar2(Experiment[Cifar2Config]):
             "spread": {name: values.std(0) for name, values in excess.items()},
             "reach": reach,
             "chosen": chosen,
-            "meta": {
-                name: {text: each.scores for text, each in found.items()}
-                for name, found in histories.items()
-            },
+            "meta": histories,
             "pairs": len(pairs),
             "n": 2 * tested.per_class,
         }
@@ -311,35 +311,35 @@ def _grids(config: Cifar2Config) -> dict[str, dict[str, Mover]]:
     }
 
 
-def _learned(config: Cifar2Config, seed: int) -> dict[str, dict[str, Learned]]:
+def _learned(config: Cifar2Config, seed: int) -> dict[str, dict[str, Version]]:
     """What is trained and what moves α with it, by a text that names the version."""
-    step, direction = seeded(LSTMStep, seed), seeded(lambda: LSTMDirection(preprocess=True), seed)
-    l2l: dict[str, Learned] = {}
+    step = with_seed(LSTMStep, seed)
+    direction = with_seed(lambda: LSTMDirection(preprocess=True), seed)
+    l2l: dict[str, Version] = {}
     for scale in config.l2l_grid:
-        updates = seeded(partial(LSTMUpdates, scale=scale), seed)
-        l2l[f"lr = {scale:g}, "] = ([updates], Descent(Reparameterised(), updates))
+        updates = with_seed(partial(LSTMUpdates, scale=scale), seed)
+        l2l[f"lr = {scale:g}, "] = (updates, partial(Descent, Reparameterised()))
     return {
-        "L2LC_γ": {"": ([step], _fwnet(config, step))},
-        "L2LC_∇": {"": ([direction], _fwnet(config, OpenLoop(), direction=direction))},
+        "L2LC_γ": {"": (step, partial(_fwnet, config))},
+        "L2LC_∇": {"": (direction, lambda d: _fwnet(config, OpenLoop(), direction=d))},
         "L2L": l2l,
     }
 
 
 def _trained(
-    modules: list[torch.nn.Module],
-    mover: Mover,
-    training: Pairs,
-    validation: SVMDual,
-    generator: np.random.Generator,
-) -> Trained:
+    module: nn.Module, make: Make, training: Pairs, validation: SVMDual, seed: int
+) -> tuple[nn.Module, MetaHistory]:
     """Meta-train on fresh draws of the first pair."""
     batch = [(0, 1)] * training.config.meta_batch
-    return meta_train(
-        modules,
-        lambda episode: OptimizerRun(SimplexDescent(training.problem(batch, generator), mover)),
-        lambda: OptimizerRun(SimplexDescent(validation, mover)),
-        training.config.meta,
-    )
+
+    def draw(module: nn.Module, generator: torch.Generator) -> SimplexDescent:
+        rows = np.random.default_rng(draw_seed(generator))
+        return SimplexDescent(training.problem(batch, rows), make(module))
+
+    def held(module: nn.Module) -> SimplexDescent:
+        return SimplexDescent(validation, make(module))
+
+    return trained(module, draw, held, training.config.meta, seed)
 
 
 def _final(mover: Mover, problem: SVMDual, steps: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fwnet.data import load
 from fwnet.domains import Simplex
@@ -28,11 +28,13 @@ from fwnet.lab.paper.measures import (
     times,
     tuning_order,
 )
-from fwnet.lab.paper.meta import Trained, meta_train, seeded
-from fwnet.lab.paper.runs import OptimizerRun, losses
+from fwnet.lab.paper.runs import chosen_text, draw_seed, losses, meta_scores, trained
 from fwnet.lab.paper.simplex_runs import Cell
-from fwnet.lab.paper.updates import Adam, Updates
-from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates
+from fwnet.lab.paper.updates import Adam
+from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates, MetaHistory
+from fwnet.learned.networks import Updates
+from fwnet.learned.training.recurrences import OptimizerRun
+from fwnet.learned.training.tasks import with_seed
 from fwnet.oracles import Softmin
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
@@ -82,21 +84,18 @@ class Circles(Experiment[CirclesConfig]):
         }
         best = min(scores, key=scores.__getitem__)
         arms[TUNED], chosen = choices[best], {TUNED: best}
-        gamma = seeded(LSTMStep, seed)
-        direction, kernel = (
-            seeded(lambda: LSTMDirection(preprocess=True), seed),
-            seeded(LSTMUpdates, seed),
-        )
-        learned: dict[str, tuple[list[torch.nn.Module], Make]] = {
-            GAMMA: ([gamma], _make(config, gamma, adam)),
-            NABLA: ([direction, kernel], _make(config, OpenLoop(), kernel, direction)),
+        direction = with_seed(lambda: LSTMDirection(preprocess=True), seed)
+        both = nn.ModuleList([direction, with_seed(LSTMUpdates, seed)])
+        learned: dict[str, tuple[nn.Module, Callable[[Any], Make]]] = {
+            GAMMA: (with_seed(LSTMStep, seed), lambda rule: _make(config, rule, adam)),
+            NABLA: (both, lambda two: _make(config, OpenLoop(), two[1], two[0])),
         }
         histories = {}
-        for place, (name, (modules, make)) in enumerate(learned.items()):
+        for place, (name, (first, make)) in enumerate(learned.items()):
             progress(0.15 + 0.35 * place, f"meta-training {name}")
-            found = _trained(config, modules, make, seed)
-            histories[name], chosen[name] = found.scores, f"meta lr = {found.lr:g}"
-            arms[name] = make
+            module, history = _trained(config, first, make, seed)
+            histories[name], chosen[name] = meta_scores(history), chosen_text(history)
+            arms[name] = make(module)
         progress(0.85, "training on fresh rings")
         svm = _rings(config, seed, config.points)
         runs = {
@@ -255,21 +254,20 @@ def _rings(config: CirclesConfig, seed: int, points: int) -> DeepSVM:
     """Rings and first weights of one seed."""
     data = load("circles", seed=seed)
     x, y = torch.tensor(data.x[:points]), torch.tensor(2.0 * data.y[:points] - 1)
-    return DeepSVM(x, y.float(), seeded(rings_net, seed), config.C)
+    return DeepSVM(x, y.float(), with_seed(rings_net, seed), config.C)
 
 
 def _trained(
-    config: CirclesConfig, modules: list[torch.nn.Module], make: Make, seed: int
-) -> Trained:
+    config: CirclesConfig, first: nn.Module, make: Callable[[Any], Make], seed: int
+) -> tuple[nn.Module, MetaHistory]:
     """Meta-train on rings of other seeds."""
-    start, n = _TRAINING + 10_000 * seed, config.meta_points
-    held = _rings(config, _VALIDATION + seed, n)
-    return meta_train(
-        modules,
-        lambda episode: OptimizerRun(make(_rings(config, start + episode, n))),
-        lambda: OptimizerRun(make(held)),
-        config.meta,
-    )
+    held = _rings(config, _VALIDATION + seed, config.meta_points)
+
+    def draw(module: nn.Module, generator: torch.Generator) -> DeepTraining:
+        other = _TRAINING + draw_seed(generator, _VALIDATION - _TRAINING)
+        return make(module)(_rings(config, other, config.meta_points))
+
+    return trained(first, draw, lambda module: make(module)(held), config.meta, seed)
 
 
 def _summary(

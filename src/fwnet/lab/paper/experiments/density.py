@@ -15,10 +15,11 @@ from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, Series, Table
 from fwnet.lab.paper.kernel_nets import image_features
 from fwnet.lab.paper.measures import effective_rank, range_text
-from fwnet.lab.paper.meta import seeded
-from fwnet.lab.paper.runs import OptimizerRun
-from fwnet.lab.paper.softmax_runs import Images, SoftmaxTraining, curves, image_parts, tested
-from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, Updates, into_ball
+from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, tested, training
+from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, into_ball
+from fwnet.learned.networks import Updates
+from fwnet.learned.training.recurrences import OptimizerRun
+from fwnet.learned.training.tasks import with_seed
 
 FWNET, ADAM = "FWNet", "Adam"
 TUNED = {FWNET: "FWNet, tuned", ADAM: "Adam, tuned"}
@@ -219,7 +220,7 @@ def _net(config: DensityConfig, like: Parts, width: int, depth: int, seed: int) 
         body = image_features(shape, config.channels, width, depth)
         return nn.Sequential(*body, nn.Linear(width, like.classes))
 
-    return seeded(build, seed)
+    return with_seed(build, seed)
 
 
 def _compare(config: DensityConfig, net: nn.Module, parts: Parts, seed: int) -> dict[str, Any]:
@@ -240,7 +241,7 @@ def _train(
     steps = TraceNormSteps(config.radius, rate, config.iterations, seed=seed)
     ours = method == FWNET
     updates: Updates = SplitUpdates(dense, steps, Adam(rate)) if ours else Adam(rate)
-    run = OptimizerRun(SoftmaxTraining(net, parts.train, updates, config.batch, seed))
+    run = OptimizerRun(training(net, parts.train, updates, config.batch, seed))
     start = run.state.parameters
     for key in dense if ours else ():
         start[key] = into_ball(start[key], config.radius)

@@ -26,11 +26,12 @@ from fwnet.lab.paper.measures import (
     times,
     tuning_order,
 )
-from fwnet.lab.paper.meta import meta_train, seeded
-from fwnet.lab.paper.runs import OptimizerRun, losses
+from fwnet.lab.paper.runs import chosen_text, draw_seed, losses, meta_scores, trained
 from fwnet.lab.paper.simplex_runs import Cell, Descent, Reparameterised
 from fwnet.lab.paper.updates import Adam
 from fwnet.learned import LSTMStep
+from fwnet.learned.training.recurrences import OptimizerRun
+from fwnet.learned.training.tasks import with_seed
 from fwnet.oracles import Softmin
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
@@ -86,18 +87,21 @@ class Manmade(Experiment[ManmadeConfig]):
             best = min(choices, key=lambda key: scores[key])
             arms[name], chosen[name] = choices[best], best
         progress(0.4, "meta-training L2LC_γ")
-        rule = seeded(LSTMStep, seed)
-        arms[GAMMA] = make = _fwnet(config, rule, adam)
-        draw = np.random.default_rng([seed, 1])
-        trained = meta_train(
-            [rule],
-            lambda e: OptimizerRun(
-                make(_deep_svm(config, data, parts.optimizee, config.meta_points, draw, 1000 + e))
-            ),
-            lambda: OptimizerRun(make(held)),
+
+        def draw(rule: LSTMStep, generator: torch.Generator) -> DeepTraining:
+            rows = np.random.default_rng(draw_seed(generator))
+            start = 1000 + draw_seed(generator)
+            other = _deep_svm(config, data, parts.optimizee, config.meta_points, rows, start)
+            return _fwnet(config, rule, adam)(other)
+
+        rule, history = trained(
+            with_seed(LSTMStep, seed),
+            draw,
+            lambda rule: _fwnet(config, rule, adam)(held),
             config.meta,
+            seed,
         )
-        chosen[GAMMA] = f"meta lr = {trained.lr:g}"
+        arms[GAMMA], chosen[GAMMA] = _fwnet(config, rule, adam), chosen_text(history)
         svm = _deep_svm(config, data, parts.test, config.points, generator, seed)
         x, y = data.test(slice(config.test_points))
         x_test, y_test = torch.from_numpy(x), _signs(config, y)
@@ -111,7 +115,7 @@ class Manmade(Experiment[ManmadeConfig]):
             out["step_size"][name] = [step.step_size for step in steps]
             found = decide(run.state.net, steps[-1], x_test).sign()
             out["test"][name] = float((found == y_test).float().mean())
-        return {**out, "chosen": chosen, "meta": trained.scores}
+        return {**out, "chosen": chosen, "meta": meta_scores(history)}
 
     def figures(self, results: Results) -> Sequence[Figure]:
         loss, test = results.by_name("loss"), results.by_name("test")
@@ -234,7 +238,7 @@ def _deep_svm(
 ) -> DeepSVM:
     """A deep SVM on a draw of the rows, its network drawn from the seed."""
     x, y = data.train(np.sort(generator.permutation(rows)[:points]))
-    net: nn.Module = seeded(lambda: image_kernel(x.shape[1:], config.channels), seed)
+    net: nn.Module = with_seed(lambda: image_kernel(x.shape[1:], config.channels), seed)
     return DeepSVM(torch.from_numpy(x), _signs(config, y), net, config.C)
 
 

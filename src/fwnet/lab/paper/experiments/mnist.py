@@ -25,11 +25,14 @@ from fwnet.lab.paper.measures import (
     smoothed,
     times,
 )
-from fwnet.lab.paper.meta import meta_train, seeded
-from fwnet.lab.paper.runs import OptimizerRun
-from fwnet.lab.paper.softmax_runs import Images, SoftmaxTraining, curves, image_parts
-from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, Updates, into_ball
+from fwnet.lab.paper.runs import chosen_text, draw_seed, meta_scores, trained
+from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, training
+from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, into_ball
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.families.training_runs import NetworkTraining
+from fwnet.learned.networks import Updates
+from fwnet.learned.training.recurrences import OptimizerRun
+from fwnet.learned.training.tasks import with_seed
 
 FWNET, NABLA, ADAM, SAME, TUNED, OURS_TUNED = (
     "FWNet",
@@ -61,25 +64,23 @@ class Mnist(Experiment[MnistConfig]):
     def run(self, config: MnistConfig, seed: int, progress: Progress) -> dict[str, Any]:
         meta, held, train, test = images(config, seed)
         plain, wide = network(config, meta, seed), network(config, meta, seed, gaussian=True)
-        lstm = seeded(lambda: EntrywiseLSTM(20, 2, preprocess=True), seed)
         progress(0.0, "meta-training L2LC_∇")
-        learned = _fw(config, seed, lstm)
-        trained = meta_train(
-            [lstm],
-            lambda e: OptimizerRun(
-                SoftmaxTraining(
-                    network(config, meta, 1000 + 997 * seed + e, gaussian=True),
-                    meta,
-                    learned,
-                    config.batch,
-                    e,
-                )
-            ),
-            lambda: OptimizerRun(
-                SoftmaxTraining(network(config, held, 999, gaussian=True), held, learned, 64, 0)
-            ),
+        first = with_seed(lambda: EntrywiseLSTM(20, 2, preprocess=True), seed)
+
+        def unrolled(
+            lstm: EntrywiseLSTM, images: Images, start: int, order: int
+        ) -> NetworkTraining:
+            net = network(config, images, start, gaussian=True)
+            return training(net, images, _fw(config, seed, lstm), config.batch, order)
+
+        lstm, history = trained(
+            first,
+            lambda lstm, draw: unrolled(lstm, meta, 1000 + draw_seed(draw), draw_seed(draw)),
+            lambda lstm: unrolled(lstm, held, 999, 0),
             config.meta,
+            seed,
         )
+        learned = _fw(config, seed, lstm)
         progress(0.4, "tuning on the optimizers' half")
         grids: dict[str, tuple[nn.Module, Callable[[float], Updates]]] = {
             TUNED: (plain, Adam),
@@ -101,7 +102,7 @@ class Mnist(Experiment[MnistConfig]):
         norms = {}
         for place, (name, (net, updates)) in enumerate(arms.items()):
             progress(0.6 + 0.06 * place, f"training with {name}")
-            run = OptimizerRun(SoftmaxTraining(net, train, updates, config.batch, seed))
+            run = OptimizerRun(training(net, train, updates, config.batch, seed))
             out[name] = curves(run, net, config.steps, config.every, test)
             W = run.state.parameters[SOFTMAX[0]]
             norms[name] = float(torch.linalg.svdvals(W).sum())
@@ -109,9 +110,9 @@ class Mnist(Experiment[MnistConfig]):
             "curves": out,
             "trace_norm": norms,
             "chosen": {name: f"{rate:g}" for name, rate in best.items()}
-            | {NABLA: f"meta lr = {trained.lr:g}"},
+            | {NABLA: chosen_text(history)},
             "grid": scores,
-            "meta": trained.scores,
+            "meta": meta_scores(history),
         }
 
     def figures(self, results: Results) -> Sequence[Figure]:
@@ -258,7 +259,7 @@ def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False
         body = image_features(tuple(like.X.shape[1:]), config.channels, config.width)
         return nn.Sequential(body, nn.Linear(config.width, classes))
 
-    net = seeded(build, seed)
+    net = with_seed(build, seed)
     if not gaussian:
         return net
     net = copy.deepcopy(net)
@@ -277,7 +278,7 @@ def _tuning(
     config: MnistConfig, net: nn.Module, meta: Images, held: Images, updates: Updates
 ) -> float:
     """Mean accuracy lost over a run on the optimizers' half, so that speed counts."""
-    run = OptimizerRun(SoftmaxTraining(net, meta, updates, config.batch, 0))
+    run = OptimizerRun(training(net, meta, updates, config.batch, 0))
     every = max(config.every, config.steps // 10)
     seen = curves(run, net, config.steps, every, held.head(config.test_points))["accuracy"]
     return 1 - float(np.mean(seen))

@@ -1,0 +1,144 @@
+"""TrainingRuns: trainings of networks, for learned updates of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fwnet.learned.networks import (
+    LearnedUpdates,
+    Parameters,
+    Updates,
+    descend,
+    first_parameters,
+    forward,
+)
+from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.training.recurrences import Recurrence, RecurrenceTask
+from fwnet.learned.training.tasks import with_seed
+from fwnet.numerics import checks
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class NetworkStep(NamedTuple):
+    """The loss of a minibatch, and Σ⟨∇θ, θ⟩, whose gradient is that of the loss."""
+
+    loss: float
+    objective: Tensor
+
+
+class NetworkState(NamedTuple):
+    """Weights, the updates' memory, and the generator that draws minibatches."""
+
+    parameters: Parameters
+    memory: Any
+    generator: torch.Generator
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NetworkTraining(Recurrence[NetworkStep]):
+    """Training on minibatches from the network's present weights, which stay as they are.
+
+        θ_{t+1} = updates(θ_t, ∇θ loss of a minibatch)
+
+    Arguments:
+        net: the network.
+        X: rows to draw from, `(n, …)`.
+        y: what the network should answer, `(n, …)`.
+        updates: moves all weights.
+        batch: rows a minibatch.
+        seed: of the order of the rows.
+        loss: of the network's answers and y.
+    """
+
+    net: nn.Module
+    X: Tensor
+    y: Tensor
+    updates: Updates
+    batch: int
+    seed: int
+    loss: Loss = cross_entropy
+
+    def start(self) -> NetworkState:
+        parameters = first_parameters(self.net)
+        generator = torch.Generator().manual_seed(self.seed)
+        return NetworkState(parameters, self.updates.init(parameters), generator)
+
+    def advance(self, state: NetworkState) -> tuple[NetworkState, NetworkStep]:
+        parameters, memory, generator = state
+        rows = torch.randint(self.X.shape[0], (self.batch,), generator=generator)
+        leaves, answers = forward(self.net, parameters, self.X[rows])
+        with torch.enable_grad():
+            loss = self.loss(answers, self.y[rows])
+        parameters, memory, slope = descend(self.updates, parameters, memory, leaves, loss)
+        return NetworkState(parameters, memory, generator), NetworkStep(loss.item(), slope)
+
+
+@final
+class TrainingRuns(RecurrenceTask):
+    """Trainings of a network from new first weights: what learned updates are trained on.
+
+        min over φ of E over networks and minibatches of Σ_t loss(θ_t),   θ_{t+1} = updates_φ(θ_t)
+
+    An episode is one training; validation takes the mean loss of the second half of others. Give
+    data that no episode sees as `meta_train(validation=TrainingRuns(make_network, other_data))`.
+
+    Arguments:
+        make_network: builds the network, its first weights from torch's global generator, which is
+            seeded for each training and left as it was.
+        data: `(X, y)`, tensors with as many rows.
+        batch: rows a minibatch.
+        loss: of the network's answers and y; the cross entropy of logits and classes if left out.
+
+    Example:
+        >>> from fwnet import learned
+        >>> X = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+        >>> runs = learned.families.TrainingRuns(lambda: nn.Linear(3, 2), (X, (X[:, 0] > 0).long()))
+        >>> config = learned.MetaConfig(steps=3, horizon=10, unroll=5, learning_rate=0.01)
+        >>> updates, history = learned.meta_train(learned.LSTMUpdates(), runs, config)
+        >>> history.failed
+        False
+
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016).
+    """
+
+    trains: ClassVar[tuple[type[nn.Module], ...]] = (LearnedUpdates,)
+
+    def __init__(
+        self,
+        make_network: Callable[[], nn.Module],
+        data: tuple[Tensor, Tensor],
+        batch: int = 64,
+        loss: Loss = cross_entropy,
+    ) -> None:
+        checks.a_function("TrainingRuns(make_network)", make_network)
+        checks.a_function("TrainingRuns(loss=...)", loss)
+        self.make_network, self.loss = make_network, loss
+        self.X, self.y = data
+        if len(self.X) != len(self.y) or not len(self.X):
+            raise ValueError(
+                f"TrainingRuns(data) must be (X, y) with as many rows, at least one; got "
+                f"{len(self.X)} and {len(self.y)}."
+            )
+        self.batch = checks.at_least("TrainingRuns(batch=...)", batch, 1)
+
+    def draw(self, learned: LearnedUpdates, generator: torch.Generator) -> NetworkTraining:
+        first, order = torch.randint(2**31, (2,), generator=generator).tolist()
+        net = with_seed(self.make_network, first)
+        return NetworkTraining(net, self.X, self.y, learned, self.batch, order, self.loss)
+
+    def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
+        net = with_seed(self.make_network, 0)
+        sizes = [tuple(theta.shape) for theta in net.parameters()]
+        total = float(self.X.double().sum())
+        return (
+            f"TrainingRuns: {tuple(self.X.shape)}, Σ X = {total:.6g}, batch {self.batch}, {sizes}"
+        )
