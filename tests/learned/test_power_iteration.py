@@ -7,7 +7,7 @@ import torch
 
 import fwnet
 from fwnet import learned
-from fwnet.learned.spectra import SPECTRA, matrices, train_power
+from fwnet.learned.spectra import SPECTRA, Spectra, matrices
 from fwnet.numerics.singular import power_iteration
 from fwnet.numerics.tensors import ImplicitMatrix
 from learned_cases import seeded, with_random_weights
@@ -114,10 +114,10 @@ def test_implicit_matrices_and_a_zero_matrix() -> None:
 
 
 def test_training_finds_more() -> None:
-    controller = learned.LearnedPowerIteration(4)
-    losses = train_power(controller, steps=16, batch=6, seed=3)
-    again = train_power(learned.LearnedPowerIteration(4), steps=16, batch=6, seed=3)
-    assert again == losses  # seeded
+    config = learned.MetaConfig(steps=16, batch=6, learning_rate=3e-2, validate_every=4, seed=3)
+    controller, history = learned.meta_train(learned.LearnedPowerIteration(4), Spectra(), config)
+    assert min(history.validations) < history.initial
+    assert history[0].horizon == 3
     G, v = drawn("decaying", seed=9)
     largest = torch.linalg.matrix_norm(G, 2)
     with torch.no_grad():
@@ -131,6 +131,8 @@ def test_errors() -> None:
         learned.LearnedPowerIteration(0)
     with pytest.raises(ValueError, match="kind must be one of flat, decaying, tied; got 'round'"):
         matrices("round", 2, (4, 4), seeded())
+    with pytest.raises(ValueError, match="low <= high"):
+        Spectra((8, 4))
     with pytest.raises(TypeError, match="was made for TraceNormBall; got Simplex"):
         learned.LearnedPowerIteration().solver(fwnet.Simplex())(fwnet.Quadratic(torch.eye(3)))
     broken = learned.LearnedPowerIteration()

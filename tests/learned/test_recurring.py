@@ -10,7 +10,7 @@ import fwnet
 from fwnet import learned
 from fwnet.learned.controllers import atoms
 from fwnet.learned.families.real import digits
-from fwnet.learned.recurring import TASKS, train_start
+from fwnet.learned.recurring import TASKS, Starts
 from fwnet.quadratic.solve import simplex_qp
 from learned_cases import seeded, svm_family, with_random_weights
 
@@ -79,10 +79,15 @@ def test_a_face_has_at_most_the_largest_number_of_coordinates() -> None:
 
 def test_training_brings_the_start_nearer() -> None:
     torch.manual_seed(0)
-    start = learned.LearnedStart(hidden=8, rounds=2)
-    data = digits("train")
-    losses = train_start(start, *data, tasks=("few-shot episodes",), steps=150, seed=1)
-    assert len(losses) == 150
+    training, validation = (
+        Starts(*digits(part), tasks=("few-shot episodes",)) for part in ("train", "validation")
+    )
+    config = learned.MetaConfig(steps=150, learning_rate=5e-3, validate_every=50, seed=1)
+    start, history = learned.meta_train(
+        learned.LearnedStart(hidden=8, rounds=2), training, config, validation=validation
+    )
+    assert {record.horizon for record in history} == {2}
+    assert min(history.validations) < 0.8 * history.initial
     task = TASKS["few-shot episodes"][0](*digits("test"), 4, 40, seeded(3))
     points = start.correct(task.problem, SIMPLEX, task.guess)
     before, after = (task.problem.value(task.problem.at(p)) for p in (points[0], points[-1]))
@@ -161,3 +166,7 @@ def test_tasks_say_what_they_need() -> None:
         make(X, y, 1, 400, seeded())
     with pytest.raises(ValueError, match=r"y must hold at least 3 classes; got \[0, 1\]"):
         make(X[y < 2], y[y < 2], 1, 20, seeded())
+    with pytest.raises(ValueError, match="must be of C-paths, one"):
+        Starts(X, y, tasks=["paths"])
+    with pytest.raises(TypeError, match="must be a LearnedStart; got LearnedStep"):
+        learned.meta_train(learned.LearnedStep(), Starts(X, y))

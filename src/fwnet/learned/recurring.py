@@ -7,15 +7,19 @@ few-shot episodes (the barycentre: no point was seen before).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import ClassVar, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fwnet.domains import Simplex
 from fwnet.learned.controllers import LearnedStart
 from fwnet.learned.families import LinearKernel, LogUniform, RBFKernel
+from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.training.gradients import Rollout
+from fwnet.learned.training.tasks import TrainingTask, mean_loss
 from fwnet.numerics import checks
 from fwnet.problems import Quadratic
 from fwnet.quadratic.solve import simplex_qp
@@ -33,7 +37,7 @@ class Recurring(NamedTuple):
     best: Tensor  # (batch,)
 
 
-Task = Callable[[Tensor, Tensor, int, int, torch.Generator], Recurring]
+MakeRecurring = Callable[[Tensor, Tensor, int, int, torch.Generator], Recurring]
 
 
 def c_paths(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generator) -> Recurring:
@@ -80,24 +84,16 @@ def episodes(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generato
     return _solved(torch.stack(new), torch.full((batch, n), 1 / n, dtype=torch.float64))
 
 
-TASKS: dict[str, tuple[Task, tuple[int, ...]]] = {  # with the sizes to train on
+TASKS: dict[str, tuple[MakeRecurring, tuple[int, ...]]] = {  # with the sizes to train on
     "C-paths": (c_paths, (80, 120, 200)),
     "one-vs-one pairs": (one_vs_one, (80, 120, 200)),
     "few-shot episodes": (episodes, (20, 40, 60)),
 }
 
 
-def train_start(
-    start: LearnedStart,
-    X: Tensor,
-    y: Tensor,
-    *,
-    tasks: Sequence[str] = tuple(TASKS),
-    steps: int = 400,
-    learning_rate: float = 5e-3,
-    seed: int = 0,
-) -> list[float]:
-    """Train a start in place on tasks whose solutions are known; the losses.
+@final
+class Starts(TrainingTask):
+    """Recurring problems whose solutions are known: what a `LearnedStart` is trained on.
 
         mean over rounds and coordinates of the cross entropy of {i : x*_i > 0}
 
@@ -105,31 +101,81 @@ def train_start(
     gradient passes from round to round: each learns to judge from where it finds itself.
 
     Arguments:
-        start: to be trained.
         X: points `(rows, d)` in float64.
         y: their classes `(rows,)`, three or more for one-vs-one pairs.
         tasks: names in `TASKS`.
-        steps: of Adam, one batch of eight problems each, drawn from 24 per task.
-        learning_rate: falls to a tenth.
-        seed: of the tasks.
+        pool: batches of each task that episodes are drawn from.
     """
-    checks.at_least("steps", steps, 1)
-    generator = torch.Generator().manual_seed(seed)
-    chosen = [TASKS[name] for name in tasks]
-    pool = [
-        make(X, y, 8, sizes[k % len(sizes)], generator) for make, sizes in chosen for k in range(24)
-    ]
-    adam = torch.optim.Adam(start.parameters(), learning_rate)
-    losses = []
-    for step in range(steps):
-        adam.param_groups[0]["lr"] = learning_rate * (1 - 0.9 * step / steps)
-        drawn = pool[int(torch.randint(len(pool), (), generator=generator))]
-        total = _support_loss(start, drawn)
-        adam.zero_grad()
-        total.backward()
-        adam.step()
-        losses.append(total.item())
-    return losses
+
+    trains: ClassVar[tuple[type[nn.Module], ...]] = (LearnedStart,)
+
+    def __init__(
+        self, X: Tensor, y: Tensor, *, tasks: Sequence[str] = tuple(TASKS), pool: int = 24
+    ) -> None:
+        self.X, self.y, self.tasks = X, y, tuple(tasks)
+        unknown = [name for name in self.tasks if name not in TASKS]
+        if unknown or not self.tasks:
+            raise ValueError(f"Starts(tasks=...) must be of {', '.join(TASKS)}; got {tasks!r}.")
+        self.pool = checks.at_least("Starts(pool=...)", pool, 1)
+        self._drawn: dict[tuple[int, int, int], list[Recurring]] = {}
+
+    def horizon(self, learned: LearnedStart) -> int:
+        return learned.rounds
+
+    def episode(
+        self, learned: LearnedStart, config: MetaConfig, generator: torch.Generator
+    ) -> Callable[[], Rollout]:
+        pool = self._pool(config.seed, config.batch, self.pool)
+        return partial(
+            _Rounds, learned, pool[int(torch.randint(len(pool), (), generator=generator))]
+        )
+
+    def judge(self, config: MetaConfig) -> Callable[[LearnedStart], float]:
+        """The same loss on as many problems of each task, of every size."""
+        count = max(1, config.validation_problems // config.batch)
+        held = self._pool(config.seed + 1, config.batch, count)
+        return lambda learned: mean_loss((_Rounds(learned, d) for d in held), config.limits[1])
+
+    def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
+        rows = f"{tuple(self.X.shape)}, Σ X = {float(self.X.sum()):.6g}"
+        return f"Starts: {rows}, {', '.join(self.tasks)}, {self.pool}"
+
+    def _pool(self, seed: int, batch: int, count: int) -> list[Recurring]:
+        """`count` batches of each task, drawn once."""
+        key = (seed, batch, count)
+        if key not in self._drawn:
+            generator = torch.Generator().manual_seed(seed)
+            chosen = [TASKS[name] for name in self.tasks]
+            self._drawn[key] = [
+                make(self.X, self.y, batch, sizes[k % len(sizes)], generator)
+                for make, sizes in chosen
+                for k in range(count)
+            ]
+        return self._drawn[key]
+
+
+@final
+class _Rounds(Rollout):
+    """The rounds of a start on a batch of problems, each from where the ones before it ended."""
+
+    def __init__(self, start: LearnedStart, drawn: Recurring) -> None:
+        self.start, self.problem, x = start, drawn.problem, drawn.solution
+        self.positive = (x > 1e-6 / x.shape[-1]).float()
+        self.visit = start.begin(drawn.problem, drawn.guess)
+
+    def run(self, steps: int) -> Tensor:
+        losses, missed = [], torch.tensor(2.0)
+        for _ in range(steps):
+            scores = self.start.scores(self.visit)
+            losses.append(
+                binary_cross_entropy_with_logits(scores, self.positive, pos_weight=missed)
+            )
+            with torch.no_grad():
+                self.visit = self.start.visit(self.problem, self.visit, self.start.face(scores))
+        return torch.stack(losses).mean()
+
+    def detach(self) -> None:
+        """Nothing to cut: no gradient passes from round to round."""
 
 
 @torch.no_grad()
@@ -166,20 +212,6 @@ def _steps(problem: Quadratic, target: Tensor, x0: Tensor | None) -> int:
     solver = PairwiseFrankWolfe(Simplex(), second_order=True, max_steps=2000, tol=0.0)
     result = solver(problem, x0, on_step=lambda record: bool(record.value <= target))
     return len(result.trace) - 1
-
-
-def _support_loss(start: LearnedStart, drawn: Recurring) -> Tensor:
-    """Over all rounds, each from where the ones before it ended."""
-    x, missed = drawn.solution, torch.tensor(2.0)
-    positive = (x > 1e-6 / x.shape[-1]).float()
-    visit = start.begin(drawn.problem, drawn.guess)
-    losses = []
-    for _ in range(start.rounds):
-        scores = start.scores(visit)
-        losses.append(binary_cross_entropy_with_logits(scores, positive, pos_weight=missed))
-        with torch.no_grad():
-            visit = start.visit(drawn.problem, visit, start.face(scores))
-    return torch.stack(losses).mean()
 
 
 Kernel = LinearKernel | RBFKernel

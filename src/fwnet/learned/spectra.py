@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fwnet.domains import TraceNormBall
 from fwnet.learned.controllers import LearnedPowerIteration
-from fwnet.learned.ranges import LogUniform, sample_size
+from fwnet.learned.ranges import LogUniform, check_limits, sample_size
+from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.training.gradients import Rollout
+from fwnet.learned.training.recurrences import detached
+from fwnet.learned.training.tasks import TrainingTask, mean_loss, seeded
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import unit
 
 SIDES = (8, 64)
 _DRIFT = LogUniform(0.01, 0.3)  # of a gradient from one solver step to the next, relative
@@ -57,51 +64,89 @@ def matrices(
     return (u * sigma.unsqueeze(-2)) @ v.mT
 
 
-def train_power(
-    controller: LearnedPowerIteration, *, steps: int = 400, batch: int = 16, seed: int = 0
-) -> list[float]:
-    """Train a power iteration in place, end to end, on matrices that drift from call to call.
+@final
+class Spectra(TrainingTask):
+    """Matrices that drift from call to call: what a `LearnedPowerIteration` is trained on.
 
-        mean over matrices of log10(1 − σ̂/σ₁ + 1e-9)
+        mean over matrices and calls of log10(1 − σ̂/σ₁ + 1e-9)
 
-    Every episode draws matrices of one kind and sides, asks three times, G, G + drift, and so on,
-    each time from where the last answer was, and differentiates through all of it.
+    Every episode draws matrices of each kind with random sides and asks for G, G + drift and so on,
+    each time from where the last answer was; three times unless the config has a horizon.
 
-    Returns: the loss of every episode.
+    Arguments:
+        sides: smallest and largest side of a matrix.
     """
-    optimizer = torch.optim.Adam(controller.parameters(), 3e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    losses = []
-    for step in range(steps):
-        generator = torch.Generator().manual_seed(1_000_003 * seed + step)
-        loss = torch.stack([_loss(controller, kind, batch, generator) for kind in SPECTRA]).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(controller.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    return losses
+
+    trains: ClassVar[tuple[type[nn.Module], ...]] = (LearnedPowerIteration,)
+
+    def __init__(self, sides: tuple[int, int] = SIDES) -> None:
+        check_limits("Spectra(sides=...)", sides, 2)
+        self.sides = sides
+
+    def horizon(self, learned: LearnedPowerIteration) -> int:
+        return 3
+
+    def episode(
+        self, learned: LearnedPowerIteration, config: MetaConfig, generator: torch.Generator
+    ) -> Callable[[], Rollout]:
+        return partial(_Calls, learned, self._draw(config.batch, generator))
+
+    def judge(self, config: MetaConfig) -> Callable[[LearnedPowerIteration], float]:
+        count = max(1, config.validation_problems // config.batch)
+        draws = (seeded(config.seed, "validation", place) for place in range(count))
+        held = [self._draw(config.batch, generator) for generator in draws]
+        return lambda learned: mean_loss((_Calls(learned, d) for d in held), config.limits[1])
+
+    def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
+        return f"Spectra: sides {self.sides}"
+
+    def _draw(self, batch: int, generator: torch.Generator) -> list[Drifting]:
+        """A batch of each kind."""
+        drawn = []
+        for kind in SPECTRA:
+            d, m = (sample_size(self.sides, generator) for _ in range(2))
+            G = matrices(kind, batch, (d, m), generator)
+            drift = matrices(kind, batch, (d, m), generator) * _DRIFT.sample(1, generator)
+            first = torch.randn(batch, m, generator=generator, dtype=G.dtype)
+            drawn.append(Drifting(G, drift, unit(first)))
+        return drawn
 
 
-def _loss(
-    controller: LearnedPowerIteration, kind: str, batch: int, generator: torch.Generator
-) -> Tensor:
-    d, m = (sample_size(SIDES, generator) for _ in range(2))
-    G = matrices(kind, batch, (d, m), generator)
-    drift = matrices(kind, batch, (d, m), generator)
-    size = _DRIFT.sample(1, generator)
-    ball = TraceNormBall(1.0)
-    first = torch.randn(batch, m, generator=generator, dtype=G.dtype)
-    first = first / torch.linalg.vector_norm(first, dim=-1, keepdim=True)
-    state = controller.begin(ball, G)._replace(last=first, before=first)
-    total = G.new_zeros(())
-    for t in range(3):
-        matrix = G + t * size * drift
-        _, inner, state = controller.answer(ball, matrix, state)
-        missing = 1 + inner / torch.linalg.matrix_norm(matrix, 2)
-        total = total + (missing.clamp_min(0) + 1e-9).log10().mean() / 3
-    return total
+class Drifting(NamedTuple):
+    """Matrices, what is added to them from call to call, and unit vectors to start from."""
+
+    matrix: Tensor  # (batch, d, m)
+    drift: Tensor  # (batch, d, m)
+    first: Tensor  # (batch, m)
+
+
+@final
+class _Calls(Rollout):
+    """Calls of a power iteration on matrices that drift, differentiated through all of them."""
+
+    def __init__(self, controller: LearnedPowerIteration, drawn: list[Drifting]) -> None:
+        self.controller, self.drawn, self.t = controller, drawn, 0
+        self.ball = TraceNormBall(1.0)
+        self.states = [
+            controller.begin(self.ball, G)._replace(last=first, before=first)
+            for G, _, first in drawn
+        ]
+
+    def run(self, steps: int) -> Tensor:
+        losses = []
+        for t in range(self.t, self.t + steps):
+            for place, (G, drift, _) in enumerate(self.drawn):
+                matrix = G + t * drift
+                _, inner, self.states[place] = self.controller.answer(
+                    self.ball, matrix, self.states[place]
+                )
+                missing = 1 + inner / torch.linalg.matrix_norm(matrix, 2)
+                losses.append((missing.clamp_min(0) + 1e-9).log10().mean())
+        self.t += steps
+        return torch.stack(losses).mean()
+
+    def detach(self) -> None:
+        self.states = detached(self.states)
 
 
 def _orthonormal(batch: int, rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -16,8 +16,8 @@ from fwnet.lab.recipes.base import Recipe, Solvers, count_steps
 from fwnet.learned.controllers import Controller, LearnedAtoms, LearnedPairwise, LearnedStart
 from fwnet.learned.families import LogUniform, SVMFamily
 from fwnet.learned.families.real import Part, circle_points, digits
-from fwnet.learned.recurring import judge_start, train_start
-from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.recurring import Starts, judge_start
+from fwnet.learned.training.config import Linear, MetaConfig
 from fwnet.learned.training.gradients import EvolutionStrategies
 from fwnet.learned.training.trainer import meta_train
 from fwnet.solvers import Corrective, PairwiseFrankWolfe
@@ -51,6 +51,7 @@ PAIRWISE = MetaConfig(
     validate_every=10,
 )
 PAIRWISE_SIZES = (64, 200)
+START = MetaConfig(steps=400, learning_rate=5e-3, clip=1e6, schedule=Linear(0.1), validate_every=50)
 
 
 def atoms(seed: int) -> Controller:
@@ -74,9 +75,8 @@ def _train(controller: Controller, config: MetaConfig, n: tuple[int, int], seed:
 def start(seed: int) -> Controller:
     """Supervised by exact solutions of C-paths, pairs and episodes."""
     torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
-    controller = LearnedStart()
-    train_start(controller, *digits("train"), seed=seed)
-    return controller
+    training, validation = Starts(*digits("train")), Starts(*digits("validation"))
+    return meta_train(LearnedStart(), training, replace(START, seed=seed), validation=validation)[0]
 
 
 def judge_atoms(controller: Controller) -> dict[str, Any]:

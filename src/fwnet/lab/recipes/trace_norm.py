@@ -18,8 +18,8 @@ from fwnet.lab.recipes.base import SEED, Recipe
 from fwnet.learned.controllers import Controller, LearnedLowRank, LearnedPowerIteration
 from fwnet.learned.families import SoftmaxFamily
 from fwnet.learned.families.real import all_digits
-from fwnet.learned.spectra import SPECTRA, matrices, train_power
-from fwnet.learned.training.config import MetaConfig
+from fwnet.learned.spectra import SPECTRA, Spectra, matrices
+from fwnet.learned.training.config import Cosine, MetaConfig
 from fwnet.learned.training.gradients import EvolutionStrategies
 from fwnet.learned.training.losses import relative_suboptimality
 from fwnet.learned.training.rollouts import draw
@@ -38,6 +38,15 @@ LOW_RANK = MetaConfig(
     gradient=EvolutionStrategies(3, 0.2),
     validate_every=6,
     validation_problems=12,
+)
+POWER = MetaConfig(
+    steps=400,
+    unroll=3,
+    batch=16,
+    learning_rate=3e-2,
+    schedule=Cosine(0.0),
+    validate_every=50,
+    validation_problems=64,
 )
 JUDGED = (10, 20, 40)  # steps after which a card compares
 SCALES = (0.5, 0.7, 1.0)  # of the pixels: as good as other radii
@@ -61,9 +70,7 @@ def low_rank(seed: int) -> Controller:
 
 def power(seed: int) -> Controller:
     """Back-propagation through three calls of five iterations each, matrices drifting between."""
-    controller = LearnedPowerIteration(5)
-    train_power(controller, seed=seed)
-    return controller
+    return meta_train(LearnedPowerIteration(5), Spectra(), replace(POWER, seed=seed))[0]
 
 
 @torch.no_grad()

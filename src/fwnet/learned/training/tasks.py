@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -46,6 +46,13 @@ class TrainingTask(ABC):
     def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
         """What must be the same for a training to go on."""
         return type(self).__name__
+
+
+@torch.no_grad()
+def mean_loss(rollouts: Iterable[Rollout], steps: int) -> float:
+    """The mean over runs of their loss over so many steps."""
+    losses = [rollout.run(steps).item() for rollout in rollouts]
+    return sum(losses) / len(losses)
 
 
 def seeded(*parts: object) -> torch.Generator:
