@@ -174,3 +174,13 @@ def test_separable_and_nearly_hard_margin() -> None:
     value = primal(K, sign, 1e6, model)
     assert (value - dual(K, sign, 1e6, model)) / value <= 1e-5
     assert model.score(X, y) == 1.0
+
+
+def test_pairs_of_classes_from_a_kernel_matrix_that_the_store_cannot_hold() -> None:
+    X, y = make_classification(400, 6, n_informative=4, n_classes=3, random_state=0)
+    K = rbf_kernel(X, gamma=0.2)
+    wide, narrow = (
+        FWSVC(kernel="precomputed", multi_class="ovo", tol=1e-6, cache_size=size).fit(K, y)
+        for size in (200, 0.2)
+    )
+    assert narrow.decision_function(K) == pytest.approx(wide.decision_function(K), abs=1e-2)

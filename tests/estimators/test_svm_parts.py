@@ -19,8 +19,10 @@ from fwnet.estimators.svm.corrective import corrective
 from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.hull import exact_weights, line_search
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
+from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.pairwise import add_rows, gather, pairwise_steps, reflect, survey
-from fwnet.estimators.svm.records import BinaryProblem, Budget, TubeProblem, relative_gap
+from fwnet.estimators.svm.records import BinaryProblem, TubeProblem, relative_gap
+from fwnet.trace import Clock
 
 
 @pytest.fixture
@@ -249,7 +251,7 @@ def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
     X, p = problem(n)
     spec = KernelSpec("rbf", 0.5)
     columns = Columns(KernelRows(X, spec, np.float32), 200)
-    found = corrective(p, columns, Budget(1e-3, 2**62, np.inf, 200))
+    found = corrective(p, columns, Limits(1e-3, 2**62, Clock(), 200))
     gap = certified_gap(X, spec, Encoding.of(X, 0.5), p, found).gap
     weights = found.alpha * p.y
     true = relative_gap(p, found.alpha, rbf_kernel(X, gamma=0.5) @ weights + weights.sum())[1]

@@ -22,8 +22,11 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.svm.kernels import Array
+from fwnet.trace import Clock
 
-_FOLDS = 5
+FOLDS = 5
+_FITTING = 0.8  # share of a fold's time for its fit, where time is limited
+_PART = 256  # held-out points that are scored between two looks at the clock
 
 
 class Calibrated:
@@ -59,7 +62,12 @@ class Calibrated:
 
 
 def cross_validated_sigmoids(
-    estimator: Any, X: Any, labels: Array, weight: Array, square: bool = False
+    estimator: Any,
+    X: Any,
+    labels: Array,
+    weight: Array,
+    square: bool = False,
+    clock: Clock | None = None,
 ) -> Array:  # (problems, 2)
     """Fit one sigmoid a column of `decision_function` to values held out in five folds.
 
@@ -67,20 +75,36 @@ def cross_validated_sigmoids(
         estimator: fitted anew in each fold.
         X, labels, weight: its points, classes 0, 1, ... and sample weights.
         square: whether X is a kernel matrix.
+        clock: the time for all folds, if it is limited; `estimator` then has `max_time`. Points
+            that there is no time for are left out, but never all points of the first fold.
     """
     counts = np.bincount(labels)
-    folds, classes = min(_FOLDS, int(counts.min())), len(counts)
+    folds, classes = min(FOLDS, int(counts.min())), len(counts)
     if folds < 2:
         raise ValueError(
             "probability=True needs at least two points of every class for its "
             f"cross-validation; the smallest class has {folds}."
         )
-    held = np.empty((len(labels), 1 if classes == 2 else classes))
+    held = np.full((len(labels), 1 if classes == 2 else classes), np.nan)
     fold = StratifiedKFold(folds, shuffle=True, random_state=0)
-    for train, test in fold.split(np.zeros(len(labels)), labels):
+    limited = clock is not None and np.isfinite(clock.max_seconds)
+    part = _PART if limited else len(labels)
+    for k, (train, test) in enumerate(fold.split(np.zeros(len(labels)), labels)):
+        share = Clock(clock.left / (folds - k) if limited and clock else None)
+        if k and share.is_over:
+            break
+        if limited:
+            estimator.set_params(max_time=max(_FITTING * share.left, 1e-3))
         estimator.fit(X[np.ix_(train, train)] if square else X[train], labels[train], weight[train])
-        unseen = X[np.ix_(test, train)] if square else X[test]
-        held[test] = estimator.decision_function(unseen).reshape(len(test), -1)
+        test = np.random.default_rng(k).permutation(test) if limited else test
+        for lo in range(0, len(test), part):
+            some = test[lo : lo + part]
+            unseen = X[np.ix_(some, train)] if square else X[some]
+            held[some] = estimator.decision_function(unseen).reshape(len(some), -1)
+            if share.is_over:
+                break
+    seen = np.isfinite(held[:, 0])
+    held, labels, weight = held[seen], labels[seen], weight[seen]
     targets = [1] if classes == 2 else range(classes)
     return np.array([fit_sigmoid(held[:, k], labels == c, weight) for k, c in enumerate(targets)])
 

@@ -12,10 +12,11 @@ from sklearn.utils import assert_all_finite
 
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
 from fwnet.numerics import checks
+from fwnet.trace import Clock
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 _LARGEST = 1e150  # the square of a larger number may not be one
-_TESTED = 1500  # points on which a kernel is tested for negative eigenvalues
+_TESTED, _FEW = 1500, 50  # points on which a kernel is tested for negative eigenvalues, at least
 
 
 def positive(name: str, value: Any, zero: bool = False) -> float:
@@ -146,16 +147,21 @@ def check_square(K: Array, name: str = "X") -> None:
             )
 
 
-def check_kernel(X: Any, spec: KernelSpec, box: Array, bias: float = 1.0) -> None:
+def check_kernel(X: Any, spec: KernelSpec, box: Array, clock: Clock, bias: float = 1.0) -> None:
     """Check that k + bias has no negative eigenvalue on the points, where it might have one.
 
     Without that there is no |w|², and a gap proves nothing. All points are tested if they are
-    few, an even sample of them else.
+    few, an even sample of them else, one that takes a tenth of the time left at most.
     """
     if spec.name in ("linear", "rbf") or (spec.name == "poly" and spec.coef0 >= 0):
         return
-    n = X.shape[0]
-    some = np.arange(n) if n <= _TESTED else np.linspace(0, n - 1, _TESTED).astype(np.int64)
+    n, tested = X.shape[0], _TESTED
+    if callable(spec.name) and n > _FEW and np.isfinite(clock.max_seconds):
+        trial = Clock()
+        cross_kernel(X[:_FEW], X[:_FEW], spec)
+        affordable = 0.1 * clock.left / max(trial.seconds, 1e-9)  # of such trials
+        tested = int(min(_TESTED, max(_FEW, _FEW * np.sqrt(affordable))))
+    some = np.arange(n) if n <= tested else np.linspace(0, n - 1, tested).astype(np.int64)
     precomputed = spec.name == "precomputed"
     K = X[np.ix_(some, some)] if precomputed else cross_kernel(X[some], X[some], spec)
     if callable(spec.name):

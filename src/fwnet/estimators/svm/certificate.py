@@ -25,26 +25,33 @@ from scipy import sparse
 
 from fwnet.estimators.svm.encoding import Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
+from fwnet.estimators.svm.limits import BY_PRECISION
 from fwnet.estimators.svm.records import BinaryProblem, Machine, Problem, Weights, relative_gap
+from fwnet.trace import Clock, Status
 
 _ENTRIES = 1 << 20  # numbers that are taken into extended precision at a time
 
 
 def certified_gap(
-    X: Any, spec: KernelSpec, encoding: Encoding, problem: BinaryProblem, found: Weights
+    X: Any,
+    spec: KernelSpec,
+    encoding: Encoding,
+    problem: BinaryProblem,
+    found: Weights,
+    clock: Clock | None = None,
 ) -> Weights:
     """Return `found` with ρ, scores and (P − D)/P evaluated again in float64.
 
     The weights were found in float32. Only support vectors and points near or inside the margin
     enter P and D, and only they are evaluated: a point whose margin passes 1 by ten times the
-    largest rounding error seen has no loss.
+    largest rounding error seen has no loss. Raises OutOfTime by the clock.
     """
     support = np.flatnonzero(found.alpha)
     weights = found.alpha[support] * problem.y[support]
     points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
     exact = problem.y * found.rho * 2.0  # beyond the margin: no loss
     sums = np.zeros(len(support))
-    for rows, columns, tile in tiles(spec, points):
+    for rows, columns, tile in tiles(spec, points, clock=clock):
         sums[rows] += tile @ weights[columns]
         if rows != columns:
             sums[columns] += weights[rows] @ tile
@@ -59,7 +66,8 @@ def certified_gap(
             rho, gap = relative_gap(problem, found.alpha, exact)
             return replace(found, scores=exact, rho=rho, gap=gap)
         sums = np.zeros(len(near))
-        for rows, columns, tile in tiles(spec, encoding.encode(X, np.float64, near), points):
+        others = encoding.encode(X, np.float64, near)
+        for rows, columns, tile in tiles(spec, others, points, clock=clock):
             sums[rows] += tile @ weights[columns]
         exact[near] = sums + total
         known[near] = True
@@ -67,25 +75,40 @@ def certified_gap(
 
 
 def certified_kernel(
-    kernel: KernelRows, problem: Problem, solved: Machine, scores: Array, tol: float
+    kernel: KernelRows,
+    problem: Problem,
+    solved: Machine,
+    scores: Array,
+    tol: float,
+    dtype: Any = np.float64,
 ) -> Machine:
     """Return the machine with the gap of its coefficients, given f (n,) summed from the kernel.
 
+    `dtype` is that of the kernel values in f.
+
     |f − f_exact| <= (κ + (2 + 4√s)ε) √(kᵢᵢ + 1) Σ|uⱼ|√(kⱼⱼ + 1),   κ the kernel's own error
+
+    In float32 that says nothing: there the errors of the values that a point has with others are
+    taken to be independent, Σ|uⱼ|√(kⱼⱼ + 1) <- 4 (Σ uⱼ²(kⱼⱼ + 1))^½, and those of the point itself
+    to be a move of φ(xᵢ), which w turns into |w|.
     """
     support = np.flatnonzero(solved.coef)
     sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + _bias(problem))
     u = solved.coef[support]
-    error = kernel.rounding() + _rounding(len(support))
-    errors = error * sizes * float(sizes[support] @ np.abs(u))
+    error = kernel.rounding(dtype) + _rounding(len(support))
     square = max(float(u @ scores[support]), 0.0)
+    if np.dtype(dtype) == np.float32:
+        total = 4.0 * float(np.linalg.norm(sizes[support] * u)) + math.sqrt(square)
+    else:
+        total = float(sizes[support] @ np.abs(u))
+    errors = error * sizes * total
     return _concluded(solved, _gap(problem, solved.coef, _Sums(scores, errors, square, 0.0)), tol)
 
 
 def certified_linear(X: Any, problem: Problem, solved: Machine, tol: float) -> Machine:
     """Return the linear machine with the gap of its vector w, its intercept and coefficients."""
     gap = _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.float64))
-    if gap > tol and solved.stopped in ("tolerance", "precision"):  # rounding may decide
+    if gap > tol and solved.stopped in BY_PRECISION:  # rounding may decide
         gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.longdouble)))
     return _concluded(solved, gap, tol)
 
@@ -137,7 +160,9 @@ def _linear_sums(X: Any, problem: Problem, solved: Machine, dtype: Any) -> _Sums
     u = solved.coef[support]
     square = float(w @ w + b * b)
     errors = _rounding(len(w) + 1, eps) * (norms * math.sqrt(float(w @ w)) + abs(float(b)))
-    beside, above = _times(X[support], u, dtype) - w, bias * u.astype(dtype).sum() - b
+    few = 5 * len(support) < len(norms)  # else a pass over all rows costs less than to copy some
+    v = _times(X[support], u, dtype) if few else _times(X, solved.coef, dtype)
+    beside, above = v - w, bias * u.astype(dtype).sum() - b
     away = _rounding(len(support), eps) * float(np.abs(u) @ (norms[support] + bias))
     apart = math.sqrt(float(beside @ beside + above * above)) + away
     return _Sums(_scores(X, w, b, dtype), errors, square, apart)
@@ -189,6 +214,7 @@ def _rounding(terms: int, eps: float = float(np.finfo(np.float64).eps)) -> float
 
 def _concluded(solved: Machine, gap: float, tol: float) -> Machine:
     """The machine with its gap; one that is above tol was not stopped by its tolerance."""
-    stopped = "precision" if solved.stopped == "tolerance" and not gap <= tol else solved.stopped
+    rounded = solved.stopped == "converged" and not gap <= tol
+    stopped: Status = "stalled" if rounded else solved.stopped
     trace = [*solved.trace[:-1], *(replace(r, gap=gap) for r in solved.trace[-1:])]
     return replace(solved, gap=gap, stopped=stopped, trace=trace)

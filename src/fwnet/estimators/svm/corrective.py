@@ -11,7 +11,6 @@ every point would come in, the hull is the simplex itself and the kernel matrix 
 
 from __future__ import annotations
 
-import time
 from typing import final
 
 import numpy as np
@@ -19,8 +18,10 @@ import numpy as np
 from fwnet.estimators.svm.columns import Columns, LinearColumns
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.pairwise import EXHAUSTED, STUCK, pairwise_steps, reflect
-from fwnet.estimators.svm.records import BinaryProblem, Budget, Round, Weights, relative_gap
+from fwnet.estimators.svm.records import BinaryProblem, Round, Weights, relative_gap
+from fwnet.trace import Clock, Status
 
 # Vertices of the first round, times √n, and the least that a later round adds: with many features
 # a first block is dear, and so is a round.
@@ -29,14 +30,15 @@ _SMALL = 384  # points for which the whole kernel matrix is the quickest
 _EXACT = 3000  # working vertices up to which slow pairwise steps make way for an exact solve
 _MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
-CROWDED = "crowded"
+_DOUBLE = 2.5  # the time of kernel values in float64, over that in float32
+_UNTIMED = 5 * 10**7  # weights that pairwise steps see between two looks at the clock
 _CROWD = 0.35  # share of support vectors in the first round from which all points are taken
 
 
 def corrective(
     problem: BinaryProblem,
     columns: Columns | LinearColumns,
-    budget: Budget,
+    limits: Limits,
     mode: str = "auto",
     alpha0: Array | None = None,
     soft: float = np.inf,
@@ -44,47 +46,79 @@ def corrective(
     """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`.
 
     `mode` is "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto". The
-    run stops as CROWDED after the first round if errors make up more than a share `soft` of the
-    objective: then many points will be support vectors.
+    run is "stopped" after the first round if errors make up more than a share `soft` of the
+    objective: then many points will be support vectors. A round that the clock breaks off counts
+    for nothing, and before the first one is over, the weight is on a single point.
     """
-    run = _Run(problem, columns, budget, mode, alpha0)
+    run = _Run(problem, columns, limits, mode)
     run.soft = soft
-    while not run.stopped:
-        run.correct()
-        run.look()
+    while run.status is None:
+        run.round(alpha0)
     return run.weights()
 
 
 @final
 class _Run:
+    status: Status | None
+
     def __init__(
         self,
         problem: BinaryProblem,
         columns: Columns | LinearColumns,
-        budget: Budget,
+        limits: Limits,
         mode: str,
-        alpha0: Array | None,
     ) -> None:
-        self.problem, self.columns, self.budget = problem, columns, budget
-        self.start, self.steps, self.stopped = time.perf_counter(), 0, ""
+        self.problem, self.columns, self.limits = problem, columns, limits
+        self.clock, self.steps, self.status = Clock(), 0, None
         self.trace: list[Round] = []
         n, dtype = len(problem.y), columns.kernel.dtype
         self.curvature = np.empty(0)  # diagonal of Q on the working vertices
-        self.most = max(256, int(np.sqrt(budget.megabytes * 2**20 / (2 * dtype.itemsize))))
+        self.most = max(256, int(np.sqrt(limits.megabytes * 2**20 / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
         self.crowd = _CROWD if columns.fits and mode == "auto" else np.inf
         chosen = mode == "pairwise" or (mode == "auto" and columns.complete)
         self.whole = columns.fits and (chosen or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
+        self.lack = np.empty(n)
         self.rho, self.gap, self.goal, self.soft = 1.0, 1.0, 0.1, np.inf
+        self.first, self.least = _WIDE_ROUNDS if columns.kernel.wide else _NARROW_ROUNDS
+        columns.kernel.clock = limits.clock
+
+    def round(self, alpha0: Array | None) -> None:
+        """Correct the weights, take the gap, admit vertices: all of it, or nothing."""
+        alpha, scores = self.alpha.copy(), self.scores.copy()
+        try:
+            if not self.trace:
+                self._begin(alpha0)
+            self.correct()
+            self.look()
+        except OutOfTime:
+            self.status = "max_seconds"
+            self.columns.kernel.clock = Clock()
+            if self.trace:
+                self.alpha, self.scores = alpha, scores
+                self._survey()
+            else:
+                self.alpha[:] = 0.0
+                self.alpha[self.problem.order[0]] = 1.0
+                self._refresh()
+                self._survey()
+                self._record()
+        if self.status is None:
+            try:
+                self._widen()
+            except OutOfTime:
+                self.status = "max_seconds"
+
+    def _begin(self, alpha0: Array | None) -> None:
+        """Take the first vertices, and the weights to start from."""
+        problem, n = self.problem, len(self.problem.y)
         if alpha0 is None:
             first = problem.order[:1]
             self.alpha[first] = 1.0
         else:
             self.alpha[:] = alpha0
             first = np.flatnonzero(alpha0)
-        self.lack = np.empty(n)
-        self.first, self.least = _WIDE_ROUNDS if columns.kernel.wide else _NARROW_ROUNDS
         if self.whole:
             self._take_all()
         else:
@@ -110,18 +144,21 @@ class _Run:
             state[1] = np.sum(self.alpha[rest] ** 2 / p.box[rest])
             state[2] = np.sum(p.box[rest] * slack * slack)
         gradient = y * self.scores[w] + alpha / box
-        left = self.budget.max_steps - self.steps
-        limit = min(left, 5 * len(w) + 1000)
-        limits = np.array([self.goal, limit, max(16, len(w) // 100), p.bias])
         before = alpha.copy()
-        steps, status = pairwise_steps(
-            self.kernel, y, box, alpha, gradient, self.curvature, state, limits
-        )
-        self.steps += int(steps)
-        self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.budget.tol
-        slow = status == EXHAUSTED and self.steps < self.budget.max_steps
+        left = min(self.limits.max_steps - self.steps, 5 * len(w) + 1000)
+        steps, status = 0, EXHAUSTED
+        while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
+            some = min(left - steps, max(1, _UNTIMED // len(w)))
+            limits = np.array([self.goal, some, max(16, len(w) // 100), p.bias])
+            taken, status = pairwise_steps(
+                self.kernel, y, box, alpha, gradient, self.curvature, state, limits
+            )
+            steps += int(taken)
+        self.steps += steps
+        self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.limits.tol
+        slow = status == EXHAUSTED and self.steps < self.limits.max_steps
         self.alpha[w], self.rho = alpha, float(state[0])
-        if self.trace == [] and not self.whole:
+        if not self.trace and not self.whole:
             self._first_scores()
         elif self.whole and covered:
             self.scores = y * (gradient - alpha / box)
@@ -129,26 +166,28 @@ class _Run:
             changed = np.flatnonzero(alpha != before)
             self._move_scores(w[changed], alpha[changed] - before[changed])
         if slow and covered and len(w) <= _EXACT:
-            self._jump()
+            self._solve_exactly()
 
     def _first_scores(self) -> None:
         """Guess from the first round how many will come in; take all points, or all the scores."""
         support = np.flatnonzero(self.alpha)
-        if len(support) > self.crowd * len(self.working):
+        n = len(self.alpha)
+        many = len(support) > self.crowd * len(self.working)
+        if many and self.columns.kernel.seconds_for(n * n / 2) < 0.3 * self.limits.clock.left:
             self._take_all()
         errors = float(np.sum(self.alpha**2 / self.problem.box))
         if errors > self.soft * max(self.rho, errors):  # a ρ below the errors is rounding
-            self.stopped = CROWDED
+            self.status = "stopped"
         self._refresh()
 
-    def _jump(self) -> None:
+    def _solve_exactly(self) -> None:
         """Replace the weights by the exact ones on the hull, where that is an improvement."""
         p, w, before, scores = self.problem, self.working, self.alpha.copy(), self.scores.copy()
         rho, gap = relative_gap(p, self.alpha, self.scores)
         try:
             start = p.y[w] * self.alpha[w] / rho
-            u = p.y[w] * exact_weights(self.kernel, p.part(w), p.bias, start)
-        except np.linalg.LinAlgError:
+            u = p.y[w] * exact_weights(self.kernel, p.part(w), p.bias, start, self.limits.clock)
+        except (np.linalg.LinAlgError, OutOfTime):
             return
         u = np.maximum(u, 0.0)
         self.alpha[w] = u / u.sum()
@@ -159,32 +198,34 @@ class _Run:
             self.alpha, self.scores = before, scores
 
     def look(self) -> None:
-        """Take the duality gap over all points; stop, or admit the worst violators."""
-        budget = self.budget
+        """Take the duality gap over all points, and stop if that is near enough."""
         self._survey()
-        if self.gap <= budget.tol and self.columns.kernel.dtype == np.float64:
+        if self.gap <= self.limits.tol and self.columns.kernel.dtype == np.float64:
             self._refresh()
             self._survey()
+        self._record()
+        status = self.limits.status(self.gap, self.steps, reserve=self._certificate_seconds())
+        if self.status is None or status != "max_seconds":
+            self.status = status or self.status
+
+    def _record(self) -> None:
         support = int(np.count_nonzero(self.alpha))
-        seconds = time.perf_counter() - self.start
-        self.trace.append(Round(self.steps, 0.5 / self.rho, self.gap, support, seconds))
-        if self.gap <= budget.tol:
-            self.stopped = "tolerance"
-        elif not np.isfinite(self.gap):
-            self.stopped = "precision"
-        elif self.steps >= budget.max_steps:
-            self.stopped = "max_iter"
-        elif not self.stopped and time.perf_counter() >= budget.deadline:
-            self.stopped = "max_time"
-        if not self.stopped:
-            self._widen()
+        self.trace.append(Round(self.steps, 0.5 / self.rho, self.gap, support, self.clock.seconds))
+
+    def _certificate_seconds(self) -> float:
+        """How long the gap will take in float64, where the kernel values here are float32."""
+        if np.isinf(self.limits.clock.max_seconds) or self.columns.kernel.dtype == np.float64:
+            return 0.0
+        support = int(np.count_nonzero(self.alpha))
+        near = int(np.count_nonzero(self.problem.y * self.scores < 1.001 * self.rho))
+        return _DOUBLE * self.columns.kernel.seconds_for(support * (0.5 * support + near))
 
     def _survey(self) -> None:
         self.rho, self.gap = relative_gap(self.problem, self.alpha, self.scores, self.lack)
 
     def _widen(self) -> None:
         """Admit the points outside that violate their optimality condition most."""
-        tol, outside = self.budget.tol, self.lack
+        tol, outside = self.limits.tol, self.lack
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-10))
         # Steps on few vertices cost less than another round; on many, the round decides.
@@ -193,7 +234,7 @@ class _Run:
             far = [r.gap for r in self.trace[-_PATIENCE:]]
             stalled = len(far) == _PATIENCE and far[-1] > 0.9 * far[0]
             if self.idle or stalled:
-                self.stopped = "precision"
+                self.status = "stalled"
         else:
             extra = min(wanting, max(self.least, len(self.working) // 2), self.most // 2)
             if len(self.working) + extra > self.most:
@@ -202,6 +243,7 @@ class _Run:
 
     def weights(self) -> Weights:
         """What was reached."""
+        assert self.status is not None
         solver = "pairwise" if self.whole else "corrective"
         return Weights(
             self.alpha,
@@ -209,7 +251,7 @@ class _Run:
             self.rho,
             self.gap,
             self.steps,
-            self.stopped,
+            self.status,
             solver,
             self.trace,
         )
@@ -217,8 +259,7 @@ class _Run:
     def _refresh(self) -> None:
         """Compute the scores anew, without the rounding errors of the steps."""
         support = np.flatnonzero(self.alpha)
-        self.scores[:] = 0.0
-        self._move_scores(support, self.alpha[support])
+        self.scores = self._moved(support, self.alpha[support])
 
     def _take_all(self) -> None:
         self.whole, self.kernel = True, self.columns.square()
@@ -248,6 +289,10 @@ class _Run:
         self.kernel[: len(keep), : len(keep)] = self.kernel[keep[:, None], keep]
 
     def _move_scores(self, index: Array, change: Array) -> None:
+        self.scores = self.scores + self._moved(index, change)
+
+    def _moved(self, index: Array, change: Array) -> Array:
+        """By how much a change of some weights moves the scores of all points."""
         self.columns.fetch(index, self.working)
         weights = change * self.problem.y[index]
-        self.scores += self.columns.combine(index, weights) + self.problem.bias * weights.sum()
+        return self.columns.combine(index, weights) + self.problem.bias * weights.sum()

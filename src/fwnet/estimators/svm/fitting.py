@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,10 +15,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelSpec
+from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
-from fwnet.estimators.svm.records import BinaryProblem, Budget, Machine
+from fwnet.estimators.svm.records import BinaryProblem, Machine
 
 
 @final
@@ -43,33 +45,37 @@ class Task:
     bias: float = 1.0  # added to the kernel
 
 
-def solve_all(task: Task, options: Options, budget: Budget) -> list[Machine]:
+def solve_all(task: Task, options: Options, limits: Limits) -> list[Machine]:
     """Solve the binary problems, all with one store of kernel rows."""
     network = is_network(options.solver)
     linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
     if linear and options.solver != "pairwise" and not network:
         points, whole = None, True
     else:
-        points = Points.prepare(task.X, task.spec, budget)
+        points = Points.prepare(task.X, task.spec, limits)
         whole = points.columns.fits
         if (options.solver == "pairwise" or network) and not whole:
             size = task.X.shape[0] ** 2 * points.columns.kernel.dtype.itemsize / 2**20
             name = options.solver if isinstance(options.solver, str) else "fwnet"
             raise ValueError(
                 f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
-                f"cache_size={budget.megabytes:g} MB. Raise cache_size or use solver='auto'."
+                f"cache_size={limits.megabytes:g} MB. Raise cache_size or use solver='auto'."
             )
     order = trial_order(options.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     if points is not None and whole and len(jobs) > 2:
-        points.columns.square()  # together the problems ask for most rows: half the work at once
+        points.columns.kernel.clock = limits.clock
+        with suppress(OutOfTime):  # together the problems ask for most rows: half the work at once
+            points.columns.square()
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
-    common = (task, points, order, options.solver, budget)
+    common = (task, points, order, options.solver)
     if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
-        machines = [_solve(*common, *job) for job in jobs]
+        machines = [
+            _solve(*common, limits.share(len(jobs) - k), *job) for k, job in enumerate(jobs)
+        ]
     else:
         run = Parallel(n_jobs=options.n_jobs, prefer="threads")
-        machines = list(run(delayed(_solve)(*common, *job) for job in jobs))
+        machines = list(run(delayed(_solve)(*common, limits, *job) for job in jobs))
     if points is not None:
         points.columns.release()
     return machines
@@ -87,7 +93,7 @@ def _solve(
     points: Points | None,
     order: Array,
     solver: Any,
-    budget: Budget,
+    limits: Limits,
     split: Split,
     start: Array | None,
 ) -> Machine:
@@ -98,15 +104,15 @@ def _solve(
         order, box = place[order][place[order] >= 0], box[index]
     problem = BinaryProblem(split.y, box, order, task.bias)
     if points is not None:
-        some = points if index is None else points.part(index, budget)
+        some = points if index is None else points.part(index, limits)
         if is_network(solver):
-            return solve_network(some, problem, budget, solver)
-        return solve_kernel(some, problem, budget, solver, _simplex(start, split.y))
+            return solve_network(some, problem, limits, solver)
+        return solve_kernel(some, problem, limits, solver, _simplex(start, split.y))
     X = task.X if index is None else task.X[index]
     vector = None
     if start is not None and start.any():
         vector = np.append(start @ X, start.sum())
-    return solve_linear(X, problem, budget, solver, vector)
+    return solve_linear(X, problem, limits, solver, vector)
 
 
 def _simplex(start: Array | None, y: Array) -> Array | None:
@@ -117,17 +123,20 @@ def _simplex(start: Array | None, y: Array) -> Array | None:
     return beta / beta.sum() if beta.any() else None
 
 
-_ADVICE = {
-    "max_iter": "Raise max_iter, or accept a larger tol",
-    "max_time": "Raise max_time, or accept a larger tol",
-    "precision": (
-        "Double precision allows no more: centre and scale X, e.g. with StandardScaler, lower C, "
-        "or accept a larger tol"
-    ),
+_ROUNDING = (
+    "precision",
+    "Double precision allows no more: centre and scale X, e.g. with StandardScaler, lower C, or "
+    "accept a larger tol",
+)
+_ADVICE = {  # what stopped the fit, in the estimator's words, and what to do
+    "max_steps": ("max_iter", "Raise max_iter, or accept a larger tol"),
+    "max_seconds": ("max_time", "Raise max_time, or accept a larger tol"),
+    "stalled": _ROUNDING,
+    "non_finite": _ROUNDING,
 }
 
 
-def tell(name: str, machines: list[Machine], tol: float, verbose: int) -> None:
+def report(name: str, machines: list[Machine], tol: float, verbose: int) -> None:
     """Warn about a gap above tol; with `verbose`, say what was reached on standard error."""
     for k, solved in enumerate(machines):
         lines = solved.trace if verbose > 1 else solved.trace[-1:] if verbose else []
@@ -138,9 +147,10 @@ def tell(name: str, machines: list[Machine], tol: float, verbose: int) -> None:
             )
     worst = max(machines, key=lambda solved: solved.gap)
     if worst.gap > tol:
+        reason, advice = _ADVICE[worst.stopped]
         warnings.warn(
-            f"{name} stopped after {worst.steps} steps ({worst.stopped}) at a relative duality gap "
-            f"of {worst.gap:.2e}, above tol={tol:g}. {_ADVICE[worst.stopped]}.",
+            f"{name} stopped after {worst.steps} steps ({reason}) at a relative duality gap "
+            f"of {worst.gap:.2e}, above tol={tol:g}. {advice}.",
             ConvergenceWarning,
             stacklevel=4,
         )

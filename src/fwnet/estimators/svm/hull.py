@@ -20,30 +20,40 @@ References: Chapelle (2007), "Training a support vector machine in the primal"; 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.limits import check_time
 from fwnet.estimators.svm.records import Problem
 from fwnet.numerics.line_search import scalar_root
+from fwnet.trace import Clock
 
 _STEP = 1e-8  # a Newton step that is shorter was stopped by rounding
+_PANEL = 256  # columns of a large Cholesky factor between two looks at the clock
 _NOISE = 8 * np.finfo(np.float64).eps  # of a score, of the sizes it is summed from
 
 
 def exact_weights(
-    kernel: Array, problem: Problem, bias: float, u: Array, max_steps: int = 40
+    kernel: Array,
+    problem: Problem,
+    bias: float,
+    u: Array,
+    clock: Clock | None = None,
+    max_steps: int = 40,
 ) -> Array:
     """Return the optimal u (m,) for a kernel matrix whose first m rows and columns count.
 
-    Raises numpy.linalg.LinAlgError where a system is not positive definite beyond rounding.
+    Raises numpy.linalg.LinAlgError where a system is not positive definite beyond rounding, and
+    OutOfTime by the clock.
     """
+    clock = clock or Clock()
     m = len(problem.y)
     f = _scores(kernel, bias, np.flatnonzero(u), u)
     for _ in range(max_steps):
         excess = problem.excess(f)
         inside = np.flatnonzero(excess)
         target = np.zeros(m)
-        factor = _factored(kernel, bias, inside, problem.box[inside])
+        factor = _factored(kernel, bias, inside, problem.box[inside], clock)
         target[inside] = cho_solve(factor, (f + excess)[inside], check_finite=False)
         ahead = _scores(kernel, bias, inside, target)
         if np.array_equal(np.sign(problem.excess(ahead)), np.sign(excess)):
@@ -55,11 +65,11 @@ def exact_weights(
         if t < _STEP:
             break
         u, f = u + t * (target - u), f + t * (ahead - f)
-    return _dual_active_sets(kernel, problem, bias, u, max_steps)
+    return _dual_active_sets(kernel, problem, bias, u, clock, max_steps)
 
 
 def _dual_active_sets(
-    kernel: Array, problem: Problem, bias: float, u: Array, max_steps: int
+    kernel: Array, problem: Problem, bias: float, u: Array, clock: Clock, max_steps: int
 ) -> Array:
     """Minimise ½ uᵀ(G + diag(1/C))u − tᵀu by steps to the minimum on a set S of signs.
 
@@ -72,7 +82,7 @@ def _dual_active_sets(
         raise np.linalg.LinAlgError("The kernel matrix is not finite.")
     for _ in range(max_steps):
         inside = np.flatnonzero(signs)
-        factor = _factored(kernel, bias, inside, problem.box[inside])
+        factor = _factored(kernel, bias, inside, problem.box[inside], clock)
         target = np.zeros(len(u))
         target[inside] = cho_solve(factor, problem.aims(signs)[inside], check_finite=False)
         wrong = inside[target[inside] * signs[inside] <= 0]
@@ -98,7 +108,9 @@ def _dual_active_sets(
     return u
 
 
-def _factored(kernel: Array, bias: float, inside: Array, box: Array) -> tuple[Array, bool]:
+def _factored(
+    kernel: Array, bias: float, inside: Array, box: Array, clock: Clock
+) -> tuple[Array, bool]:
     """The Cholesky factor of G_SS + diag(1/C), nudged where only rounding makes it indefinite."""
     for nudge in (0.0, len(inside) * np.finfo(np.float64).eps):
         block = kernel[inside[:, None], inside].astype(np.float64)
@@ -106,11 +118,34 @@ def _factored(kernel: Array, bias: float, inside: Array, box: Array) -> tuple[Ar
         more = nudge * block.diagonal().max(initial=0.0) if nudge else 0.0
         block.flat[:: len(inside) + 1] += 1.0 / box + more
         try:
-            return cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
+            return cholesky(block, clock)
         except np.linalg.LinAlgError:
             if nudge:
                 raise
     raise AssertionError("unreachable: the second try returns or raises")
+
+
+def cholesky(matrix: Array, clock: Clock) -> tuple[Array, bool]:
+    """Factorise a matrix (m, m) in place, for scipy's `cho_solve`; raises OutOfTime by the clock.
+
+    LAPACK would not look at the clock, so a large factor is made in panels of columns:
+
+        L_pp = chol(A_pp − L_p L_pᵀ),   L_rp = (A_rp − L_r L_pᵀ) L_pp⁻ᵀ
+    """
+    m = len(matrix)
+    check_time(clock)
+    if m <= 4 * _PANEL:
+        factor, lower = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return factor, bool(lower)
+    for lo in range(0, m, _PANEL):
+        check_time(clock)
+        hi = min(lo + _PANEL, m)
+        matrix[lo:, lo:hi] -= matrix[lo:, :lo] @ matrix[lo:hi, :lo].T
+        top = np.linalg.cholesky(matrix[lo:hi, lo:hi])
+        matrix[lo:hi, lo:hi] = top
+        below = matrix[hi:, lo:hi]
+        below[:] = solve_triangular(top, below.T, lower=True, check_finite=False).T
+    return matrix.T, False  # Lᵀ, the upper factor: in the order that LAPACK reads without a copy
 
 
 def line_search(

@@ -1,9 +1,8 @@
-"""What the kernel estimators share: budgets, support vectors, certificates, sums over kernels."""
+"""What the kernel estimators share: limits, support vectors, certificates, sums over kernels."""
 
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
-from fwnet.estimators.svm.records import Budget, Machine
+from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.records import Machine
 from fwnet.numerics import checks
-from fwnet.trace import StepRecord, Trace
+from fwnet.trace import Clock, StepRecord, Trace
 
 _SLICE = 1 << 22  # kernel values that a prediction makes at a time
 
@@ -43,13 +43,13 @@ class KernelEstimator(BaseEstimator):
         tags.input_tags.sparse = bool(_sparse(self.kernel))
         return tags
 
-    def _budget(self) -> Budget:
+    def _limits(self) -> Limits:
         checks.verbosity("verbose", self.verbose)
-        limit = np.inf if self.max_time is None else inputs.positive("max_time", self.max_time)
-        return Budget(
+        limit = None if self.max_time is None else inputs.positive("max_time", self.max_time)
+        return Limits(
             inputs.positive("tol", self.tol),
             inputs.step_limit(self.max_iter),
-            time.perf_counter() + limit,
+            Clock(limit),
             inputs.positive("cache_size", self.cache_size),
         )
 
@@ -114,7 +114,9 @@ class KernelEstimator(BaseEstimator):
         """Return Σ cᵢ k(xᵢ, x) for each row x of X and each problem (n, problems)."""
         if self._spec.name == "precomputed":
             return np.asarray(X[:, self.support_] @ self.dual_coef_.T)
-        out = np.empty((X.shape[0], len(self.dual_coef_)))
+        out = np.zeros((X.shape[0], len(self.dual_coef_)))
+        if not len(self.support_):  # f is constant; a callable may refuse no points at all
+            return out
         height = max(1, _SLICE // max(1, len(self.support_)))
         for lo in range(0, X.shape[0], height):
             kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, self._spec)

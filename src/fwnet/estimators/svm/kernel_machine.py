@@ -18,10 +18,13 @@ from fwnet.estimators.svm.corrective import corrective
 from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
-from fwnet.estimators.svm.records import BinaryProblem, Budget, Machine, Weights, relative_gap
+from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime
+from fwnet.estimators.svm.records import BinaryProblem, Machine, Weights, relative_gap
+from fwnet.trace import Clock, Status
 
 TINY = 384  # points up to which float64 and an exact finish cost less than a millisecond
 _FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
+_GRACE, _GRACE_SHARE = 0.5, 0.03  # seconds, or share of max_time, for a gap taken after it
 _SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
 
 
@@ -36,10 +39,10 @@ class Points:
     encoding: Encoding | None  # of X; None for kernels without one
 
     @classmethod
-    def prepare(cls, X: Any, spec: KernelSpec, budget: Budget, dtype: Any = None) -> Points:
+    def prepare(cls, X: Any, spec: KernelSpec, limits: Limits, dtype: Any = None) -> Points:
         """Choose the precision: float32 if rounding errors stay far below `tol`, else float64."""
         named = not callable(spec.name) and spec.name != "precomputed"
-        single = named and X.shape[0] > TINY and budget.tol >= _SINGLE
+        single = named and X.shape[0] > TINY and limits.tol >= _SINGLE
         with np.errstate(over="ignore"):  # said below
             kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
         if not kernel.reach < _FAR:
@@ -48,49 +51,61 @@ class Points:
                 f"{kernel.reach:.1e}, and its rounding is all that a kernel value shows. Lower "
                 "gamma, or scale X."
             )
-        if dtype is None and single and 1e-7 * kernel.reach > 0.1 * budget.tol:
+        if dtype is None and single and 1e-7 * kernel.reach > 0.1 * limits.tol:
             kernel = KernelRows(X, spec, np.float64, kernel.encoding)
-        return cls(X, spec, Columns(kernel, budget.megabytes), kernel.encoding)
+        return cls(X, spec, Columns(kernel, limits.megabytes), kernel.encoding)
 
-    def part(self, index: Array, budget: Budget) -> Points:
-        """Return some of the points, with a block of the whole kernel matrix if that fits."""
-        if not self.columns.fits:
-            return Points.prepare(self.X[index], self.spec, budget, self.columns.kernel.dtype)
+    def part(self, index: Array, limits: Limits) -> Points:
+        """Return some of the points, with a block of the whole kernel matrix if that is there."""
+        if not self.columns.complete:
+            some = (index[:, None], index) if self.spec.name == "precomputed" else index
+            return Points.prepare(self.X[some], self.spec, limits, self.columns.kernel.dtype)
         block = self.columns.square()[index[:, None], index]
         rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
         X = block if self.spec.name == "precomputed" else self.X[index]
-        return Points(X, self.spec, Columns(rows, budget.megabytes), self.encoding)
+        return Points(X, self.spec, Columns(rows, limits.megabytes), self.encoding)
 
 
 def solve_kernel(
-    points: Points, problem: BinaryProblem, budget: Budget, mode: str, alpha0: Array | None = None
+    points: Points, problem: BinaryProblem, limits: Limits, mode: str, alpha0: Array | None = None
 ) -> Machine:
-    """Solve one binary problem to the certified relative duality gap `budget.tol`."""
-    found = corrective(problem, points.columns, budget, mode, alpha0)
+    """Solve one binary problem to the certified relative duality gap `limits.tol`."""
+    found = corrective(problem, points.columns, limits, mode, alpha0)
     if points.columns.kernel.dtype == np.float64:
-        if points.columns.fits and len(problem.y) <= TINY:
-            found = _finished(points.columns.square(), problem, found, budget.tol)
-    else:
-        found = in_double(points, problem, found)
-        if found.stopped in ("tolerance", "precision") and not found.gap <= budget.tol:
-            double = Points.prepare(points.X, points.spec, budget, np.float64)
-            again = solve_kernel(double, problem, budget, mode, found.alpha)
-            return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
-    return certified_machine(points, problem, found, budget.tol)
+        exact = points.columns.fits and len(problem.y) <= TINY and not limits.clock.is_over
+        if exact and found.stopped != "max_seconds":
+            found = _finished(points.columns.square(), problem, found, limits.tol)
+    found, dtype = in_double(points, problem, found, limits)
+    single = points.columns.kernel.dtype == np.float32
+    if single and found.stopped in BY_PRECISION and not found.gap <= limits.tol:
+        double = Points.prepare(points.X, points.spec, limits, np.float64)
+        again = solve_kernel(double, problem, limits, mode, found.alpha)
+        return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
+    return certified_machine(points, problem, found, limits.tol, dtype)
 
 
-def in_double(points: Points, problem: BinaryProblem, found: Weights) -> Weights:
-    """Return the weights with ρ, scores and gap from kernel values in float64."""
+def in_double(
+    points: Points, problem: BinaryProblem, found: Weights, limits: Limits
+) -> tuple[Weights, Any]:
+    """Return the weights with ρ, scores and gap from kernel values in float64, and that dtype.
+
+    Out of time, the weights are returned as they are, and float32.
+    """
     if points.columns.kernel.dtype == np.float64:
-        return found
+        return found, np.float64
     assert points.encoding is not None  # only named kernels are evaluated in float32
-    return certified_gap(points.X, points.spec, points.encoding, problem, found)
+    clock = Clock(limits.clock.left + max(_GRACE, _GRACE_SHARE * limits.clock.max_seconds))
+    try:
+        found = certified_gap(points.X, points.spec, points.encoding, problem, found, clock)
+        return found, np.float64
+    except OutOfTime:
+        return replace(found, stopped="max_seconds"), np.float32
 
 
 def certified_machine(
-    points: Points, problem: BinaryProblem, found: Weights, tol: float
+    points: Points, problem: BinaryProblem, found: Weights, tol: float, dtype: Any = np.float64
 ) -> Machine:
-    """Return the classifier of the weights with its certificate.
+    """Return the classifier of the weights, whose scores are from values in `dtype`, certified.
 
     For a linear kernel ρ = |w|² + Σα²/C is taken again from w: where much of αᵀKα cancels, the
     kernel matrix has rounded it off.
@@ -104,7 +119,7 @@ def certified_machine(
         return certified_linear(points.X, problem, solved, tol)
     solved = machine(problem, found)
     scores = found.scores / found.rho
-    return certified_kernel(points.columns.kernel, problem, solved, scores, tol)
+    return certified_kernel(points.columns.kernel, problem, solved, scores, tol, dtype)
 
 
 def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float) -> Weights:
@@ -120,7 +135,7 @@ def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float)
     rho, gap = relative_gap(problem, alpha, scores)
     if not gap < found.gap:
         return found
-    stopped = "tolerance" if gap <= tol else found.stopped
+    stopped: Status = "converged" if gap <= tol else found.stopped
     return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap, stopped=stopped)
 
 

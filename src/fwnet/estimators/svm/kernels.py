@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fwnet.estimators.svm.encoding import TILE, Encoded, Encoding, squared_norms
+from fwnet.estimators.svm.limits import check_time
+from fwnet.trace import Clock
 
 Array = NDArray[Any]
 _PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
 _WIDE = 32  # features from which a block of rows is dear
+_CALL, _SQUARE = 32, 16  # points on the left of one call of the user's kernel; for its diagonal
 
 
 @final
@@ -49,17 +52,23 @@ class KernelSpec:
 
 
 def tiles(
-    spec: KernelSpec, left: Encoded, right: Encoded | None = None, out: Array | None = None
+    spec: KernelSpec,
+    left: Encoded,
+    right: Encoded | None = None,
+    out: Array | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[tuple[slice, slice, Array]]:
     """Yield the rows, the columns and the values of one tile of the kernel matrix after the other.
 
     Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
-    `out`, or of one buffer that the next tile overwrites.
+    `out`, or of one buffer that the next tile overwrites. Raises OutOfTime by the clock.
     """
+    clock = clock or Clock()
     width = min(TILE, len((right or left).dense)) + _PAD
     buffer = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
     upper = combinations_with_replacement(left.pieces, 2)
     for a, b in upper if right is None else product(left.pieces, right.pieces):
+        check_time(clock)
         tile = buffer[: len(a.dense), : len(b.dense)] if out is None else out[a.span, b.span]
         a.products(b, tile)
         yield a.span, b.span, spec.of_products(tile)
@@ -67,15 +76,20 @@ def tiles(
 
 @final
 class KernelRows:
-    """Rows k(x_i, ·) against one set of points X, in one precision."""
+    """Rows k(x_i, ·) against one set of points X, in one precision.
+
+    Whoever sets `clock` gets OutOfTime from the methods that evaluate the kernel.
+    """
 
     def __init__(
         self, X: Any, spec: KernelSpec, dtype: Any, encoding: Encoding | None = None
     ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
         self._X, self.wide = X, X.shape[1] > _WIDE
+        self.clock, self._seconds, self._values = Clock(), 0.0, 0
         self.encoding: Encoding | None = None
         if callable(spec.name) or spec.name == "precomputed":
+            self._diagonal = np.full(self.n, np.nan)  # of a callable, as far as it was asked for
             return
         gamma = spec.gamma if spec.name == "rbf" else None
         self.encoding = Encoding.of(X, gamma) if encoding is None else encoding
@@ -98,12 +112,16 @@ class KernelRows:
             out[:] = self._X[index] if columns is None else self._X[np.ix_(index, columns)]
             return out
         if callable(spec.name):
-            out[:] = call_kernel(
-                spec.name, self._X[index], self._X if columns is None else self._X[columns]
-            )
+            others = self._X if columns is None else self._X[columns]
+            for lo in range(0, len(index), _CALL):
+                check_time(self.clock)
+                some = index[lo : lo + _CALL]
+                out[lo : lo + _CALL] = call_kernel(spec.name, self._X[some], others)
             return out
-        for _ in tiles(spec, self._some(index), self._some(columns), out):
+        began = Clock()
+        for _ in tiles(spec, self._some(index), self._some(columns), out, self.clock):
             pass
+        self._seconds, self._values = self._seconds + began.seconds, self._values + out.size
         return out
 
     def square(self, out: Array | None = None) -> Array:
@@ -114,21 +132,27 @@ class KernelRows:
             return self.rows(np.arange(self.n), out=out)
         if out is None:
             out = np.empty((self.n, self.n), self.dtype)
-        for rows, columns, tile in tiles(self.spec, self._some(None)):
+        began = Clock()
+        for rows, columns, tile in tiles(self.spec, self._some(None), clock=self.clock):
             out[rows, columns] = tile
             if rows != columns:
                 out[columns, rows] = tile.T
+        self._seconds, self._values = self._seconds + began.seconds, self._values + out.size // 2
         return out
 
-    def rounding(self) -> float:
-        """Return a bound for the error of k(x, z) in float64, relative to √(k(x, x)k(z, z)).
+    def seconds_for(self, values: float) -> float:
+        """Return how long so many kernel values will take, by those that were made so far."""
+        return values * self._seconds / max(self._values, 1)
+
+    def rounding(self, dtype: Any = np.float64) -> float:
+        """Return a bound for the error of k(x, z) in a dtype, relative to √(k(x, x)k(z, z)).
 
         The products are off by (2 + 4√d)ε of their norms; an exponent −γ|x − z|² is as far off in
         absolute terms. A matrix or a callable is taken at its word.
         """
         if callable(self.spec.name) or self.spec.name == "precomputed":
             return 0.0
-        products = float(np.finfo(np.float64).eps) * (2.0 + 4.0 * float(np.sqrt(self._X.shape[1])))
+        products = float(np.finfo(dtype).eps) * (2.0 + 4.0 * float(np.sqrt(self._X.shape[1])))
         if self.spec.name == "rbf":
             return products * 4.0 * max(1.0, self.reach)
         return products * (self.spec.degree + 1.0 if self.spec.name == "poly" else 1.0)
@@ -140,9 +164,11 @@ class KernelRows:
         if self.spec.name == "precomputed":
             return np.asarray(self._X[index, index], dtype=np.float64)
         if callable(self.spec.name):
-            return np.array(
-                [self.rows(index[k : k + 1], index[k : k + 1])[0, 0] for k in range(len(index))]
-            )
+            missing = index[np.isnan(self._diagonal[index])]
+            for lo in range(0, len(missing), _SQUARE):
+                some = missing[lo : lo + _SQUARE]
+                self._diagonal[some] = self.rows(some, some).diagonal()
+            return self._diagonal[index]
         return self.spec.of_products(squared_norms(self._X[index]))
 
 

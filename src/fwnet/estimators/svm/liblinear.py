@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 import warnings
 from typing import Any
 
@@ -11,44 +11,53 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC, LinearSVR
 
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import linear_gap
-from fwnet.estimators.svm.records import Budget, Machine, Problem, Round, TubeProblem
+from fwnet.estimators.svm.records import Machine, Problem, Round, TubeProblem
+from fwnet.trace import Clock
+
+_MOST = 10_000  # iterations of one run
+_SAFE = 0.5  # share of the time left that a run may take by the time of the last one
 
 
-def solve_liblinear(X: Any, problem: Problem, budget: Budget) -> Machine:
-    """Run LinearSVC or LinearSVR with C/2, with our optimum, ever finer until the gap is met."""
-    began, trace, stopped, steps = time.perf_counter(), list[Round](), "", 0
-    tol = 10.0 * budget.tol
+def solve_liblinear(X: Any, problem: Problem, limits: Limits) -> Machine:
+    """Run LinearSVC or LinearSVR with C/2, with our optimum, ever finer until the gap is met.
+
+    A run cannot be broken off. With a limit of time the first one takes one iteration, each next
+    one up to four times as many, and none is begun that would not end in time.
+    """
+    clock, trace, steps, tol = Clock(), list[Round](), 0, 10.0 * limits.tol
+    most = _MOST if math.isinf(limits.clock.max_seconds) else 1
     while True:
-        w, used = _fit(X, problem, tol, budget.max_steps)
+        run = Clock()
+        w, used = _fit(X, problem, tol, min(most, limits.max_steps))
         scores = np.asarray(X @ w[:-1]) + w[-1]
         excess = problem.excess(scores)
         value, gap, factor = linear_gap(X, problem, w, scores)
         steps += used
         support = int(np.count_nonzero(excess))
-        trace.append(Round(steps, value, gap, support, time.perf_counter() - began))
-        if gap <= budget.tol:
-            stopped = "tolerance"
-        elif steps >= budget.max_steps:
-            stopped = "max_iter"
-        elif time.perf_counter() >= budget.deadline:
-            stopped = "max_time"
-        elif tol < 1e-12:
-            stopped = "precision"
-        if stopped:
+        trace.append(Round(steps, value, gap, support, clock.seconds))
+        status = limits.status(gap, steps, stalled=tol < 1e-12)
+        if used < most or most == _MOST:
+            tol *= 0.1
+        if status is None and not math.isinf(limits.clock.max_seconds):
+            affordable = int(_SAFE * limits.clock.left * used / max(run.seconds, 1e-9))
+            most = min(max(4 * used, 4), _MOST, affordable)
+            if affordable <= used:
+                status = "max_seconds"
+        if status is not None:
             coef = factor * problem.box * excess
-            return Machine(coef, float(w[-1]), gap, steps, stopped, "liblinear", trace, w[:-1])
-        tol *= 0.1
+            return Machine(coef, float(w[-1]), gap, steps, status, "liblinear", trace, w[:-1])
 
 
 def _fit(X: Any, problem: Problem, tol: float, max_steps: int) -> tuple[Array, int]:
-    limits = {"C": 0.5, "tol": tol, "dual": "auto", "max_iter": min(max_steps, 10_000)}
+    limits = {"C": 0.5, "tol": tol, "dual": "auto", "max_iter": max_steps}
     if isinstance(problem, TubeProblem):
         loss = "squared_epsilon_insensitive"
         machine = LinearSVR(epsilon=problem.epsilon, loss=loss, **limits)
     else:
         machine = LinearSVC(**limits)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap tells it better
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap says it better
         machine.fit(X, problem.y, sample_weight=problem.box)
     return np.append(machine.coef_.ravel(), machine.intercept_), int(machine.n_iter_)

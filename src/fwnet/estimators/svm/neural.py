@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 import torch
 
 from fwnet.domains import Simplex
-from fwnet.estimators.svm.kernel_machine import Points, certified_machine, in_double
-from fwnet.estimators.svm.records import (
-    BinaryProblem,
-    Budget,
-    Machine,
-    Round,
-    Weights,
-    relative_gap,
+from fwnet.estimators.svm.kernel_machine import (
+    Points,
+    certified_machine,
+    in_double,
+    solve_kernel,
 )
+from fwnet.estimators.svm.limits import Limits, OutOfTime
+from fwnet.estimators.svm.records import BinaryProblem, Machine, Round, Weights, relative_gap
 from fwnet.layers import FWNet
 from fwnet.oracles import Softmin
 from fwnet.problems import Quadratic
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import OpenLoop
+from fwnet.trace import Clock, Status
 
 _DEPTH = 300  # steps of the default network
 
@@ -50,25 +49,39 @@ def default_network(depth: int) -> FWNet:
     return FWNet(FrankWolfe(Simplex(), OpenLoop(30.0), oracle=oracle, max_steps=depth))
 
 
-def solve_network(points: Points, problem: BinaryProblem, budget: Budget, solver: Any) -> Machine:
+def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver: Any) -> Machine:
     """min ½ αᵀ(yyᵀ∘(k + 1) + diag(1/C))α by the network; its true gap is certified."""
-    started = time.perf_counter()
-    network = solver
+    clock, network = Clock(), solver
     if isinstance(solver, str):
-        network = default_network(min(budget.max_steps, _DEPTH))
-    kernel, y = np.asarray(points.columns.square(), dtype=np.float64), problem.y
+        network = default_network(min(limits.max_steps, _DEPTH))
+    points.columns.kernel.clock = limits.clock
+    try:
+        kernel, y = np.asarray(points.columns.square(), dtype=np.float64), problem.y
+    except OutOfTime:
+        return solve_kernel(points, problem, limits, "auto")
     Q = y[:, None] * (kernel + problem.bias) * y + np.diag(1.0 / problem.box)
-    with torch.no_grad():
-        result = network(Quadratic(torch.from_numpy((Q + Q.T) / 2)))
-    alpha = np.maximum(result.x.numpy(), 0.0)
+    x, steps = _run(network, Quadratic(torch.from_numpy((Q + Q.T) / 2)), limits.clock)
+    alpha = np.maximum(x.numpy(), 0.0)
     alpha /= alpha.sum()
     weighted = alpha * y
     scores = kernel @ weighted + problem.bias * weighted.sum()
     rho, gap = relative_gap(problem, alpha, scores)
-    steps = int(result.steps)
-    seconds = time.perf_counter() - started
-    record = Round(steps, 0.5 / rho, gap, int(np.count_nonzero(alpha)), seconds)
-    stopped = "tolerance" if gap <= budget.tol else "max_iter"
-    found = Weights(alpha, scores, rho, gap, steps, stopped, "fwnet", [record])
-    found = in_double(points, problem, found)
-    return certified_machine(points, problem, found, budget.tol)
+    record = Round(steps, 0.5 / rho, gap, int(np.count_nonzero(alpha)), clock.seconds)
+    status: Status = limits.status(gap, steps) or "max_steps"
+    found = Weights(alpha, scores, rho, gap, steps, status, "fwnet", [record])
+    found, dtype = in_double(points, problem, found, limits)
+    return certified_machine(points, problem, found, limits.tol, dtype)
+
+
+@torch.no_grad()
+def _run(network: Any, problem: Quadratic, clock: Clock) -> tuple[torch.Tensor, int]:
+    """Return the last iterate and the number of steps, fewer than the network's by the clock."""
+    if isinstance(network, FrankWolfe):
+        result = network(problem, on_step=lambda record: clock.is_over)
+        return result.x, int(result.steps)
+    steps, x = 0, network.solver.begin(problem, None)[0].x
+    for state in network.cells(problem):
+        steps, x = steps + 1, state.it.x
+        if clock.is_over:
+            break
+    return x, steps

@@ -16,72 +16,69 @@ Reference: Keerthi and DeCoste (2005), "A modified finite Newton method".
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dposv
 
-from fwnet.estimators.svm.hull import line_search
+from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
-from fwnet.estimators.svm.records import BinaryProblem, Budget, Machine, Problem, Round
+from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
+from fwnet.estimators.svm.records import BinaryProblem, Machine, Problem, Round
+from fwnet.trace import Clock
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
+_LARGE = 2048  # features from which the clock is looked at during a factorisation
 _CHUNK = 1 << 20  # entries that are gathered at a time
 _PATIENCE = 5  # rounds without a tenth of progress in the gap that end a run
 _BAND, _FEW = 1.0, 0.2  # how far outside the margin is near; the share of points worth a gather
 
 
-def solve_newton(X: Any, problem: Problem, budget: Budget, start: Array | None = None) -> Machine:
+def solve_newton(X: Any, problem: Problem, limits: Limits, start: Array | None = None) -> Machine:
     """Solve one linear problem with points X (n, d), dense or CSR, from w = start (d + 1,)."""
     n, d = X.shape
-    began, steps, trace, stopped = time.perf_counter(), 0, list[Round](), ""
+    clock, steps, trace = Clock(), 0, list[Round]()
     w = np.zeros(d + 1) if start is None else start
     size = max(_SAMPLE, 3 * d)
     while start is None and 3 * size < n:
         near = problem.order[:size]
         some = problem.part(near)
-        part = _Part(X[near], replace(some, box=some.box * (n / size)))
-        w, used = part.minimise(w, 1e-2, budget.max_steps - steps, budget.deadline)
+        part = _Part(X[near], replace(some, box=some.box * (n / size)), limits.clock)
+        w, used = part.minimise(w, 1e-2, limits.max_steps - steps)
         steps, size = steps + used, 5 * size
-    part = _Part(X, problem)
+    part = _Part(X, problem, limits.clock)
     while True:
         scores = part.scores(w)
         excess = problem.excess(scores)
         value, gap, factor = part.gap(w, scores, excess)
         support = int(np.count_nonzero(excess))
-        trace.append(Round(steps, value, gap, support, time.perf_counter() - began))
-        if gap <= budget.tol:
-            stopped = "tolerance"
-        elif steps >= budget.max_steps:
-            stopped = "max_iter"
-        elif time.perf_counter() >= budget.deadline:
-            stopped = "max_time"
-        elif len(trace) > 1 and (steps == trace[-2].t or _stalled(trace)):
-            stopped = "precision"
-        if stopped:
+        trace.append(Round(steps, value, gap, support, clock.seconds))
+        stalled = len(trace) > 1 and (steps == trace[-2].t or _stalled(trace))
+        status = limits.status(gap, steps, stalled)
+        if status is not None:
             break
         near = part.near(scores)
         # The goal is a share of the gap, so that the points that were left out decide.
-        goal, left = max(0.3 * budget.tol, min(1e-2, 0.01 * gap)), budget.max_steps - steps
+        goal, left = max(0.3 * limits.tol, min(1e-2, 0.01 * gap)), limits.max_steps - steps
         if len(near) > _FEW * n:
-            w, used = part.minimise(w, 0.3 * budget.tol, left, budget.deadline, scores)
+            w, used = part.minimise(w, 0.3 * limits.tol, left, scores)
         else:
-            closer = _Part(X[near], problem.part(near))
-            w, used = closer.minimise(w, goal, left, budget.deadline, scores[near])
+            closer = _Part(X[near], problem.part(near), limits.clock)
+            w, used = closer.minimise(w, goal, left, scores[near])
         steps += used
     coef = factor * problem.box * excess
-    return Machine(coef, float(w[-1]), gap, steps, stopped, "newton", trace, w[:-1])
+    return Machine(coef, float(w[-1]), gap, steps, status, "newton", trace, w[:-1])
 
 
 @final
 class _Part:
     """Some of the points; minimises P over them and takes the duality gap."""
 
-    def __init__(self, X: Any, problem: Problem) -> None:
-        self.X, self.problem, self.box = X, problem, problem.box
+    def __init__(self, X: Any, problem: Problem, clock: Clock) -> None:
+        self.X, self.problem, self.box, self.clock = X, problem, problem.box, clock
 
     def scores(self, w: Array) -> Array:
         return np.asarray(self.X @ w[:-1] + w[-1])
@@ -119,7 +116,7 @@ class _Part:
         return dual, (primal - dual) / primal, total / curve
 
     def minimise(
-        self, w: Array, goal: float, max_steps: int, deadline: float, scores: Array | None = None
+        self, w: Array, goal: float, max_steps: int, scores: Array | None = None
     ) -> tuple[Array, int]:
         """Newton steps with exact line search until the relative gap on this part is `goal`."""
         scores = self.scores(w) if scores is None else scores
@@ -128,11 +125,14 @@ class _Part:
         for used in range(min(max_steps, 60)):
             excess = self.problem.excess(scores)
             now = np.sign(excess)
-            if used and (time.perf_counter() >= deadline or self.gap(w, scores, excess)[1] <= goal):
+            if used and self.gap(w, scores, excess)[1] <= goal:
                 return w, used
-            self._update(hessian, right, (inside, aims), (now, scores + excess))
+            try:
+                self._update(hessian, right, (inside, aims), (now, scores + excess))
+                target = _solve(hessian, right, self.clock)
+            except OutOfTime:
+                return w, used
             inside, aims = now, scores + excess
-            target = _solve(hessian, right)
             ahead = self.scores(target)
             norms = (float(w @ w), float(w @ target), float(target @ target))
             t = line_search(norms, self.problem, scores, ahead - scores)
@@ -152,6 +152,7 @@ class _Part:
         for rows, sign, aims in ((joined, 1.0, now[1]), (left, -1.0, before[1])):
             step = max(1, _CHUNK // len(right))
             for lo in range(0, len(rows), step):
+                check_time(self.clock)
                 some = rows[lo : lo + step]
                 self._add(hessian, right, some, sign, aims[some])
 
@@ -170,7 +171,13 @@ class _Part:
         right += scale * np.append((root * aims) @ dense, float(root @ (root * aims)))
 
 
-def _solve(hessian: Array, right: Array) -> Array:
+def _solve(hessian: Array, right: Array, clock: Clock) -> Array:
+    check_time(clock)
+    if len(right) > _LARGE and np.isfinite(hessian.trace()):
+        try:
+            return np.asarray(cho_solve(cholesky(hessian.copy(), clock), right))
+        except np.linalg.LinAlgError:
+            pass  # below, LAPACK fails too
     if not np.isfinite(hessian.trace()):  # the gap will not be a number, and says so
         return np.full(len(right), np.nan)
     _, solution, failed = dposv(hessian, right, lower=1)  # a third of cho_solve's time at d = 64
@@ -189,4 +196,4 @@ def _stalled(trace: list[Round]) -> bool:
 
 def linear_gap(X: Any, problem: Problem, w: Array, scores: Array) -> tuple[float, float, float]:
     """Return the dual value, (P − D)/P and the dual's factor of w (d + 1,) with its scores."""
-    return _Part(X, problem).gap(w, scores, problem.excess(scores))
+    return _Part(X, problem, Clock()).gap(w, scores, problem.excess(scores))

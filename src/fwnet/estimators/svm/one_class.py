@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 
 from fwnet.estimators import inputs
-from fwnet.estimators.svm.fitting import Options, Task, solve_all, tell
+from fwnet.estimators.svm.fitting import Options, Task, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
@@ -79,20 +79,20 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FWOneClassSVM:
         """Fit to points X (n, d), dense or CSR; y is ignored."""
-        budget = self._budget()
+        limits = self._limits()
         X, _ = self._points(X)
         X, weight, kept = self._weighted(X, sample_weight)
         spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight
-        inputs.check_kernel(X, spec, box, bias=0.0)
+        inputs.check_kernel(X, spec, box, limits.clock, bias=0.0)
         everything = Split(None, np.ones(len(box)))  # a classifier of one class, without a bias
         task = Task(X, spec, box, [everything], [None], bias=0.0)
-        machines = solve_all(task, Options("auto", self.random_state, None), budget)
+        machines = solve_all(task, Options("auto", self.random_state, None), limits)
         total = float(machines[0].coef.sum())  # the coefficients are α/ρ
         self._keep(X, spec, machines[0].coef[None] / total, kept)
         self.offset_ = 1.0 / total
         self._certify(machines)
-        tell("FWOneClassSVM", machines, budget.tol, self.verbose)
+        report("FWOneClassSVM", machines, limits.tol, self.verbose)
         return self
 
     def score_samples(self, X: Any) -> Array:

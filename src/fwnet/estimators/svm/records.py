@@ -10,6 +10,7 @@ import numpy as np
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.pairwise import survey
+from fwnet.trace import Status
 
 _Problem = TypeVar("_Problem", bound="Problem")  # typing.Self came with Python 3.11
 
@@ -86,17 +87,6 @@ class TubeProblem(Problem):
 
 @final
 @dataclass(frozen=True)
-class Budget:
-    """When to stop: relative duality gap, pairwise steps, seconds on the clock, memory."""
-
-    tol: float
-    max_steps: int
-    deadline: float
-    megabytes: float
-
-
-@final
-@dataclass(frozen=True)
 class Round:
     """What one round reached: steps so far, dual value, relative gap, support, seconds."""
 
@@ -117,7 +107,7 @@ class Weights:
     rho: float
     gap: float
     steps: int
-    stopped: str
+    stopped: Status
     solver: str
     trace: list[Round]
 
@@ -140,7 +130,7 @@ class Machine:
     intercept: float
     gap: float  # (P − D)/P
     steps: int
-    stopped: str
+    stopped: Status
     solver: str
     trace: list[Round]
     w: Array | None = None  # (d,) for a linear kernel

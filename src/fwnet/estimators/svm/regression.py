@@ -10,61 +10,67 @@ that violate their optimality condition u = Ce most, and takes the exact weights
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from fwnet.estimators.svm.certificate import certified_kernel
 from fwnet.estimators.svm.columns import Columns
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
-from fwnet.estimators.svm.records import Budget, Machine, Round, TubeProblem
+from fwnet.estimators.svm.limits import Limits, OutOfTime
+from fwnet.estimators.svm.records import Machine, Round, TubeProblem
+from fwnet.trace import Clock, Status
 
 _FIRST = 1024  # points that come in at once
 
 
-def solve_tube(columns: Columns, problem: TubeProblem, budget: Budget) -> Machine:
-    """Solve to the relative duality gap `budget.tol`, with kernel rows from `columns`."""
-    began, trace, stopped = time.perf_counter(), list[Round](), ""
+def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Machine:
+    """Solve to the relative duality gap `limits.tol`, with kernel rows from `columns`."""
+    clock, trace = Clock(), list[Round]()
+    status: Status | None
+    columns.kernel.clock = limits.clock
     n = len(problem.y)
     coef, scores, working = np.zeros(n), np.zeros(n), np.empty(0, np.int64)
     while True:
         value, gap = tube_gap(problem, coef, scores)
         support = np.flatnonzero(coef)
-        seconds = time.perf_counter() - began
-        trace.append(Round(len(trace), value, gap, len(support), seconds))
+        trace.append(Round(len(trace), value, gap, len(support), clock.seconds))
         lack = np.sqrt(problem.box) * np.abs(problem.excess(scores) - coef / problem.box)
         lack[working] = 0.0
         wanting = int(np.count_nonzero(lack))
-        if gap <= budget.tol:
-            stopped = "tolerance"
-        elif len(trace) > budget.max_steps:
-            stopped = "max_iter"
-        elif time.perf_counter() >= budget.deadline:
-            stopped = "max_time"
-        elif not wanting and len(trace) > 2 and not gap <= 0.5 * trace[-2].gap:
-            stopped = "precision"
-        if stopped:
+        stalled = not wanting and len(trace) > 2 and not gap <= 0.5 * trace[-2].gap
+        status = limits.status(gap, len(trace) - 1, stalled)
+        if status is not None:
             break
         extra = min(wanting, max(_FIRST, len(working)))
         if extra:
             new = np.argpartition(lack, -extra)[-extra:]
             working = np.concatenate([working, new])
-        kernel = columns.square() if len(working) == n else columns.rows(working, working)
-        if len(working) == n:
-            working = np.arange(n)
-        part = problem.part(working)
         try:
-            coef[working] = exact_weights(kernel, part, 1.0, coef[working])
-        except np.linalg.LinAlgError:
-            stopped = "precision"
+            coef, scores, working = _corrected(columns, problem, coef, working, limits.clock)
+        except (np.linalg.LinAlgError, OutOfTime) as error:
+            status = "max_seconds" if isinstance(error, OutOfTime) else "stalled"
             break
-        support = np.flatnonzero(coef)
-        columns.fetch(support, support)
-        scores = columns.combine(support, coef[support]) + coef.sum()
+    columns.kernel.clock = Clock()
     steps = len(trace) - 1
-    solved = Machine(coef, float(coef.sum()), gap, steps, stopped, "corrective", trace)
-    return certified_kernel(columns.kernel, problem, solved, scores, budget.tol)
+    solved = Machine(coef, float(coef.sum()), gap, steps, status, "corrective", trace)
+    return certified_kernel(columns.kernel, problem, solved, scores, limits.tol)
+
+
+def _corrected(
+    columns: Columns, problem: TubeProblem, coef: Array, working: Array, clock: Clock
+) -> tuple[Array, Array, Array]:
+    """Return exact coefficients on the working points, all scores, and the working points."""
+    n = len(coef)
+    if len(working) == n:
+        working = np.arange(n)
+        kernel = columns.square()
+    else:
+        kernel = columns.rows(working, working)
+    found = coef.copy()
+    found[working] = exact_weights(kernel, problem.part(working), 1.0, coef[working], clock)
+    support = np.flatnonzero(found)
+    columns.fetch(support, support)
+    return found, columns.combine(support, found[support]) + found.sum(), working
 
 
 def tube_gap(problem: TubeProblem, coef: Array, scores: Array) -> tuple[float, float]:

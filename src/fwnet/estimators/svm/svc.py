@@ -10,8 +10,8 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
-from fwnet.estimators.svm.fitting import Options, Task, solve_all, tell
+from fwnet.estimators.calibration import FOLDS, Calibrated, cross_validated_sigmoids
+from fwnet.estimators.svm.fitting import Options, Task, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split, splits, votes
@@ -45,7 +45,8 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         multi_class: "ovr" (one against the rest) or "ovo" (each pair of classes).
         class_weight: None, "balanced", or a dict from class to weight.
         max_iter: steps a binary problem may take, −1 for no limit.
-        max_time: seconds for the whole fit, None for no limit.
+        max_time: seconds for the whole fit, None for no limit. Several binary problems, and the six
+            fits of `probability`, share them.
         cache_size: megabytes for kernel rows; if they are 128 at most, the next fit reuses them.
         warm_start: start from the last fit's solution, if the number of points is the same.
         verbose: 1 tells each binary problem, 2 each round, on the standard error stream.
@@ -108,7 +109,10 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:
         """Fit to points X (n, d), dense or CSR, with labels y (n,)."""
         self._check_choices()
-        budget = self._budget()
+        limits = self._limits()
+        whole = limits.clock
+        if self.probability:  # the fits of the cross-validation need their shares of the time
+            limits = limits.share(FOLDS + 1)
         X, y = self._points(X, y)
         if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
             check_classification_targets(y)
@@ -118,18 +122,18 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         self._require_classes(labels)
         spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight * self._class_weights(y)[labels]
-        inputs.check_kernel(X, spec, box)
+        inputs.check_kernel(X, spec, box, limits.clock)
         problems = splits(labels, len(self.classes_), self.multi_class)
         task = Task(X, spec, box, problems, self._starts(problems))
         options = Options(self.solver, self.random_state, self.n_jobs)
-        machines = solve_all(task, options, budget)
+        machines = solve_all(task, options, limits)
         self._store(task, machines, labels, kept)
-        tell("FWSVC", machines, budget.tol, self.verbose)
+        report("FWSVC", machines, limits.tol, self.verbose)
         self._forget_sigmoids()
         if self.probability:
             other = clone(self).set_params(probability=False, warm_start=False, verbose=0)
             square = self.kernel == "precomputed"
-            self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square)
+            self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square, whole)
         return self
 
     def decision_function(self, X: Any) -> Array:

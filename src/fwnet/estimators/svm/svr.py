@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 
 from fwnet.estimators import inputs
 from fwnet.estimators.svm.certificate import certified_linear, combination
-from fwnet.estimators.svm.fitting import tell, trial_order
+from fwnet.estimators.svm.fitting import report, trial_order
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernel_machine import TINY, Points
 from fwnet.estimators.svm.kernels import Array
@@ -41,7 +41,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         degree, coef0: of poly, and coef0 of sigmoid.
         tol: the fit stops once (P − D)/P <= tol.
         max_iter: rounds, −1 for no limit.
-        max_time: seconds, looked at between rounds, None for no limit.
+        max_time: seconds, None for no limit.
         cache_size: megabytes for kernel rows.
         verbose: 1 tells the end, 2 each round, on the standard error stream.
         random_state: order of the first sample of a linear fit; None is a fixed order.
@@ -89,7 +89,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVR:
         """Fit to points X (n, d), dense or CSR, with targets y (n,)."""
-        budget = self._budget()
+        limits = self._limits()
         epsilon = inputs.positive("epsilon", self.epsilon, zero=True)
         X, y = self._points(X, y, y_numeric=True)
         y = np.asarray(y, np.float64)
@@ -97,30 +97,30 @@ class FWSVR(RegressorMixin, KernelEstimator):
         X, weight, kept = self._weighted(X, sample_weight)
         spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight
-        inputs.check_kernel(X, spec, box)
+        inputs.check_kernel(X, spec, box, limits.clock)
         order = trial_order(self.random_state, len(box))
         problem = TubeProblem(y[kept], box, order, epsilon)
         if self.kernel != "linear":
-            points = Points.prepare(X, spec, budget, np.float64)
-            solved = solve_tube(points.columns, problem, budget)
+            points = Points.prepare(X, spec, limits, np.float64)
+            solved = solve_tube(points.columns, problem, limits)
             points.columns.release()
         elif X.shape[1] > _WIDE:
-            solved = solve_liblinear(X, problem, budget)
-            solved = certified_linear(X, problem, solved, budget.tol)
+            solved = solve_liblinear(X, problem, limits)
+            solved = certified_linear(X, problem, solved, limits.tol)
         else:
-            solved = certified_linear(X, problem, solve_newton(X, problem, budget), budget.tol)
-            if solved.stopped == "precision" and len(box) <= TINY:  # the dual is better conditioned
-                points = Points.prepare(X, spec, budget, np.float64)
-                dual = solve_tube(points.columns, problem, budget)
+            solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
+            if solved.stopped == "stalled" and len(box) <= TINY:  # the dual is better conditioned
+                points = Points.prepare(X, spec, limits, np.float64)
+                dual = solve_tube(points.columns, problem, limits)
                 dual = replace(dual, w=combination(X, dual.coef))
-                dual = certified_linear(X, problem, dual, budget.tol)
+                dual = certified_linear(X, problem, dual, limits.tol)
                 solved = min(solved, dual, key=lambda machine: machine.gap)
         self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
         if self.kernel == "linear":
             self.coef_ = solved.w
         self._certify([solved])
-        tell("FWSVR", [solved], budget.tol, self.verbose)
+        report("FWSVR", [solved], limits.tol, self.verbose)
         return self
 
     def predict(self, X: Any) -> Array:
