@@ -24,6 +24,7 @@ from laws.oracles import (
     attack_low_rank,
     attack_oracle,
     attack_products,
+    attack_spectra,
     oracle_slack,
 )
 from laws.rounding import LINEAR_PROGRAM, tiny, unit_roundings
@@ -240,8 +241,9 @@ def attack_outside(generator: np.random.Generator) -> str | None:
 
 
 SHARES: dict[str, tuple[Callable[[np.random.Generator], str | None], float]] = {
-    "solve": (attack_solve, 0.76),
-    "oracle": (attack_oracle, 0.11),
+    "solve": (attack_solve, 0.72),
+    "oracle": (attack_oracle, 0.07),
+    "spectra": (attack_spectra, 0.08),
     "products": (attack_products, 0.01),
     "low rank": (attack_low_rank, 0.09),
     "Clarabel": (attack_outside, 0.03),

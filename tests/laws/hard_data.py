@@ -30,9 +30,11 @@ def draw_matrix(generator: np.random.Generator, d: int, m: int) -> Array:
     return G
 
 
-def draw_singular_values(generator: np.random.Generator, k: int) -> Array:
+def draw_singular_values(
+    generator: np.random.Generator, k: int, kinds: tuple[int, ...] = tuple(range(8))
+) -> Array:
     """A cluster, a near tie, a tie, rank 1 and dust, a fast decay, a small lead, or anything."""
-    kind, near = generator.integers(8), 10.0 ** generator.uniform(-12, -3)
+    kind, near = generator.choice(kinds), 10.0 ** generator.uniform(-12, -3)
     rest = generator.random(k)
     s = {
         0: 1 + near * rest,  # a cluster

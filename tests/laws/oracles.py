@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import fwnet
+from domains.cases import spectraplex, trace_norm
 from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.low_rank import ArrayRows, Factors, RowProblem
@@ -16,7 +17,7 @@ from fwnet.numerics.tensors import ImplicitMatrix
 from laws.coverage import note
 from laws.hard_data import draw_scale, draw_singular_values, draw_spectrum
 from laws.rounding import LANCZOS, LINEAR_PROGRAM, TIED, unit_roundings
-from laws.sets import SIDES, Set, draw_radius, draw_set, draw_sides
+from laws.sets import LARGE_SIDES, SIDES, Set, draw_radius, draw_set, draw_sides
 from laws.solves import DTYPES
 
 Array = np.ndarray
@@ -56,18 +57,37 @@ def attack_oracle(generator: np.random.Generator) -> str | None:
     place = draw_set(generator)
     while len(place.shape) != 2:
         place = draw_set(generator)
+    return oracle_verdict(generator, place, draw_spectrum(generator, *place.shape))
+
+
+def attack_spectra(generator: np.random.Generator) -> str | None:
+    """The same for extreme singular vectors and eigenvectors that are found by iterations."""
+    radius, side = draw_radius(generator), int(generator.choice(LARGE_SIDES[-6:]))
+    if generator.random() < 0.5:
+        place = Set(trace_norm(side, side + int(generator.integers(3)), radius), radius)
+        return oracle_verdict(generator, place, draw_spectrum(generator, *place.shape))
+    values = draw_singular_values(generator, side, (0, 1, 4, 5)) * generator.choice([-1.0, 1.0])
+    basis = np.eye(side)
+    if generator.random() < 0.6:
+        basis = np.linalg.qr(generator.standard_normal((side, side)))[0]
+    cost = (basis * values) @ basis.T
+    place = Set(spectraplex(side, radius), radius)
+    return oracle_verdict(generator, place, (cost + cost.T) / 2)
+
+
+def oracle_verdict(generator: np.random.Generator, place: Set, cost: Array) -> str | None:
+    """Of a vertex and of a certified one, for the cost in some dtype, scale and form."""
     dtype = DTYPES[int(generator.random() < 0.4)]
-    d, m = place.shape
-    tensor = torch.from_numpy(draw_scale(generator) * draw_spectrum(generator, d, m)).to(dtype)
-    cost, domain = tensor.double().numpy(), place.domain
+    tensor = torch.from_numpy(draw_scale(generator) * cost).to(dtype)
+    cost, domain, side = tensor.double().numpy(), place.domain, min(place.shape)
     products, warm = bool(generator.random() < 0.5), False
     given: Any = implicit(tensor) if products else tensor
     options = {}
     if isinstance(domain, fwnet.TraceNormBall | fwnet.Spectraplex) and generator.random() < 0.5:
         warm, vh = True, np.linalg.svd(cost)[2]
-        start = vh[int(generator.integers(min(d, m)))] + 1e-3 * generator.standard_normal(m)
+        start = vh[int(generator.integers(side))] + 1e-3 * generator.standard_normal(len(vh))
         options = {"start": torch.from_numpy(start).to(dtype)}
-    note(domain=type(domain).__name__, dtype=dtype, implicit=products, warm=warm, side=min(d, m))
+    note(domain=type(domain).__name__, dtype=dtype, implicit=products, warm=warm, side=side)
     text = f"{place}, {dtype}{', implicit' * products}{', warm' * warm}"
     vertex = domain.vertex(given, **options).dense().double().numpy()
     k = sum(place.shape) * 4 + 20

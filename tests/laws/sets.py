@@ -249,10 +249,13 @@ def _rows(generator: np.random.Generator, radius: float) -> Set:
 
 
 def _polytope(generator: np.random.Generator, radius: float) -> Set:
-    """Rows of unlike lengths; made at size 1, since vertices are found with a tolerance."""
+    """Rows of very unlike lengths, some twice; vertices are found at size 1, with a tolerance."""
     family = faces.slanted if generator.random() < 0.6 else faces.plane
     unit, radius = family(generator, int(generator.integers(1, 5)), 1.0), max(radius, 1e-3)
-    rows, limits = torch.from_numpy(unit.rows), radius * torch.from_numpy(unit.limits)
+    kept = [*range(len(unit.rows)), *generator.integers(unit.equal, len(unit.rows), 2)]
+    scale = torch.from_numpy(10.0 ** generator.uniform(-4, 4, len(kept)))
+    rows = scale[:, None] * torch.from_numpy(unit.rows[kept])
+    limits = scale * radius * torch.from_numpy(unit.limits[kept])
     lengths = rows.norm(dim=1)
     e = unit.equal
     domain = fwnet.Polytope(
