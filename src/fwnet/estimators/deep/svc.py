@@ -75,7 +75,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             default an epoch, or 10 updates without `batch_size`.
         patience: stop after so many rounds without a better one; None goes on.
         checkpoint: a file, written after each round; a fit that finds one goes on from there, to
-            the same result as without a break.
+            the same result as without a break, on one kind of processor.
         progress: show a bar (needs rich).
         verbose: 1 writes a line a round to the standard error stream.
         random_state: of the default network, of dropout, batches and the held-out points.
