@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -127,6 +130,87 @@ def test_value_of_brute_force(name: str) -> None:
                     best = min(best, value)
         ours = solution.x[b]
         assert float(0.5 * ours @ Q[b] @ ours + c[b] @ ours) == pytest.approx(best, abs=1e-12)
+
+
+HARD: dict[str, list[list[int]]] = {  # rows V of Q = VVᵀ: ties, duplicates, rank 1, a corner at 0
+    "ties": [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 1]],
+    "duplicates": [[2, 1], [2, 1], [-1, 3], [-1, 3], [0, 5], [0, 5]],
+    "rank 1": [[3], [-2], [7], [0], [1], [-2]],
+    "one point": [[1, 2, 3]] * 6,
+    "zero inside": [[1, 0], [-1, 0], [0, 1], [0, -1], [5, 5], [-5, 4]],
+    "a thin triangle": [[1, 10**6], [2, 10**6], [3, 10**6], [4, 10**6 + 1], [0, 10**6], [9, 10**7]],
+    "many sizes": [[1, 0, 0], [0, 10**4, 0], [0, 0, 10**-0], [10**4, 1, 0], [1, 1, 1], [0, 0, 9]],
+}
+
+
+def exact_minimum(Q: list[list[Fraction]], c: list[Fraction]) -> Fraction:
+    """The least value over the faces, in rational numbers.
+
+    Where a face is singular, the minimum is on a smaller one too: only regular ones are solved.
+    """
+    n, best = len(c), None
+    for size in range(1, n + 1):
+        for face in itertools.combinations(range(n), size):
+            rows = [[Q[i][j] for j in face] + [Fraction(1), -c[i]] for i in face]
+            rows.append([Fraction(1)] * size + [Fraction(0), Fraction(1)])
+            solution = eliminated(rows)
+            if solution is None or min(solution[:size]) < 0:
+                continue
+            x = dict(zip(face, solution[:size], strict=True))
+            value = sum(x[i] * (sum(Q[i][j] * x[j] for j in face) / 2 + c[i]) for i in face)
+            best = value if best is None else min(best, value)
+    assert best is not None
+    return best
+
+
+def eliminated(rows: list[list[Fraction]]) -> list[Fraction] | None:
+    """Gauss and Jordan; None for a singular system."""
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k] != 0), None)
+        if pivot is None:
+            return None
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [entry / rows[k][k] for entry in rows[k]]
+        for i in range(len(rows)):
+            if i != k and rows[i][k] != 0:
+                rows[i] = [a - rows[i][k] * b for a, b in zip(rows[i], rows[k], strict=True)]
+    return [row[-1] for row in rows]
+
+
+@pytest.mark.parametrize("scale", [-40, 0, 40])
+@pytest.mark.parametrize("linear", [[0] * 6, [1, 1, 0, 0, 2, -1]])
+@pytest.mark.parametrize("name", HARD)
+def test_value_of_rational_arithmetic(name: str, linear: list[int], scale: int) -> None:
+    V = [[Fraction(entry) for entry in row] for row in HARD[name]]
+    Q = [[sum(a * b for a, b in zip(v, w, strict=True)) for w in V] for v in V]
+    c = [Fraction(entry) for entry in linear]
+    best, factor = exact_minimum(Q, c), 2.0**scale  # a power of two: Q stays exact
+    matrix = factor * torch.tensor([[float(q) for q in row] for row in Q], dtype=torch.float64)
+    vector = factor * torch.tensor([float(entry) for entry in c], dtype=torch.float64)
+    many = matrix.expand(9, 6, 6).contiguous(), vector.expand(9, 6).contiguous()
+    size = max(float(Q[i][i]) for i in range(6)) + 2
+    for x in (simplex_qp(matrix, vector), *simplex_qp(*many)[[0, -1]]):
+        point = [Fraction(float(entry)) for entry in x]
+        total = sum(point)
+        value = sum(
+            point[i] * (sum(Q[i][j] * point[j] for j in range(6)) / (2 * total) + c[i]) / total
+            for i in range(6)
+        )
+        assert 0 <= float(value - best) <= 1e-12 * abs(float(best)) + 100 * 2.2e-16 * size
+
+
+def test_numba_needs_no_scipy() -> None:
+    script = """
+import sys, torch
+sys.modules["scipy"] = None
+from fwnet.quadratic import simplex_qp
+A = torch.randn(16, 6, 6, dtype=torch.float64)
+A[8:, 3:] = A[8:, :3]
+assert simplex_qp(A @ A.mT).shape == (16, 6)
+assert "numba" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_certificate_start_shapes_and_dtypes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
 
@@ -19,13 +19,39 @@ def numba_or_none() -> ModuleType | None:
     return numba
 
 
-def machine_code(module: str) -> ModuleType | None:
+@cache
+def machine_code(module: str) -> Any | None:
     """A module of compiled functions, None without Numba.
 
     Arguments:
-        module: its whole name; it is imported by the first call.
+        module: its whole name. Where functions are marked `compilable`, the answer has them
+            compiled, calling each other, and the module itself keeps them as they are.
     """
-    return None if numba_or_none() is None else import_module(module)
+    if numba_or_none() is None:
+        return None
+    source = import_module(module)
+    names = dict(vars(source))
+    marked = {name: mark for name, f in names.items() if (mark := getattr(f, "compilable", None))}
+    for name, (body, flags) in marked.items():
+        names[name] = compiled(*flags)(FunctionType(body.__code__, names, body.__name__))
+    return SimpleNamespace(**names) if marked else source
+
+
+def compilable(
+    *flags: str, body: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a plain function for `machine_code`.
+
+    Arguments:
+        flags: as in `compiled`.
+        body: a function that takes its place there; itself by default.
+    """
+
+    def mark(function: Any) -> Any:
+        function.compilable = (body or function, flags)
+        return function
+
+    return mark
 
 
 def compiled(

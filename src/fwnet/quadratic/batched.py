@@ -1,4 +1,4 @@
-"""Many quadratic programs over the simplex at once: block pivots, then a monotone active set."""
+"""Many quadratic programs over the simplex at once: block pivots in torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.quadratic.faces import (
-    FaceFactor,
-    as_doubles,
-    compiled_for,
-    factor_face,
-    spectral_face_solve,
-)
-from fwnet.quadratic.small import solve_small
+from fwnet.quadratic import scalar
+from fwnet.quadratic.faces import FaceFactor, as_doubles, compiled_for, factor_face
+from fwnet.quadratic.matrices import check_convex, check_small
 
 SMALL = 32  # one problem up to this size is scalar work: NumPy, less overhead
 _FEW = 4
@@ -121,50 +116,58 @@ class Batch:
             )
         return face
 
-    def descent(self, free: Tensor, g: Tensor) -> Tensor:
-        """Newton's direction on the face; where that has no curvature, steepest descent and far."""
-        face = factor_face(self.Q, free)
-        direction, _ = face.solve(g.mean(-1, keepdim=True) - g)
-        singular = face.pivot <= self.size.squeeze(-1) * (1e4 * torch.finfo(self.Q.dtype).eps)
-        rows = singular.nonzero().squeeze(-1)
-        if rows.numel():
-            down = -g[rows]
-            newton, flat = spectral_face_solve(self.Q[rows], free[rows], down)
-            length = flat.abs().amax(-1, keepdim=True)
-            flatter = (newton * down).sum(-1, keepdim=True) <= (flat * down).sum(-1, keepdim=True)
-            flatter &= length > self.floor[rows]
-            direction[rows] = torch.where(flatter, flat * (1e3 / length), newton)
-        return direction
+
+def solve_each(
+    batch: Batch, start: Tensor, steps: int, *, pivots: bool = True
+) -> SimplexQPSolution:
+    """Solve the problems one by one, in compiled code where that is for this batch.
+
+    Arguments:
+        batch: the problems.
+        start: points of the simplex, `(batch, n)`.
+        steps: of the active set, at most.
+        pivots: whether to begin with block pivots.
+    """
+    Q, c, x = as_doubles(batch.Q), as_doubles(batch.c), as_doubles(start).copy()
+    g, gap, good = np.empty_like(c), np.empty(len(c)), np.zeros(len(c), bool)
+    eps = torch.finfo(batch.Q.dtype).eps
+    if pivots:
+        (compiled_for(batch.Q) or scalar).pivot_all(Q, c, batch.tol, eps, x, g, gap, good)
+    hard = np.flatnonzero(~good)
+    if len(hard):
+        some = batch.take(torch.from_numpy(hard).to(batch.Q.device))
+        if not batch.trusted:
+            check_convex(some.Q)
+        parts = x[hard], g[hard], gap[hard], good[hard]
+        code = compiled_for(some.Q) or scalar
+        code.active_set_all(Q[hard], c[hard], batch.tol, eps, steps, *parts)
+        x[hard], g[hard], gap[hard], good[hard] = parts
+    return _as_tensors(batch.Q, x, g, gap, good)
 
 
 def solve_one(
     Q: Tensor, c: Tensor | None, start: Tensor | None, tol: float, steps: int, trusted: bool
 ) -> SimplexQPSolution:
-    """One small problem, in NumPy."""
-    batch, n = Q.shape[:-2], Q.shape[-1]
-    linear = None if c is None else c.reshape(n).numpy()
-    near = None if start is None else start.reshape(n).numpy()
-    x, gradient, gap, good = solve_small(Q.reshape(n, n).numpy(), linear, near, tol, steps, trusted)
-    return SimplexQPSolution(
-        torch.from_numpy(x).to(Q.dtype).reshape(*batch, n),
-        torch.from_numpy(gradient).to(Q.dtype).reshape(*batch, n),
-        torch.full(batch, gap, dtype=Q.dtype),
-        torch.full(batch, good),
-    )
+    """One small problem `(1, n, n)` on the CPU, without the overhead of tensors."""
+    n, eps = Q.shape[-1], float(np.finfo(np.float64).eps)
+    matrix = as_doubles(Q)
+    check_small(Q, matrix[0], trusted)
+    linear = np.zeros((1, n)) if c is None else as_doubles(c).reshape(1, n)
+    x = np.full((1, n), 1.0 / n)
+    if start is not None:
+        x = np.maximum(as_doubles(start).reshape(1, n), 0.0)
+        x /= x.sum()
+    g, gap, good = np.empty((1, n)), np.empty(1), np.zeros(1, bool)
+    tol = tol if Q.dtype == torch.float64 else min(tol, 1e-9)
+    scalar.pivot_all(matrix, linear, tol, eps, x, g, gap, good)
+    if not good[0]:
+        scalar.active_set_all(matrix, linear, tol, eps, steps, x, g, gap, good)
+    return _as_tensors(Q, x, g, gap, good)
 
 
-def compiled_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution | None:
-    """`block_pivots` in compiled code, None where that is not for this batch."""
-    code = compiled_for(batch.Q)
-    if code is None:
-        return None
-    Q, c, start = as_doubles(batch.Q), as_doubles(batch.c), as_doubles(x)
-    found, g, gap = np.empty_like(c), np.empty_like(c), np.empty(len(c))
-    good = np.empty(len(c), np.bool_)
-    eps = torch.finfo(batch.Q.dtype).eps
-    code.pivot_all(Q, c, start, batch.tol, eps, found, g, gap, good)
-    x, gradient, value = (torch.from_numpy(array).to(x.dtype) for array in (found, g, gap))
-    return SimplexQPSolution(x, gradient, value, torch.from_numpy(good))
+def _as_tensors(like: Tensor, *parts: np.ndarray) -> SimplexQPSolution:
+    x, gradient, gap = (torch.from_numpy(part).to(like) for part in parts[:3])
+    return SimplexQPSolution(x, gradient, gap, torch.from_numpy(parts[3]).to(like.device))
 
 
 def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
@@ -220,9 +223,7 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
             batch, x, g, free = batch.take(left), x[left], g[left], free[left]
             whole = False
         if few:  # a handful of stragglers: less overhead one by one
-            for row, place in enumerate(todo.tolist()):
-                args = batch.Q[row], batch.c[row], x[row], batch.tol, 100 + 10 * x.shape[-1]
-                answer.put(place, solve_one(*args, batch.trusted))
+            answer.put(todo, solve_each(batch, x, 100 + 10 * x.shape[-1]))
             break
     return answer
 
@@ -239,48 +240,3 @@ def _exchange(
         alone = torch.zeros_like(wrong).scatter_(-1, last, True) & wrong
         wrong = torch.where((patience < 0).unsqueeze(-1), alone, wrong)
     return free ^ wrong, fewest, patience
-
-
-def restart(batch: Batch, found: SimplexQPSolution, rest: Tensor) -> Tensor:
-    """Where the active-set method starts: the point so far if it is good, else the best vertex."""
-    vertex = torch.zeros_like(batch.c)
-    best = (0.5 * batch.Q.diagonal(dim1=-2, dim2=-1) + batch.c).argmin(-1, keepdim=True)
-    vertex.scatter_(-1, best, 1.0)
-    near = found.gap[rest] < 0.01 * batch.evaluate(vertex).gap
-    return torch.where(near.unsqueeze(-1), found.x[rest], vertex)
-
-
-def active_set(batch: Batch, x: Tensor, steps: int) -> SimplexQPSolution:
-    """Monotone: Newton's step on the face as far as the simplex goes, one coordinate at a time.
-
-    Reference: Nocedal and Wright (2006), section 16.5.
-    """
-    now = batch.evaluate(x)
-    answer = SimplexQPSolution(now.x.clone(), now.gradient, now.gap, now.converged)
-    free = x > 0
-    todo = torch.arange(x.shape[0], device=x.device)
-    for _ in range(steps):
-        left = (~now.converged).nonzero().squeeze(-1)
-        if left.numel() < todo.numel():
-            todo, batch, x, free = todo[left], batch.take(left), x[left], free[left]
-            now = batch.evaluate(x)
-        if todo.numel() == 0:
-            break
-        direction = batch.descent(free, now.gradient)
-        room = torch.where(direction < 0, -x / direction, torch.inf)
-        longest, blocking = room.min(-1, keepdim=True)
-        curvature = (direction * batch.times(direction)).sum(-1, keepdim=True)
-        level = (now.gradient * x).sum(-1, keepdim=True)  # Σ direction = 0: nothing but rounding
-        slope = ((level - now.gradient) * direction).sum(-1, keepdim=True)
-        newton = torch.where(curvature > 0, slope / curvature, torch.inf)
-        step = torch.minimum(newton, longest).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
-        blocked = (longest <= newton) & longest.isfinite()
-        x = (x + step * direction).clamp_min(0)
-        x = torch.where(blocked & torch.zeros_like(free).scatter_(-1, blocking, True), 0.0, x)
-        x = x / x.sum(-1, keepdim=True)
-        now = batch.evaluate(x)
-        better = (now.gap < answer.gap[todo]).nonzero().squeeze(-1)
-        answer.put(todo[better], now.take(better))
-        enter = torch.zeros_like(free).scatter_(-1, now.gradient.argmin(-1, keepdim=True), True)
-        free = torch.where(blocked, free & (x > 0), (x > 0) | enter)
-    return answer

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ _COMPILED = 64  # up to this size call overhead decides, and compiled code saves
 _FEW = 8  # problems that are not worth a first call of compiled code
 
 
-def compiled_for(data: Tensor) -> ModuleType | None:
+def compiled_for(data: Tensor) -> Any | None:
     """The compiled code for a batch of small problems on the CPU, if Numba is installed.
 
     Arguments:
@@ -25,12 +24,12 @@ def compiled_for(data: Tensor) -> ModuleType | None:
     """
     few, n = data.shape[0] < _FEW, data.shape[1]
     small = n <= _COMPILED and not few and data.device.type == "cpu"
-    return machine_code("fwnet.quadratic.compiled") if small else None
+    return machine_code("fwnet.quadratic.scalar") if small else None
 
 
 def as_doubles(value: Tensor) -> np.ndarray:
     """A contiguous float64 array: no copy where it is one already."""
-    return np.ascontiguousarray(value.detach().numpy(), dtype=np.float64)
+    return np.ascontiguousarray(value.detach().cpu().numpy(), dtype=np.float64)
 
 
 @final

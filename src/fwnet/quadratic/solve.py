@@ -10,12 +10,12 @@ from fwnet.quadratic.batched import (
     SMALL,
     Batch,
     SimplexQPSolution,
-    active_set,
     block_pivots,
-    compiled_pivots,
-    restart,
+    solve_each,
     solve_one,
 )
+from fwnet.quadratic.faces import compiled_for
+from fwnet.quadratic.matrices import check_matrix
 
 __all__ = ["SimplexQPSolution", "check_matrix", "simplex_qp", "solve_simplex_qp"]
 
@@ -74,28 +74,9 @@ def solve_simplex_qp(
     tol = default_tol if tol is None else checks.positive("tol", tol)
     steps = 100 + 10 * n if max_steps is None else checks.at_least("max_steps", max_steps, 1)
     if n <= SMALL and Q.numel() == n * n and Q.device.type == "cpu":
-        return solve_one(Q, c, start, tol, steps, trusted)
-    Q = Q.reshape(-1, n, n)
-    c = Q.new_zeros(Q.shape[:-1]) if c is None else c.expand(*batch, n).reshape(-1, n)
-    given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
-    x = given.reshape(-1, n).clamp_min(0)
-    x = x / x.sum(-1, keepdim=True)
-    if trusted:
-        checks.finite("Q", Q)
+        found = solve_one(Q.reshape(1, n, n), c, start, tol, steps, trusted)
     else:
-        check_matrix(Q)
-    whole = Batch.of(Q, c, tol, trusted)
-    found = compiled_pivots(whole, x)
-    if found is None:
-        found = block_pivots(whole, x)
-    elif not bool(found.converged.all()):
-        hard = (~found.converged).nonzero().squeeze(-1)
-        found.put(hard, block_pivots(whole.take(hard), x[hard]))
-    rest = (~found.converged).nonzero().squeeze(-1)
-    if rest.numel():
-        part = whole.take(rest)
-        more = active_set(part, restart(part, found, rest), steps)
-        found.put(rest, more)
+        found = _solve_batch(Q.reshape(-1, n, n), batch, c, start, tol, steps, trusted)
     return SimplexQPSolution(
         found.x.reshape(*batch, n),
         found.gradient.reshape(*batch, n),
@@ -104,25 +85,32 @@ def solve_simplex_qp(
     )
 
 
-def check_matrix(Q: Tensor, name: str = "Q") -> None:
-    """Check that Q `(batch, n, n)` is finite and symmetric, by two products with a fixed vector.
-
-    Qr = Qᵀr for one r without pattern: two passes over the memory where comparing takes five.
-    """
+def _solve_batch(
+    Q: Tensor,  # (problems, n, n)
+    batch: torch.Size,
+    c: Tensor | None,
+    start: Tensor | None,
+    tol: float,
+    steps: int,
+    trusted: bool,
+) -> SimplexQPSolution:
+    if trusted:
+        checks.finite("Q", Q)
+    else:
+        check_matrix(Q)
     n = Q.shape[-1]
-    probe = torch.arange(1, n + 1, dtype=Q.dtype, device=Q.device).mul(2.399963).sin().add(1.5)
-    right, left = Q @ probe, probe @ Q
-    size = probe.sum() * Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
-    slack = torch.finfo(Q.dtype).eps ** 0.65 * size
-    if not bool(((right - left).abs() <= slack).all()):
-        checks.finite(name, Q)
-        worst = (Q - Q.mT).abs()
-        place = int(worst.argmax())
-        b, i, j = place // n**2, place // n % n, place % n
-        raise ValueError(
-            f"{name} must be symmetric; entries ({b}, {i}, {j}) and ({b}, {j}, {i}) are "
-            f"{float(Q[b, i, j]):.6g} and {float(Q[b, j, i]):.6g}. Pass ({name} + {name}.mT) / 2."
-        )
+    c = Q.new_zeros(Q.shape[:-1]) if c is None else c.expand(*batch, n).reshape(-1, n)
+    given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
+    x = given.reshape(-1, n).clamp_min(0)
+    x = x / x.sum(-1, keepdim=True)
+    whole = Batch.of(Q, c, tol, trusted)
+    if compiled_for(Q) is not None:
+        return solve_each(whole, x, steps)
+    found = block_pivots(whole, x)
+    rest = (~found.converged).nonzero().squeeze(-1)
+    if rest.numel():
+        found.put(rest, solve_each(whole.take(rest), found.x[rest], steps, pivots=False))
+    return found
 
 
 def _check_shapes(Q: Tensor, c: Tensor | None, start: Tensor | None) -> None:

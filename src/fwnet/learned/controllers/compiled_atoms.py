@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from fwnet.learned.controllers.compiled_points import layer, project
-from fwnet.numerics.compiled import compiled
-from fwnet.quadratic.compiled import _factor, _substitute
+from fwnet.numerics.compiled import compiled, machine_code
 
+_scalar = machine_code("fwnet.quadratic.scalar")
+assert _scalar is not None  # this module needs Numba, too
+_factor, _substitute = _scalar._factor, _scalar._substitute
 _compiled = compiled("reassoc", "contract")
 _BLOCK = 256  # coordinates at a time, so that what is worked on stays in the cache
 _SWEEPS = 20  # of Jacobi's rotations: six are usual
@@ -157,9 +159,9 @@ def _model_minimum(x, ahead, Z, sigma, radius, steps, halvings, eps, v):  # type
                     total += inside[j, i] * Z[k, i]
                 total = (total - sums[j] * sums[k] / free) / sigma
                 system[j, k] = total + (1.0 if j == k else 0.0)
-        if not _factor(system, face, count, factor) > 0.0:
+        if not _factor(system, 0.0, face[:count], factor) > 0.0:
             break
-        _substitute(factor, count, newton)
+        _substitute(factor, newton[:count])
         promise = 0.0
         for k in range(count):
             promise += gradient[k] * newton[k]
