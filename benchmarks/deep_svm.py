@@ -3,13 +3,13 @@
 Concentric circles, `make_circles(4000, factor=.2, noise=.1)` scaled to [-1, 1], half of them for
 the test; the paper's kernel network with four and two tanh units; DeepSVC(lr=0.05).
 
-    mode       updates    bar
+    mode       updates    target
     exact          100    test accuracy >= .99 for every seed
-    forward        500    test accuracy >= .95 for every seed, one Frank-Wolfe step an update
-    unrolled       100    none: shown beside them
+    forward        500    test accuracy >= .95 for every seed, one Frank-Wolfe step per update
+    unrolled       100    none: for comparison
 
-The bars hold for weights drawn as Glorot and Bengio advise for tanh. torch's own first weights are
-smaller; from there about one network in twenty ends in a poor minimum, whatever moves the SVM.
+The targets hold for weights drawn as Glorot and Bengio advise for tanh. torch's own initial weights
+are smaller; from there about one network in twenty ends in a poor minimum in every mode.
 """
 
 import argparse
@@ -63,8 +63,8 @@ def main() -> int:
         ("forward", torch_net, 500, 0.95, False),
     )
     missed = 0
-    print("mode      weights     updates   median    worst   at bar      gap    s/fit")
-    for mode, net, updates, bar, counts in runs:
+    print("mode      weights     updates   median    worst   at target      gap    s/fit")
+    for mode, net, updates, target, counts in runs:
         accuracy, seconds, gaps = [], [], []
         for seed in seeds:
             X, y, X_test, y_test = circles(seed)
@@ -73,16 +73,16 @@ def main() -> int:
             seconds.append(time.perf_counter() - start)
             accuracy.append(clf.score(X_test, y_test))
             gaps.append(clf.duality_gap_)
-        good = sum(a >= bar for a in accuracy)
+        good = sum(a >= target for a in accuracy)
         missed += counts * (len(seeds) - good)
         share = f"{good}/{len(seeds)}" + ("" if counts else " *")
         print(
             f"{mode:10}{net.__name__:12}{updates:7}{np.median(accuracy):9.4f}{min(accuracy):9.4f}"
-            f"{share:>9}{max(gaps):9.1e}{np.median(seconds):9.2f}",
+            f"{share:>12}{max(gaps):9.1e}{np.median(seconds):9.2f}",
             flush=True,
         )
-    verdict = f"{missed} seeds missed their bar" if missed else "every bar is met"
-    print(f"{verdict}; * shown beside, without a bar")
+    verdict = f"{missed} seeds missed their target" if missed else "every target is met"
+    print(f"{verdict}; * for comparison, without a target")
     return 1 if missed else 0
 
 

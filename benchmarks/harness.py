@@ -1,4 +1,4 @@
-"""Time several callables in turn, and set each peer's figure beside ours.
+"""Time several callables in turn, and compare each peer's time with ours.
 
     ratio = median over rounds of (our time / the peer's time in the same round)
 
@@ -24,7 +24,7 @@ OURS, COMPILED = "fwnet", "fwnet, compiled=True"
 
 @dataclass(frozen=True)
 class Missing:
-    """A contender that cannot run here, and why; it keeps its row in the table."""
+    """A contender that cannot run, and why; it keeps its row in the table."""
 
     reason: str
 
@@ -50,9 +50,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: our figure, the peer's, what lies between them and the bar.
+    """One line of the table: our number, the peer's, their ratio and its target.
 
-    A row against a peer holds `ratio` to `bar`; a row without one holds our figure itself.
+    `target` applies to the ratio, or to our number in a row without a peer.
     """
 
     what: str
@@ -61,16 +61,16 @@ class Row:
     peer: str = ""
     theirs: Spread | None = None
     ratio: Spread | None = None
-    bar: float | None = None
+    target: float | None = None
     note: str = ""
 
     @property
     def passed(self) -> bool | None:
-        """Whether the bar is met; None where there is no bar or nothing was measured."""
+        """Whether the target is met; None where there is no target or nothing was measured."""
         measured = self.ratio if self.peer else self.ours
-        if self.bar is None or measured is None:
+        if self.target is None or measured is None:
             return None
-        return measured.median <= self.bar
+        return measured.median <= self.target
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ Samples = Mapping[str, "list[float] | Missing"]
 def interleave(
     contenders: Mapping[str, Contender], repeats: int, units: float = 1.0
 ) -> dict[str, list[float] | Missing]:
-    """Seconds per unit of work of each contender, one sample a round, after one untimed call.
+    """Seconds per unit of work of each contender, one sample per round, after one untimed call.
 
-    The order turns by one place a round, so that no contender always follows the same one.
+    The order rotates by one place per round, so that no contender always follows the same one.
     """
     able = {name: call for name, call in contenders.items() if not isinstance(call, Missing)}
     samples: dict[str, list[float]] = {name: [] for name in able}
@@ -115,18 +115,18 @@ def interleave(
 def compare(
     what: str,
     samples: Samples,
-    bars: Mapping[str, float | None],
+    targets: Mapping[str, float | None],
     scale: float,
     unit: str,
     name: str = OURS,
 ) -> list[Row]:
-    """One row a peer, in the order of `bars`: medians times `scale`, and the ratio to the peer.
+    """One row per peer, in the order of `targets`: medians times `scale`, and their ratio.
 
     `name` says which of the samples are ours.
     """
     ours = samples[name]
     rows = []
-    for peer, bar in bars.items():
+    for peer, target in targets.items():
         theirs = samples[peer]
         lacking = [s.reason for s in (ours, theirs) if isinstance(s, Missing)]
         ratio = None
@@ -140,7 +140,7 @@ def compare(
                 peer=peer,
                 theirs=_scaled(theirs, scale),
                 ratio=ratio,
-                bar=bar,
+                target=target,
                 note="; ".join(lacking),
             )
         )
@@ -148,14 +148,14 @@ def compare(
 
 
 def figure(
-    what: str, values: Sequence[float], unit: str, bar: float | None = None, note: str = ""
+    what: str, values: Sequence[float], unit: str, target: float | None = None, note: str = ""
 ) -> Row:
-    """A row that stands alone: our figure, to be at most `bar`."""
-    return Row(what, unit, ours=Spread.of(values) if values else None, bar=bar, note=note)
+    """A row without a peer: our number, at most `target`."""
+    return Row(what, unit, ours=Spread.of(values) if values else None, target=target, note=note)
 
 
 def require(condition: bool, message: str) -> None:
-    """Stop the case: a time is worth nothing if the contenders solved different problems."""
+    """Stop the case: times mean nothing if the contenders solved different problems."""
     if not condition:
         raise AssertionError(message)
 

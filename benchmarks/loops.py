@@ -10,7 +10,7 @@ Array = np.ndarray
 
 
 def recomputing(a: Array, b: Array, x0: Array, steps: int) -> Array:
-    """Two passes over A an iteration: Ax, and the gradient A'(Ax - b)."""
+    """Two passes over A per iteration: Ax, and the gradient A'(Ax - b)."""
     x = x0.copy()
     for _ in range(steps):
         image = a @ x
@@ -24,7 +24,7 @@ def recomputing(a: Array, b: Array, x0: Array, steps: int) -> Array:
 
 
 def caching(a: Array, b: Array, x0: Array, steps: int) -> Array:
-    """One pass over A an iteration: the image moves with x."""
+    """One pass over A per iteration: the image moves with x."""
     x, image = x0.copy(), a @ x0
     for _ in range(steps):
         residual = image - b

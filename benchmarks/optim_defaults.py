@@ -1,4 +1,4 @@
-"""python -m benchmarks.optim_defaults [--seeds 5] [--radii] [--costs]: beside a tuned Adam.
+"""python -m benchmarks.optim_defaults [--seeds 5] [--radii] [--costs]: a tuned Adam for comparison.
 
 `FrankWolfe(constrain(net))` without any other argument, beside Adam with the best of four learning
 rates on validation data. All methods of a seed share the initial network and the order of the

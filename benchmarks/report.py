@@ -1,4 +1,4 @@
-"""Rows to a table, to JSON, and what must stand beside a time: versions, processor, threads."""
+"""Rows as a table and as JSON, with versions, processor and threads."""
 
 import json
 import platform
@@ -13,7 +13,7 @@ import torch
 from benchmarks import peers
 from benchmarks.harness import OURS, Row, Spread
 
-HEADER = ("quantity", OURS, "peer", "its figure", "ratio", "(quartiles)", "bar", "")
+HEADER = ("quantity", OURS, "peer", "its figure", "ratio", "(quartiles)", "target", "")
 
 
 def environment() -> dict[str, Any]:
@@ -33,7 +33,7 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One line a row, columns aligned; the note of a row on its own line below."""
+    """One line per row, columns aligned; the note of a row on its own line below."""
     lines = [HEADER] + [_cells(row) for row in rows]
     widths = [max(len(line[k]) for line in lines) for k in range(len(HEADER))]
     out = []
@@ -49,8 +49,8 @@ def table(rows: Sequence[Row]) -> str:
 def summary(rows: Sequence[Row]) -> str:
     judged = [row for row in rows if row.passed is not None]
     missed = [row for row in judged if not row.passed]
-    skipped = [row for row in rows if row.bar is not None and row.passed is None]
-    text = f"{len(judged) - len(missed)} of {len(judged)} bars met"
+    skipped = [row for row in rows if row.target is not None and row.passed is None]
+    text = f"{len(judged) - len(missed)} of {len(judged)} targets met"
     return text + (f", {len(skipped)} not measured" if skipped else "")
 
 
@@ -65,7 +65,7 @@ def write(path: Path, facts: Mapping[str, Any], results: Mapping[str, Sequence[R
 
 def _cells(row: Row) -> tuple[str, ...]:
     judgement = {None: "", True: "pass", False: "MISS"}[row.passed]
-    absent = "not measured" if row.peer or row.bar is not None else ""
+    absent = "not measured" if row.peer or row.target is not None else ""
     return (
         row.what,
         _figure(row.ours, row.unit) or absent,
@@ -73,7 +73,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         (_figure(row.theirs, row.unit) or absent) if row.peer else "",
         _ratio(row.ratio.median) if row.ratio else "",
         f"({_ratio(row.ratio.low)} .. {_ratio(row.ratio.high)})" if row.ratio else "",
-        f"<= {row.bar:g}" if row.bar is not None else "",
+        f"<= {row.target:g}" if row.target is not None else "",
         judgement,
     )
 
@@ -83,7 +83,7 @@ def _figure(spread: Spread | None, unit: str) -> str:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"  # bars may be as low as 1/40
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"  # targets may be as low as 1/40
 
 
 def _processor() -> str:

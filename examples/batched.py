@@ -1,12 +1,12 @@
-"""What does one solve of 64 problems cost, against 64 solves?
+"""What does one solve of 64 problems cost, compared with 64 solves?
 
     min ½ |A x_b − y_b|²  over the simplex, b = 1, …, 64;   A 100 × 1000, shared
 
 A batch is a dimension of the *problem* (here of its right-hand sides), never guessed from x0.
 
-See: the same answers (the largest difference of f is printed; two pairwise runs may break a tie in
-different ways and stop at different points within the tolerance), each problem with its own status
-and number of steps, in a fraction of the time: one matrix product gives all 64 gradients.
+See: the same solutions (the largest difference in f is printed; two pairwise runs may break a tie
+differently and stop at different points within the tolerance), each problem with its own status and
+number of steps, in a fraction of the time: one matrix product gives all 64 gradients.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Which solver gets to a gap of 1e-6 on the simplex, in how many steps and seconds?
+"""Which solver reaches a gap of 1e-6 on the simplex, in how many steps and seconds?
 
     min ½ |Ax − b|²  over the simplex,   A 200 × 2000
 
@@ -6,13 +6,14 @@ Costs are multiples of plain Frank-Wolfe's: of a step, and of all of its 1000 st
 five interleaved rounds.
 
 See: plain Frank-Wolfe, lazy or not, is cheap per step and does not get there; away and pairwise
-steps converge linearly; corrective steps need a tenth of their steps, each a few times dearer;
-machine code (`compiled=True`, where Numba is installed) takes the call overhead off a step.
-Stochastic and block-coordinate runs are for problems whose full gradient is too expensive, which
-this one's is not (the block run splits the simplex in two halves of mass ½: another optimum).
+steps converge linearly; corrective runs take a tenth of the steps, each a few times as expensive;
+machine code (`compiled=True`, if Numba is installed) removes the call overhead. Stochastic and
+block-coordinate runs are for problems whose full gradient is too expensive, unlike this one (the
+block run splits the simplex into two halves of mass ½: another optimum).
 """
 
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ ROWS, N, TOL = 200, 2000, 1e-6
 def solvers(max_steps: int) -> dict[str, fwnet.FrankWolfe]:
     simplex, search = fwnet.Simplex(), fwnet.LineSearch()
     halves = fwnet.Product((fwnet.Simplex(0.5), fwnet.Simplex(0.5)), ((N // 2,), (N // 2,)))
-    budget = {"max_steps": max_steps, "tol": TOL}
+    budget: dict[str, Any] = {"max_steps": max_steps, "tol": TOL}
     second = fwnet.PairwiseFrankWolfe(simplex, second_order=True, **budget)
     found = {
         "FrankWolfe, 2/(t + 2)": fwnet.FrankWolfe(simplex, **budget),

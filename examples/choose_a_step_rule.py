@@ -1,13 +1,13 @@
-"""Which step rule should plain Frank-Wolfe take, and what does it matter beside the direction?
+"""Which step rule suits plain Frank-Wolfe, and how much does it matter compared with the direction?
 
     min ½ |Ax − b|²  over the l1 ball,   A 500 × 200,   the solution on the boundary
 
 Every rule on one problem, first toward the vertex, then along pairwise steps: the gaps after 100
 and 1000 steps (or at 1e-10), and what a plain step costs, as a multiple of the first rule's.
 
-See: among plain steps the rules differ by small factors, and none leaves the 1/t rate; along
-pairwise steps the rules that look at f reach 1e-7 and below, line search first, and a blind
-schedule is the wrong choice.
+See: with plain steps the rules differ by small factors, and none beats the 1/t rate; with pairwise
+steps the rules that evaluate f reach 1e-7 and below, line search first, and a fixed schedule is the
+wrong choice.
 """
 
 import torch

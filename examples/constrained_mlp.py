@@ -3,13 +3,13 @@
     min of the mean cross entropy of W_3 relu(W_2 relu(W_1 x)),   ‖W_2‖_* <= radius
 
 scikit-learn's digits, layers 64 - 128 - 64 - 10, minibatches of 64. The radius is the trace norm of
-the initial W_2. Adam alone is free; the three Frank-Wolfe runs keep W_2 in the ball at every step,
-and move the other layers by Adam too. They differ in the vertex: of rank 1, soft, or all
-singular directions alike (Newton-Schulz).
+the initial W_2. Adam is unconstrained; the three Frank-Wolfe runs keep W_2 in the ball at every
+step, and move the other layers by Adam. They differ in the vertex: of rank 1, soft, or all singular
+directions equally (Newton-Schulz).
 
-See: vertices of rank 1 concentrate W_2 in a few directions, Newton-Schulz keeps all of them, and
-both are as accurate as Adam; soft vertices are two points behind. The last but one column shows
-that no Frank-Wolfe run left the ball.
+See: rank-1 vertices concentrate W_2 in a few directions, Newton-Schulz keeps all of them, and both
+are as accurate as Adam; soft vertices are two points behind. The last column but one shows that no
+Frank-Wolfe run left the ball.
 """
 
 import time

@@ -2,12 +2,12 @@
 
     make_circles(2000, factor=.2, noise=.1) in [-1, 1];  kernel network 2 - 4 - 2 with tanh
 
-Three ways: the SVM solved at every update; the paper's, one Frank-Wolfe step of α an update,
-forward only; ten steps, differentiated through.
+Three modes: the SVM solved exactly at every update; one Frank-Wolfe step of α per update, forward
+only, as in the paper; ten steps, differentiated through.
 
-See: no line of the plane separates the circles, but the network bends the plane until a line does.
-All three do within some 30 updates, but only with the SVM solved is the gap closed in training; the
-others chase a solution that moves. At the end the SVM of the best network is solved exactly, so
+See: no line separates the circles, but the network deforms the plane until one does. All three
+modes achieve that within some 30 updates, but only the exact SVM closes the gap during training;
+the others follow a moving solution. At the end the SVM of the best network is solved exactly, so
 each result has its certificate.
 """
 
@@ -25,7 +25,7 @@ RUNS = (("exact", 100), ("forward", 500), ("unrolled", 100))
 
 def kernel_net() -> nn.Module:
     net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2), nn.Tanh())
-    for layer in (net[0], net[2]):  # torch's own first weights are small for tanh
+    for layer in (net[0], net[2]):  # torch's own initial weights are small for tanh
         nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
     return net
 

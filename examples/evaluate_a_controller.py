@@ -6,8 +6,8 @@ The shipped controllers against every hand-designed method, whose constants are 
 problems: iterations, gradient evaluations and seconds to three accuracies, medians and quartiles.
 
 See: learned atoms need fewer gradients than the corrective solver they improve on, and far fewer
-than FISTA; by the clock, on problems this small, the plain methods are as good; and the report
-says where the learned ones lose.
+than FISTA; in time, on problems this small, the plain methods are as good; and the report lists
+where the learned ones lose.
 """
 
 import torch

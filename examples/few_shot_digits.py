@@ -1,13 +1,13 @@
 """How few images of each digit does a certified SVM need?
 
-    45 pairs of 8 × 8 digits; 1 to 50 images a digit for training, the rest for the test
+    45 pairs of 8 × 8 digits; 1 to 50 images per digit for training, the rest for testing
 
 All pairs are one fit: `FWSVC(multi_class="ovo")` solves the 45 problems on one kernel matrix.
-C = 10, pixels scaled to unit length, an RBF kernel; beside it the nearest class mean.
+C = 10, images scaled to unit length, an RBF kernel; the nearest class mean for comparison.
 
-See: with one image a digit the two rules are one rule, a support vector each; with more the SVM
-pulls ahead. The gap is the largest of the 45 relative duality gaps: up to 384 points a problem is
-solved to the last bits, above that to tol = 1e-3.
+See: with one image per digit the two rules are the same, with one support vector each; with more
+images the SVM is ahead. The gap is the largest of the 45 relative duality gaps: problems of up to
+384 points are solved to the last bits, larger ones to tol = 1e-3.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def main() -> None:
         rows.append(
             (shots, f"{svm:.3f}", f"{centroid:.3f}", np.mean(support), f"{gap:.0e}", seconds)
         )
-    table(("images a digit", "svm error", "mean error", "support", "gap", "seconds"), rows)
+    table(("images per digit", "svm error", "mean error", "support", "gap", "seconds"), rows)
     if arguments.plot is not None:
         draw_errors(rows, arguments.plot)
 
@@ -59,7 +59,7 @@ def draw_errors(rows: list[tuple], file: str) -> None:
         ax.plot([row[0] for row in rows], [float(row[column]) for row in rows], "o-", label=name)
     ax.set_xscale("log")
     ax.set_xticks(SHOTS, [str(s) for s in SHOTS])
-    ax.set_xlabel("training images a digit")
+    ax.set_xlabel("training images per digit")
     ax.set_ylabel("test error")
     ax.set_ylim(bottom=0)
     ax.grid(alpha=0.3)

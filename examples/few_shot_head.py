@@ -1,16 +1,16 @@
 """Can a network learn features for classes that it has never seen?
 
-    episodes: 5 of the digits, 2 images each to learn from, 6 each to be asked about
-    every image is by chance a negative: black on white, or white on black
+    episodes: 5 of the digits, 2 labelled images of each, 6 queries of each
+    every image is inverted with probability ½: black on white, or white on black
 
-Training episodes draw from the digits 0 to 4 (turned by 0, 90, 180 or 270 degrees: twenty classes),
-test episodes from 5 to 9. The head is `SVMLayer`: in every episode it trains an exact SVM on the
-ten labelled features, and the loss on its scores for the queries flows back through that optimum
-into a small network. The control is the same head on raw pixels.
+Training episodes draw from the digits 0 to 4 (rotated by 0, 90, 180 or 270 degrees: twenty
+classes), test episodes from 5 to 9. The head is `SVMLayer`: in every episode it trains an exact SVM
+on the ten labelled features, and the gradient of the loss on the queries flows back through that
+optimum into a small network. The control is the same head on raw pixels.
 
-See: the features learned to look through negatives, also for digits that were in no training
-episode, where raw pixels cannot. Without negatives raw pixels would win: five digits are too few to
-learn what makes a digit.
+See: the features become invariant to inversion, also for digits that were in no training episode;
+raw pixels are not. Without inversion raw pixels would win: five digits are too few to learn what
+makes a digit.
 """
 
 import numpy as np
@@ -81,7 +81,7 @@ def accuracy(net: nn.Module, head: SVMLayer, test: list[tuple[Tensor, ...]]) -> 
 
 
 def classes(digits: range, turns: int) -> list[Tensor]:
-    """One tensor of images (n, 1, 8, 8) for each digit and turn."""
+    """One tensor of images (n, 1, 8, 8) for each digit and rotation."""
     pixels, digit = load_digits(return_X_y=True)
     images = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
     whose = torch.tensor(digit)

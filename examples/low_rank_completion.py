@@ -1,10 +1,11 @@
-"""How many entries of a matrix must be seen to guess the rest?
+"""How many entries of a matrix must be observed to predict the rest?
 
-    min ½ Σ over seen (i, j) of (W_ij − M_ij)²,   ‖W‖_* <= radius
+    min ½ Σ over observed (i, j) of (W_ij − M_ij)²,   ‖W‖_* <= radius
 
-M is 120 x 100, of rank 5, with noise; the radius is chosen on a fifth of what was seen.
+M is 120 x 100, of rank 5, with noise; the radius is chosen on a fifth of the observed entries.
 
-See: the error falls below that of the mean as more is seen; the rank is found, not given.
+See: the error falls below that of the mean as more entries are observed; the rank is found, not
+given.
 """
 
 import numpy as np
@@ -31,7 +32,7 @@ def main() -> None:
         mean = float(np.sqrt(np.mean((values.mean() - M[~seen]) ** 2)))
         large = int((model.s_ > 0.05 * model.s_[0]).sum())
         lines.append((f"{share:.0%}", error, mean, large, model.radius_, f"{seconds:.1f}"))
-    table(("seen", "error", "error of the mean", "rank", "radius", "seconds"), lines)
+    table(("observed", "error", "error of the mean", "rank", "radius", "seconds"), lines)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
     min over ‖W‖_* <= radius of the mean log loss of softmax(XW)
 
 MNIST's 784 pixels from the folder FWNET_DATA, or scikit-learn's digits without it. With ten
-classes an SVD is free, so the default fit is accelerated projection; Frank-Wolfe with rank-1
+classes an SVD is cheap, so the default fit is accelerated projection; Frank-Wolfe with rank-1
 vertices is the core's loop with exact line search, for as many steps.
 
-See: projection wins by far, and the certified gap says so without knowing the optimum. A larger
-ball has a smaller loss and a higher rank; somewhere in between the test error is best.
+See: projection wins by far, and the certified gap shows it without knowing the optimum. A larger
+ball has a smaller loss and a higher rank; the test error is best in between.
 """
 
 import numpy as np

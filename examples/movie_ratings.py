@@ -1,21 +1,22 @@
 """Can 95,000 ratings of 1.6 million be completed by a matrix of small trace norm?
 
-    min ½ Σ over seen (i, j) of (X_ij − M_ij)²  over  {X : Σ singular values <= radius}
+    min ½ Σ over observed (i, j) of (X_ij − M_ij)²  over  {X : Σ singular values <= radius}
 
-943 users, 1682 films, 100,000 ratings in halves from 0.5 to 5 (MovieLens' shape, with few busy
-users and few popular films, but synthetic: rank 6 plus a taste for each user, a fame for each
-film and noise); 5 % are held out; the mean is taken off.
+943 users, 1682 films, 100,000 ratings in halves from 0.5 to 5 (the shape of MovieLens, with few
+active users and few popular films, but synthetic: rank 6, an offset for each user and each film,
+and noise); 5 % are held out; the mean is subtracted.
 
 FrankWolfe.jl's stored MovieLens run takes 100 steps in 66 s: the gap falls from 4.3e10 to 1.1e7,
-where it is 190 times the value of f (5.7e4); its lazy run ends at f = 3.9e4. Ours takes 100 steps
-too and ends with a gap of about half of f.
+190 times the value of f (5.7e4); its lazy run ends at f = 3.9e4. Our 100 steps end with a gap of
+about half of f.
 
-See: one hundred rank-1 steps bring the error on held-out ratings from 1.07 stars (the mean) to
-0.62; two warm-started power iterations in place of an exact oracle give nearly the same f for
-less time; the lazy run asks for half the singular vectors and ends with half the rank.
+See: one hundred rank-1 steps reduce the error on held-out ratings from 1.07 stars (the mean) to
+0.62; two warm-started power iterations instead of an exact oracle give nearly the same f in less
+time; the lazy run computes half the singular vectors and ends with half the rank.
 """
 
 from math import nan
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def main() -> None:
     ball = fwnet.TraceNormBall(20 * float(torch.linalg.matrix_norm(observed, 2)))
     x0 = ball.lmo(-torch.ones(shape, dtype=torch.float64)).dense()
     steps = 5 if arguments.quick else STEPS
-    budget = {"max_steps": steps, "tol": 1e-9}
+    budget: dict[str, Any] = {"max_steps": steps, "tol": 1e-9}
     search = fwnet.LineSearch()
     power = fwnet.PowerIteration(steps=2)
     solvers = {

@@ -3,8 +3,8 @@
     W <- (1 − γ) W − γ · radius · u vᵀ,   u, v by five power iterations on ∇f(W)
 
 scikit-learn's digits (8 × 8 pixels), one convolution, 48 features, ten classes. The neural sparse
-softmax moves W by forward propagation, one cell a minibatch, inside the trace-norm ball; only the
-convolution is trained by back-propagation. Beside it: an ordinary linear layer, all by Adam.
+softmax moves W by forward propagation, one cell per minibatch, inside the trace-norm ball; only the
+convolution is trained by back-propagation. For comparison: an ordinary linear layer, all by Adam.
 
 See: with the paper's radius of 50 it ends at the accuracy of Adam's linear layer, a little later
 and less smoothly, since every cell pulls W to a vertex of rank 1. A radius of 5 is too tight for

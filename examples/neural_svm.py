@@ -1,4 +1,4 @@
-"""How close does the paper's FWNet come to the exact SVM, and what must β be?
+"""How close does the paper's FWNet come to the exact SVM, and which β does it need?
 
     min ½ αᵀQ α  over the simplex,   Q = yyᵀ ∘ (k(X, X) + 1) + I/C
 
@@ -49,7 +49,7 @@ def main() -> None:
     }
     rows, results = [], {}
     for name, oracle in oracles.items():
-        # 2/(t + 30): the start is the mean of all points, which a first step of 1 would forget.
+        # 2/(t + 30): the start is the mean of all points, which a first step of 1 would discard.
         solver = fwnet.FrankWolfe(
             simplex, fwnet.OpenLoop(30), oracle=oracle, max_steps=STEPS, tol=0.0, check_every=1
         )

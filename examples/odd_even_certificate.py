@@ -3,11 +3,11 @@
     MNIST from the folder FWNET_DATA (4000 images), else scikit-learn's 8 × 8 digits
 
 `FWSVC` with an RBF kernel, once for each tolerance. (P − D)/P bounds how far the objective is from
-the best that any classifier of this kernel can reach, without knowing that best. Here it is known:
-P* comes from a fit to 1e-8, so the bound can be checked.
+the optimum of this kernel, without knowing that optimum. Here it is known: P* comes from a fit to
+1e-8, so the bound can be checked.
 
-See: the bound holds at every tolerance, with the truth a little below it, and the test error hardly
-moves below 1e-1. A number of iterations tells neither.
+See: the bound holds at every tolerance, with the true value a little below it, and the test error
+hardly changes below 1e-1. A number of iterations would show neither.
 """
 
 import numpy as np

@@ -3,11 +3,11 @@
     min 1/(2m) |Ac − y|²  over  {c : Σ |c_j| <= 0.95 · |c_true|₁}
 
 A holds the 1001 monomials of degree at most 4 in 10 variables at 500 points 0.1·N(0, 1), the true
-coefficients lie in [0, 10] and are zero with chance 0.95·degree/4, the noise is N(0, 1); test
-points are 0.4·N(0, 1), so a wrong coefficient of a high degree costs dearly. FrankWolfe.jl's
-setting, which runs lazy away steps for 10,000 iterations and draws primal gap and test loss.
+coefficients lie in [0, 10] and are zero with probability 0.95·degree/4, the noise is N(0, 1); test
+points are 0.4·N(0, 1), so wrong coefficients of high degree cost most. The setting is that of
+FrankWolfe.jl, which runs lazy away steps for 10,000 iterations and draws primal gap and test loss.
 
-See: with more unknowns than points, the smallest unconstrained solution has a training loss of 0
+See: with more unknowns than points, the least-norm unconstrained solution has a training loss of 0
 and a test loss thousands of times that of the constrained ones. The gaps after these 4000 steps
 fall from away to blended to pairwise steps to pairwise steps with a second-order partner (as in
 SMO); after Julia's 10,000 they are 4e-2, 2e-5, 3e-5 and 8e-7.
@@ -15,6 +15,7 @@ SMO); after Julia's 10,000 they are 4e-2, 2e-5, 3e-5 and 8e-7.
 
 from itertools import combinations_with_replacement
 from math import nan
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +59,7 @@ def main() -> None:
     ball = fwnet.L1Ball(0.95 * float(np.abs(truth).sum()))
     random = torch.rand(len(degree), generator=torch.Generator().manual_seed(0)).double()
     x0 = ball.lmo(random).dense()
-    budget = {"max_steps": 200 if arguments.quick else STEPS, "tol": 1e-7}
+    budget: dict[str, Any] = {"max_steps": 200 if arguments.quick else STEPS, "tol": 1e-7}
     solvers = {
         "away": fwnet.AwayFrankWolfe(ball, **budget),
         "blended pairwise": fwnet.BlendedPairwise(ball, **budget),

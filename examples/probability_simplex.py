@@ -8,10 +8,10 @@ FrankWolfe.jl shows three of these:
   (the same idea), 2 by `LineSearch`.
 - n = 10⁹, 2/(t + 2): a gap of 1.330e-2 after 200 steps and 2.665e-3 after 1000. The rate does not
   depend on n: at n = 10⁵ ours is 2.665e-3 after 1000 steps too.
-- n = 1000, radius 2.5, short steps: a curve over 10,000 steps, asked for 1e-7. Plain steps are
-  still above that after 2000; pairwise steps get there, corrective ones in two.
+- n = 1000, radius 2.5, short steps: a curve over 10,000 steps toward 1e-7. Plain steps are still
+  above that after 2000; pairwise steps reach it, corrective ones in two steps.
 
-See: the same rate at every n for plain steps; none of it left once atoms may be corrected.
+See: plain steps have the same rate at every n; corrective steps do not depend on n at all.
 """
 
 import torch

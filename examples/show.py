@@ -20,22 +20,22 @@ def options(description: str | None) -> argparse.Namespace:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the gaps into FILE (.png, .svg, .pdf)")
-    parser.add_argument("--quick", action="store_true", help="fewer steps: does it run at all?")
+    parser.add_argument("--quick", action="store_true", help="fewer steps, to check that it runs")
     torch.set_num_threads(1)
     return parser.parse_args()
 
 
 def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
-    """A result and the seconds that it took."""
+    """A result and its seconds."""
     start = time.perf_counter()
     result = solve()
     return result, time.perf_counter() - start
 
 
 def costs(runs: Mapping[str, Callable[[], Result]], rounds: int = 5) -> dict[str, float]:
-    """What a step of each run costs, as a multiple of the first run's.
+    """The cost of a step of each run, as a multiple of the first run's.
 
-    Medians of interleaved rounds, in processor time: other programs do not count.
+    Medians of interleaved rounds, in processor time, so that other programs do not count.
     """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):

@@ -2,11 +2,11 @@
 
     min over ‖W‖_* <= radius of the mean log loss of softmax(XW),   X sparse
 
-Twenty newsgroups, made here: each group has words of its own, three groups share a theme, and
-most words of a message are common ones (Zipf). X holds the tf-idf of 1500 words in CSR.
+Twenty synthetic newsgroups: each group has its own words, three groups share a theme, and most
+words of a message are common ones (Zipf). X holds the tf-idf of 1500 words in CSR.
 
 See: the classifier never makes X dense, and it is a little better than logistic regression with
-the best of three C (0.75 against 0.72 of the 400 messages held out), though slower to fit.
+the best of three C (0.75 against 0.72 on the 400 held-out messages), but slower to fit.
 """
 
 import numpy as np

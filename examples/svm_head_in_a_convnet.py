@@ -1,14 +1,14 @@
 """What does an SVM as the last layer of a convolutional network change?
 
-    8 × 8 digits, ten classes, 1200 for training, the rest of other writers for the test
+    8 × 8 digits, ten classes, 1200 for training, the rest by other writers for testing
     three times (conv 3 × 3, batch norm, ReLU, max-pool 2), then 32 units: the paper's network
 
-The same network and as many updates: once with a linear layer and the cross-entropy, once with ten
-SVMs (one against the rest) that are solved on each batch of 256.
+The same network and number of updates: once with a linear layer and the cross-entropy, once with
+ten SVMs (one against the rest) that are solved on each batch of 256.
 
-See: accuracies within two points of each other, either way, at about twice the seconds, and a head
-that comes with a proof: no other weights on these features make the SVM's objective smaller by more
-than the gap. C is small on purpose: a batch that is separated with room to spare teaches little.
+See: accuracies within two points of each other, at about twice the seconds, and a head with a
+certificate: no other weights on these features reduce the SVM's objective by more than the gap. C
+is small on purpose: a batch that is separated with a wide margin gives hardly any gradient.
 """
 
 import time
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def draw(clf: DeepSVC, images: np.ndarray, file: str) -> None:
-    """The training images with the largest multipliers: what the boundary rests on."""
+    """The training images with the largest multipliers, which determine the boundary."""
     from matplotlib import pyplot
 
     weight = np.abs(clf.dual_coef_).sum(0)
@@ -81,7 +81,7 @@ def draw(clf: DeepSVC, images: np.ndarray, file: str) -> None:
     for ax, index in zip(axes.flat, heaviest, strict=True):
         ax.imshow(images[index], cmap="gray_r")
         ax.set_axis_off()
-    figure.suptitle("The heaviest support vectors")
+    figure.suptitle("The support vectors with the largest weights")
     figure.savefig(file, dpi=120)
     pyplot.close(figure)
     print(f"\nfigure: {file}")

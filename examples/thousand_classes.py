@@ -1,4 +1,4 @@
-"""A thousand classes on a laptop: what does a low rank buy?
+"""A thousand classes on a laptop: what does a low rank gain?
 
     min over ‖W‖_* <= radius of the mean log loss of softmax(XW),   W = U diag(s) Vᵀ
 
@@ -6,8 +6,8 @@
 starts with minibatches on two thin factors and ends with a certified gap, here after 15 seconds;
 without a bound W has 300,000 free weights.
 
-See: ten singular values stand out, as in W*, and the test accuracy is 0.47 where W* itself, which
-knows the truth, has 0.55 and a guess 0.001.
+See: ten singular values stand out, as in W*, and the test accuracy is 0.47; W* itself has 0.55 and
+a random guess 0.001.
 """
 
 import numpy as np

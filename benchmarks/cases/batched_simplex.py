@@ -30,8 +30,8 @@ from benchmarks.harness import (
 BATCH, ROWS, COLUMNS, STEPS = 64, 200, 1000, 100
 NUMPY, CACHED, TORCH = "64 NumPy loops", "64 NumPy loops, cached Ax", "64 torch loops"
 AUTOGRAD, PLAIN = "chop, autograd closure", "fwnet, plain"
-Bars = dict[str, float | None]
-BARS: Bars = {NUMPY: 1.0, CACHED: None, TORCH: 1.0, "chop": 0.3, AUTOGRAD: 0.3}
+Targets = dict[str, float | None]
+TARGETS: Targets = {NUMPY: 1.0, CACHED: None, TORCH: 1.0, "chop": 0.3, AUTOGRAD: 0.3}
 MISSED = (NUMPY, "chop")  # by the plain loop, which streams 64 matrices a step
 
 
@@ -56,10 +56,10 @@ def _rows(dtype: type, repeats: int) -> list[Row]:
     samples = interleave(contenders, repeats, units=STEPS)
     for name in (OURS, COMPILED):
         _check(contenders[name], _each(loops.caching, *arrays), *arrays[:2])
-    plain: Bars = {peer: None if peer in MISSED else bar for peer, bar in BARS.items()}
+    plain: Targets = {peer: None if peer in MISSED else target for peer, target in TARGETS.items()}
     return [
         *compare(f"plain, a step in {dtype.__name__}", samples, plain, 1e3, "ms"),
-        *compare(f"compiled, {dtype.__name__}", samples, BARS, 1e3, "ms", COMPILED),
+        *compare(f"compiled, {dtype.__name__}", samples, TARGETS, 1e3, "ms", COMPILED),
     ]
 
 

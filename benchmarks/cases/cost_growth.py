@@ -36,7 +36,7 @@ SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
 MEMORY_SIZES = (250_000, 500_000, 1_000_000)
 FITTED = 3  # the largest sizes: there the fixed cost of a call no longer hides the growth
 SHORT, LONG = 10, 50
-BAR = 1.1  # of both exponents; read it beside the NumPy loop, linear by construction
+TARGET = 1.1  # of both exponents; read it beside the NumPy loop, linear by construction
 LOOP = "NumPy, cached Ax"
 
 
@@ -58,14 +58,14 @@ def run(repeats: int) -> list[Row]:
                     f"exponent of time per iteration, {name}",
                     [power_of_growth(SIZES[-FITTED:], found[-FITTED:])],
                     "",
-                    BAR if name == OURS else None,
+                    TARGET if name == OURS else None,
                     f"n = 10^4 .. 10^6: {times} ms",
                 )
             )
     if isinstance(fwnet, Missing):
         return [
             *rows,
-            Row("exponents of time and memory", "", None, bar=BAR, note=fwnet.reason),
+            Row("exponents of time and memory", "", None, target=TARGET, note=fwnet.reason),
         ]
     return rows + _memory_rows()
 
@@ -106,9 +106,9 @@ def _memory_rows() -> list[Row]:
     vectors = {s: peaks[MEMORY_SIZES[-1], s] / (8 * MEMORY_SIZES[-1]) for s in (SHORT, LONG)}
     note = f"n = 10^6: {vectors[SHORT]:.1f} vectors of n after {SHORT} steps, "
     note += f"{vectors[LONG]:.1f} after {LONG}"
-    rows.append(figure("exponent of peak memory, fwnet", [exponent], "", BAR, note))
+    rows.append(figure("exponent of peak memory, fwnet", [exponent], "", TARGET, note))
     ratio = vectors[LONG] / vectors[SHORT]
-    rows.append(figure(f"peak memory, {LONG} against {SHORT} steps", [ratio], "", BAR))
+    rows.append(figure(f"peak memory, {LONG} against {SHORT} steps", [ratio], "", TARGET))
     return rows
 
 

@@ -6,7 +6,7 @@ import sys
 from benchmarks import peers
 from benchmarks.harness import OURS, Case, Missing, Row, figure
 
-BAR = 0.3
+TARGET = 0.3
 PROCESSES = 5
 PROGRAM = """
 import time
@@ -26,12 +26,12 @@ def run(repeats: int) -> list[Row]:
         for module in modules:
             seconds[module].append(_import(module))
     if isinstance(fwnet, Missing):
-        return [Row("import fwnet minus import torch", "s", None, bar=BAR, note=fwnet.reason)]
+        return [Row("import fwnet minus import torch", "s", None, target=TARGET, note=fwnet.reason)]
     extra = [ours - torch for ours, torch in zip(seconds[OURS], seconds["torch"], strict=True)]
     return [
         figure("import torch", seconds["torch"], "s"),
         figure("import fwnet", seconds[OURS], "s"),
-        figure("import fwnet minus import torch", extra, "s", BAR),
+        figure("import fwnet minus import torch", extra, "s", TARGET),
     ]
 
 

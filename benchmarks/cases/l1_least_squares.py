@@ -2,15 +2,15 @@
 
     A = N(0, 1/1000),   b = A x_true + 0.001 N(0, 1),   x_true 20-sparse with |x_true|_1 = 1
 
-With that radius copt's pairwise run needs 70 to 90 iterations for a gap of 1e-3 and then stands
-still near 5e-4: its sufficient-decrease test forgives float32's eps, and an atom that it drops
-comes back with weight zero.
+With that radius copt's pairwise run needs 70 to 90 iterations for a gap of 1e-3 and then stalls
+near 5e-4: its sufficient-decrease test allows float32's eps, and a dropped atom comes back with
+weight zero.
 
 The gap is the Frank-Wolfe gap <g, x> + radius |g|_inf of the true gradient, computed here for both.
-copt is told how many iterations it needs, so that it pays for no callback and no stopping test;
-fwnet builds its problem inside the timed call and stops by itself. Its answer to a problem with a
-cheap projection is `Corrective`; `PairwiseFrankWolfe`, the same method as copt's, stands beside it,
-in torch and in machine code.
+copt gets the number of iterations it needs, so it runs no callback and no stopping test; fwnet
+builds its problem inside the timed call and stops by itself. Its solver for a problem with a cheap
+projection is `Corrective`; `PairwiseFrankWolfe`, the same method as copt's, is shown too, in torch
+and in machine code.
 """
 
 import warnings
@@ -52,7 +52,7 @@ def run(repeats: int) -> list[Row]:
         counts = [int(np.argmax(gaps <= LOOSE)) for gaps in histories]
         require(all(counts), f"copt did not reach a gap of {LOOSE:g}: the data are not the case's.")
         require(min(g.min() for g in histories) > TIGHT, f"copt reached {TIGHT:g}: time it.")
-        stall = f"; copt never: it stands still at {np.median([g.min() for g in histories]):.0e}"
+        stall = f"; copt never: it stalls at {np.median([g.min() for g in histories]):.0e}"
 
     contenders = {
         OURS: peers.contender("fwnet", _solving, data, LOOSE, "Corrective"),
@@ -67,7 +67,10 @@ def run(repeats: int) -> list[Row]:
     samples = interleave(contenders, repeats, units=len(data))
     (loose,) = compare(f"time to gap {LOOSE:g}", samples, {"copt": 1.0}, 1e3, "ms")
     if isinstance(fwnet, Missing):
-        return [loose, Row(f"gap reached, tol = {TIGHT:g}", "", None, bar=TIGHT, note=loose.note)]
+        return [
+            loose,
+            Row(f"gap reached, tol = {TIGHT:g}", "", None, target=TIGHT, note=loose.note),
+        ]
 
     loose_steps, _ = certified(fwnet, data, LOOSE, "Corrective")
     tight_steps, gap = certified(fwnet, data, TIGHT, "Corrective")

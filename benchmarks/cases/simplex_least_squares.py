@@ -2,7 +2,7 @@
 
 A hand-written gradient costs two passes over A (Ax, then A'r); the cached image saves the first.
 copt and chop get their cheapest step, 2/(t+2); fwnet and the NumPy loops search the line exactly.
-`FrankWolfe(..., compiled=True)` has rows of its own; the bars that the plain loop misses are its.
+`FrankWolfe(..., compiled=True)` has its own rows, and the targets that the plain loop misses.
 """
 
 from functools import partial
@@ -27,8 +27,8 @@ from benchmarks.harness import (
 ROWS = 200
 STEPS = {1_000: 300, 10_000: 200, 100_000: 50}  # so that a solve's first and last pass weigh little
 HAND, CACHED = "NumPy, recomputes Ax", "NumPy, cached Ax"
-Bars = dict[str, float | None]
-BARS: dict[int, Bars] = {
+Targets = dict[str, float | None]
+TARGETS: dict[int, Targets] = {
     1_000: {"copt": 1.5, "chop": None, HAND: None, CACHED: None},
     10_000: {"copt": 0.7, "chop": 0.6, HAND: 1.0, CACHED: None},
     100_000: {"copt": 0.7, "chop": 0.6, HAND: 1.0, CACHED: None},
@@ -53,10 +53,12 @@ def _rows(n: int, steps: int, repeats: int) -> list[Row]:
     samples = interleave(contenders, repeats, units=steps)
     for name in (OURS, COMPILED):
         _check(contenders[name], loops.caching(a, b, x0, steps), a, b)
-    plain: Bars = {peer: None if MISSED.get(n) == peer else bar for peer, bar in BARS[n].items()}
+    plain: Targets = {
+        peer: None if MISSED.get(n) == peer else target for peer, target in TARGETS[n].items()
+    }
     return [
         *compare(f"plain, an iteration at n = {n:,}", samples, plain, 1e3, "ms"),
-        *compare(f"compiled, n = {n:,}", samples, BARS[n], 1e3, "ms", COMPILED),
+        *compare(f"compiled, n = {n:,}", samples, TARGETS[n], 1e3, "ms", COMPILED),
     ]
 
 

@@ -28,7 +28,7 @@ from benchmarks.layers.peers import PEERS
 from fwnet.layers.simplex_qp import SimplexQP
 from fwnet.quadratic.solve import simplex_qp
 
-BARS = {32: (0.5, 0.2), 100: (0.7, 0.1), 500: (1.0, 0.03)}
+TARGETS = {32: (0.5, 0.2), 100: (0.7, 0.1), 500: (1.0, 0.03)}
 
 
 def features(batch: int, n: int, d: int, generator: torch.Generator) -> Tensor:
@@ -112,9 +112,9 @@ def compare(n: int, kind: str, args: argparse.Namespace) -> None:
     medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
     best = min(chosen, key=lambda name: medians[name])
     ratio = medians["fwnet"] / medians[best]
-    bar = BARS.get(n, (1.0, 1.0))[kind == "features"]
+    target = TARGETS.get(n, (1.0, 1.0))[kind == "features"]
     listing = "  ".join(f"{k} {1e3 * v:.1f} ms (gap {gaps[k]:.0e})" for k, v in medians.items())
-    print(f"{kind:9s} n={n:4d}  {ratio:.3f}x {best} (bar {bar})  {listing}", flush=True)
+    print(f"{kind:9s} n={n:4d}  {ratio:.3f}x {best} (target {target})  {listing}", flush=True)
 
 
 def single(n: int) -> None:

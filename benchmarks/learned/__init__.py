@@ -1,1 +1,1 @@
-"""Learned optimizers against tuned hand-designed ones, bar by bar."""
+"""Learned optimizers against tuned hand-designed ones, target by target."""

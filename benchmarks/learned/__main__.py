@@ -1,4 +1,4 @@
-"""Every bar of the learned optimizers: ours, theirs, ratio, met or short.
+"""Every target of the learned optimizers: ours, theirs, ratio, met or missed.
 
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from benchmarks.learned.bars import Bar, Missing, as_json, table
 from benchmarks.learned.costs import costs
 from benchmarks.learned.large import large
 from benchmarks.learned.low_rank import low_rank
@@ -28,6 +27,7 @@ from benchmarks.learned.power import power
 from benchmarks.learned.recurrent import recurrent
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
+from benchmarks.learned.targets import Missing, Target, as_json, table
 from benchmarks.learned.untouched import untouched
 from benchmarks.report import describe, environment
 from fwnet import learned
@@ -76,23 +76,25 @@ def main() -> None:
     chosen = arguments.only.split(",") if arguments.only else list(cases)
     unknown = sorted(set(chosen) - set(cases))
     if unknown:
-        raise SystemExit(f"no such bars: {', '.join(unknown)}; there are {', '.join(cases)}.")
+        raise SystemExit(f"no such targets: {', '.join(unknown)}; there are {', '.join(cases)}.")
     facts = environment()
     print(describe(facts))
-    rows: list[Bar | Missing] = []
+    rows: list[Target | Missing] = []
     for name in chosen:
         began = time.perf_counter()
         found = cases[name]()
         print(f"\n{name} ({time.perf_counter() - began:.0f} s)\n{table(found)}", flush=True)
         rows += found
-    judged = [row for row in rows if isinstance(row, Bar) and row.met is not None]
-    lost = [row for row in rows if isinstance(row, Bar) and row.ratio is not None and row.ratio < 1]
-    print(f"\n{sum(bool(row.met) for row in judged)} of {len(judged)} bars met")
+    judged = [row for row in rows if isinstance(row, Target) and row.met is not None]
+    lost = [
+        row for row in rows if isinstance(row, Target) and row.ratio is not None and row.ratio < 1
+    ]
+    print(f"\n{sum(bool(row.met) for row in judged)} of {len(judged)} targets met")
     print("where we lose:" + ("" if lost else " nowhere"))
     for row in lost:
         print(f"  {row.name}: {row.ratio:.2f}× against {row.rival}")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps({**facts, "bars": as_json(rows)}, indent=1) + "\n")
+    arguments.out.write_text(json.dumps({**facts, "targets": as_json(rows)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

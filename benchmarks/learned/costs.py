@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 
 import fwnet
-from benchmarks.learned.bars import Bar
+from benchmarks.learned.targets import Target
 from fwnet import learned
 from fwnet.directions import Corrections, Exchanges, ProjectedStep, corrective
 from fwnet.learned.controllers import direction
@@ -30,7 +30,7 @@ CHOICES: dict[str, tuple[type, str]] = {
 }
 
 
-def costs(rounds: int = 101) -> list[Bar]:
+def costs(rounds: int = 101) -> list[Target]:
     """Loading and size of each file, and what a step at n = 1000 costs; see `_step_rows`."""
     generator = torch.Generator().manual_seed(0)
     A = torch.randn(1000, 100, generator=generator, dtype=torch.float64)
@@ -39,15 +39,15 @@ def costs(rounds: int = 101) -> list[Bar]:
     for name in learned.available():
         loading = [_seconds(lambda name=name: learned.load(name)) for _ in range(rounds)]
         size = (SHIPPED / f"{name}.fwnet").stat().st_size
-        rows.append(Bar(f"load {name}", 1e3 * statistics.median(loading), "ms", most=50.0))
-        rows.append(Bar(f"size {name}", size / 1e3, "kB", most=200.0))
+        rows.append(Target(f"load {name}", 1e3 * statistics.median(loading), "ms", most=50.0))
+        rows.append(Target(f"size {name}", size / 1e3, "kB", most=200.0))
         if name in CHOICES:
             rows += _step_rows(name, problem, rounds)
     return rows
 
 
-def _step_rows(name: str, problem: fwnet.Quadratic, rounds: int) -> list[Bar]:
-    """Processor time of a step: the controller's own calls, and what it adds; the bar is on both.
+def _step_rows(name: str, problem: fwnet.Quadratic, rounds: int) -> list[Target]:
+    """Processor time of a step: the controller's own calls, and what it adds; one target for each.
 
     "own calls": those that see the features and answer with a point or a step size; the curvature
     that a line search would ask for too is among them. "added": a step of the controller's solver
@@ -72,8 +72,8 @@ def _step_rows(name: str, problem: fwnet.Quadratic, rounds: int) -> list[Bar]:
     note = f"a step takes {step:.0f} µs, with the hand-designed slot {hand:.0f} µs"
     note += f"; of it {qp:.0f} µs are the small programme" if qp else ""
     return [
-        Bar(f"step of {name}, n=1000, added", step - hand, "µs", most=100.0, note=note),
-        Bar(f"step of {name}, n=1000, own calls", own, "µs", most=100.0),
+        Target(f"step of {name}, n=1000, added", step - hand, "µs", most=100.0, note=note),
+        Target(f"step of {name}, n=1000, own calls", own, "µs", most=100.0),
     ]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.learned.bars import Bar, Missing
 from benchmarks.learned.matrix_free import RBFMap
+from benchmarks.learned.targets import Missing, Target
 from fwnet import Quadratic, Simplex, learned
 from fwnet.learned.baselines import FISTA, Baseline, Solver, as_solver
 from fwnet.learned.families.real import CLASSES, all_mnist
@@ -21,7 +21,7 @@ GRID = (0.95, 0.99)  # FISTA's constants that validation chooses at smaller n
 
 def large(
     controllers: Sequence[learned.Controller], sizes: dict[int, int], C: float = 1.0
-) -> list[Bar | Missing]:
+) -> list[Target | Missing]:
     """Pairs of MNIST's test classes, rbf kernel; `sizes` says how many pairs of which n.
 
     FISTA's constant is the better of two on the very problem: more than tuning could find.
@@ -29,7 +29,7 @@ def large(
     data = all_mnist()
     if data is None:
         return [Missing("direction at large n", "MNIST is not in FWNET_DATA")]
-    rows: list[Bar | Missing] = []
+    rows: list[Target | Missing] = []
     for n, count in sizes.items():
         ratios, ours, theirs = [], [], []
         for pair in _pairs(count):
@@ -43,7 +43,7 @@ def large(
                 ratios.append(rival / ours[-1])
         low, high = np.quantile(ratios, (0.25, 0.75)).tolist()
         rows.append(
-            Bar(
+            Target(
                 f"direction to 1e-4, mnist n={n}",
                 statistics.median(ours),
                 "gradients",

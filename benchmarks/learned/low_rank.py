@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.learned.bars import Bar, Missing
+from benchmarks.learned.targets import Missing, Target
 from fwnet import FrankWolfe, LineSearch, SoftmaxRegression, TraceNormBall, learned
 from fwnet.directions import Corrections, ProjectedStep, SingularVertices
 from fwnet.learned.baselines import FISTA, Baseline, ProjectedMomentum, Solver, as_solver
@@ -39,7 +39,7 @@ def halves(seed: int = 0) -> tuple[SoftmaxRegression, SoftmaxRegression] | None:
     return tuple(SoftmaxRegression(X[r], digits[r].long(), 10) for r in (first, second))  # type: ignore[return-value]
 
 
-def low_rank(controllers: Sequence[learned.Controller], problems: int) -> list[Bar | Missing]:
+def low_rank(controllers: Sequence[learned.Controller], problems: int) -> list[Target | Missing]:
     """Loss at T against projected SGD with momentum, its constants the best for that T."""
     found = halves()
     if found is None:
@@ -57,7 +57,7 @@ def low_rank(controllers: Sequence[learned.Controller], problems: int) -> list[B
     theirs = {name: _losses(method, test) for name, method in controls.items()}
     # The minimum is nearly flat at T = 40: what is left above it says more than the loss.
     best = float(_learned(controllers)[0].run(test, BALL, 120).values.min())
-    rows: list[Bar | Missing] = []
+    rows: list[Target | Missing] = []
     for t in STEPS:
         rivals = {
             tuned[t].name: _losses(tuned[t], test)[t],
@@ -70,7 +70,9 @@ def low_rank(controllers: Sequence[learned.Controller], problems: int) -> list[B
             name = f"low-rank softmax, T={t}"
             left = f"above the minimum: {mine - best:.2e} and {float(loss) - best:.2e}"
             ratio = float(loss) / mine
-            rows.append(Bar(name, mine, "loss", float(loss), rival, ratio, None, least, note=left))
+            rows.append(
+                Target(name, mine, "loss", float(loss), rival, ratio, None, least, note=left)
+            )
     rows += _parts(controllers, tuned, test, problems)
     return [*rows, _seconds(controllers[0], tuned[max(STEPS)], _part(test, 10_000))]
 
@@ -80,7 +82,7 @@ def _parts(
     tuned: dict[int, Baseline],
     test: SoftmaxRegression,
     problems: int,
-) -> list[Bar]:
+) -> list[Target]:
     """The same on disjoint parts of the test half: medians and quartiles of the ratios."""
     size = len(test.y) // (10 * max(2, problems // 10))
     X, y = (part[: problems * size].unflatten(0, (problems, size)) for part in (test.X, test.y))
@@ -94,7 +96,7 @@ def _parts(
         name = f"low-rank softmax, {problems} parts of {size} rows, T={t}"
         label = f"{tuned[t].name}, worst ratio {float(ratios.min()):.3f}"
         mine, other = float(ours[:, t].median()), float(theirs.median())
-        rows.append(Bar(name, mine, "loss", other, label, middle, (low, high), 1.0))
+        rows.append(Target(name, mine, "loss", other, label, middle, (low, high), 1.0))
     return rows
 
 
@@ -102,7 +104,7 @@ def _part(problem: SoftmaxRegression, rows: int) -> SoftmaxRegression:
     return problem.minibatch(torch.arange(min(rows, len(problem.y))))
 
 
-def _seconds(controller: learned.Controller, rival: Baseline, part: SoftmaxRegression) -> Bar:
+def _seconds(controller: learned.Controller, rival: Baseline, part: SoftmaxRegression) -> Target:
     """Processor seconds to the loss that the rival has after 40 steps: in turn, medians of 3."""
     target = _losses(rival, part)[-1]
     mine, theirs = [], []
@@ -112,7 +114,7 @@ def _seconds(controller: learned.Controller, rival: Baseline, part: SoftmaxRegre
         theirs.append(float(rival.run(part, BALL, max(STEPS)).seconds[-1]))
     ours, others = sorted(mine)[1], sorted(theirs)[1]
     name = f"low-rank softmax, {len(part.y)} rows, to SGD's loss at T=40"
-    return Bar(name, ours, "s", others, rival.name, others / ours)
+    return Target(name, ours, "s", others, rival.name, others / ours)
 
 
 def _learned(controllers: Sequence[learned.Controller]) -> list[Baseline]:

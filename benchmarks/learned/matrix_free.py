@@ -10,8 +10,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from benchmarks.learned.bars import Bar, Missing
 from benchmarks.learned.starts import Pivots
+from benchmarks.learned.targets import Missing, Target
 from fwnet import (
     Domain,
     FrankWolfe,
@@ -135,7 +135,7 @@ class Limited(Baseline):
 
 def matrix_free(
     controllers: dict[str, learned.Controller], starts: list[learned.LearnedStart], n: int
-) -> list[Bar | Missing]:
+) -> list[Target | Missing]:
     """Seconds to 1e-3, even digits of MNIST against odd ones, 49 pixels, C = 10.
 
     Ours are those of the slowest of the trainings. A method that has not arrived after `LIMIT`
@@ -166,7 +166,7 @@ def matrix_free(
     mine = max(seconds)
     print(f"  f* = {value:.6e}, certified to {1 - lower / value:.1e}")
     print(f"  ours {', '.join(f'{s:.1f}' for s in seconds)} s", flush=True)
-    rows: list[Bar | Missing] = []
+    rows: list[Target | Missing] = []
     hand_designed = _hand_designed()
     for rival in [*hand_designed, *_learned(controllers), by_hand]:
         theirs, arrived = _seconds(Limited(rival, LIMIT * mine), problem, target)
@@ -174,7 +174,7 @@ def matrix_free(
         least = 1.0 if rival in hand_designed else None
         note = "" if arrived else "stopped there, above the target"
         rows.append(
-            Bar(name, mine, "s", theirs, rival.name, theirs / mine, None, least, None, note)
+            Target(name, mine, "s", theirs, rival.name, theirs / mine, None, least, None, note)
         )
     return rows
 

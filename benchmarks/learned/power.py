@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.learned.bars import Bar
+from benchmarks.learned.targets import Target
 from fwnet.learned.spectra import SPECTRA, matrices
 from fwnet.numerics.singular import power_iteration
 from fwnet.numerics.tensors import norm, unit
@@ -18,7 +18,7 @@ SIDES = (60, 40)
 
 
 @torch.no_grad()
-def power(controllers: Sequence[Any], count: int = 200) -> list[Bar]:
+def power(controllers: Sequence[Any], count: int = 200) -> list[Target]:
     """Decades of the missing share of σ₁, 10^−mean log10(1 − σ̂/σ₁), ours against theirs."""
     rows = []
     for kind in SPECTRA:
@@ -40,7 +40,9 @@ def power(controllers: Sequence[Any], count: int = 200) -> list[Bar]:
                 theirs = _decades(sigma, test)
                 least = 1.0 if rival == "power iteration" else None
                 name = f"{kind} spectrum, K={steps}"
-                rows.append(Bar(name, mine, "decades", theirs, rival, mine / theirs, None, least))
+                rows.append(
+                    Target(name, mine, "decades", theirs, rival, mine / theirs, None, least)
+                )
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The paper's recurrent networks and a hierarchical one, trained alike: no bars, for the record.
+"""The paper's recurrent networks and a hierarchical one, trained alike: no targets, for the record.
 
 Each is trained from scratch by one configuration, three seeds, on the training digits; early
 stopping by the validation digits; iterations on the test digits. Nothing safeguards them.
@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.learned.bars import Bar
-from benchmarks.learned.simplex import bar, by_name, compare
+from benchmarks.learned.simplex import by_name, compare, target
+from benchmarks.learned.targets import Target
 from fwnet import learned
 from fwnet.learned.families import LogUniform, digits_pairs
 
@@ -26,7 +26,7 @@ DIRECTIONS: dict[str, Callable[[], learned.Controller]] = {
 }
 
 
-def recurrent(problems: int, seeds: int = 3, steps: int = 200) -> list[Bar]:
+def recurrent(problems: int, seeds: int = 3, steps: int = 200) -> list[Target]:
     """Iterations to a relative suboptimality of 0.1 and 1e-2, against 2/(t+2) and tuned Adam."""
     rivals = ("2/(t+2)", "Adam softmax")
     trained = {
@@ -36,7 +36,7 @@ def recurrent(problems: int, seeds: int = 3, steps: int = 200) -> list[Bar]:
     tolerances = (1e-1, 1e-2)
     found = compare(trained, digits_pairs, C, by_name(*rivals), problems, 500, SIZES, tolerances)
     return [
-        bar(f"{name}, to {tolerance:g}", found, rival, tolerance, "iterations", None, name)
+        target(f"{name}, to {tolerance:g}", found, rival, tolerance, "iterations", None, name)
         for tolerance in tolerances
         for name in DIRECTIONS
         for rival in rivals

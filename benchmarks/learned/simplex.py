@@ -1,4 +1,4 @@
-"""Bars on SVM duals: steps, directions, pairwise steps, atoms."""
+"""Targets on SVM duals: steps, directions, pairwise steps, atoms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from benchmarks.learned.bars import Bar
+from benchmarks.learned.targets import Target
 from fwnet import learned
 from fwnet.directions import Averaging
 from fwnet.domains import Domain
@@ -59,7 +59,7 @@ def compare(
     )
 
 
-def bar(
+def target(
     name: str,
     found: Evaluation,
     rival: str,
@@ -67,31 +67,37 @@ def bar(
     by: str,
     least: float | None,
     method: str = "learned",
-) -> Bar:
+) -> Target:
     low, middle, high = found.speedup(method, rival, tolerance, by)
     ours, theirs = (found.quartiles(m, tolerance, by)[1] for m in (method, rival))
     chosen = found.choices.get(rival)
     label = rival if chosen is None else f"{rival} [{chosen.constant:g}]"
-    return Bar(name, ours, by, theirs, label, middle, (low, high), least)
+    return Target(name, ours, by, theirs, label, middle, (low, high), least)
 
 
 def steps(
     controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family] = LARGE
-) -> list[Bar]:
+) -> list[Target]:
     """L2LC_γ: fewer iterations to 1e-2 than line search, 2/(t+2), 1.1/(t+2) and the tuned c/(t+2).
 
-    And, without a bar, than the same average of the 2/(t+2) path with a tuned constant.
+    And, without a target, than the same average of the 2/(t+2) path with a tuned constant.
     """
     fixed = baselines.Solver("1.1/(t+2)", lambda d: FrankWolfe(d, lambda t: 1.1 / (t + 2)))
-    bars = {"line search FW": 3.0, "2/(t+2)": 1.0, "c/(t+2)": 1.0, fixed.name: 1.0, AVERAGED: None}
-    rivals = [*by_name(*bars), fixed, Tuned(_averaged, (2.0, 3.0, 4.0, 6.0))]
+    targets = {
+        "line search FW": 3.0,
+        "2/(t+2)": 1.0,
+        "c/(t+2)": 1.0,
+        fixed.name: 1.0,
+        AVERAGED: None,
+    }
+    rivals = [*by_name(*targets), fixed, Tuned(_averaged, (2.0, 3.0, 4.0, 6.0))]
     rows = []
     for data, family in families.items():
         found = compare(controllers, family, LogUniform(1.0, 10.0), rivals, problems, 2500)
         rows += [
-            bar(f"step to {tolerance:g}, {data}", found, rival, tolerance, "iterations", least)
+            target(f"step to {tolerance:g}, {data}", found, rival, tolerance, "iterations", least)
             for tolerance in (1e-2, 1e-3)
-            for rival, least in bars.items()
+            for rival, least in targets.items()
             if tolerance == 1e-2 or rival in ("2/(t+2)", AVERAGED)
         ]
         rows += _beyond(controllers, family, data, max(2, problems // 2))
@@ -110,10 +116,10 @@ def _averaged(c: float) -> Baseline:
 
 def _beyond(
     controllers: Sequence[learned.Controller], family: Family, data: str, problems: int
-) -> list[Bar]:
+) -> list[Target]:
     """(f − f*)(2/(t+2)) / (f − f*)(ours) beyond the trained horizon.
 
-    The least of all problems, controllers and steps up to ten horizons, where it is a bar: never
+    The least of all problems, controllers and steps up to ten horizons, where it is a target: never
     behind. And the median at three and ten horizons.
     """
     drawn = family("test", LogUniform(1.0, 10.0), SIZES)
@@ -137,7 +143,7 @@ def _beyond(
         (f"median after {10 * horizon}", -1, ratios[-1].median(), None),
     ]
     return [
-        Bar(
+        Target(
             f"step, {what}, {data}",
             float(ours[t].median()),
             "f/f* − 1",
@@ -151,13 +157,13 @@ def _beyond(
     ]
 
 
-def directions(controllers: Sequence[learned.Controller], problems: int) -> list[Bar]:
+def directions(controllers: Sequence[learned.Controller], problems: int) -> list[Target]:
     """L2LC_∇: iterations to 1e-2, against FISTA to 1e-4, and at sizes never trained on."""
     rows = []
     for C, most in ((1.0, 20.0), (10.0, 40.0)):
         found = compare(controllers, unseen_digits, C, _HULLS, problems, 700, 356)
         ours = found.quartiles("learned", 1e-2)[1]
-        rows.append(Bar(f"direction to 1e-2, digits C={C:g}", ours, "iterations", most=most))
+        rows.append(Target(f"direction to 1e-2, digits C={C:g}", ours, "iterations", most=most))
         rows += _against(found, f"digits C={C:g}")
     rows += against_hulls(controllers, problems, {"mnist": mnist_pairs})
     found = compare(
@@ -170,12 +176,12 @@ def directions(controllers: Sequence[learned.Controller], problems: int) -> list
         1600,
     )
     name = "direction to 1e-4, circles n=1600"
-    return [*rows, bar(name, found, "FISTA", 1e-4, "gradients", 1.0)]
+    return [*rows, target(name, found, "FISTA", 1e-4, "gradients", 1.0)]
 
 
 def against_hulls(
     controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family]
-) -> list[Bar]:
+) -> list[Target]:
     """L2LC_∇ against FISTA and hulls without a network, to 1e-4."""
     rows = []
     for data, family in families.items():
@@ -187,18 +193,18 @@ def against_hulls(
 _HULLS = [*by_name("FISTA"), baselines.corrective(6), baselines.corrective(8, 4)]
 
 
-def _against(found: Evaluation, data: str) -> list[Bar]:
+def _against(found: Evaluation, data: str) -> list[Target]:
     name = f"direction to 1e-4, {data}"
     return [
-        bar(name, found, "FISTA", 1e-4, "gradients", 3.0),
-        bar(name, found, "corrective, 6 atoms", 1e-4, "gradients", None),
-        bar(name, found, "corrective, 8 atoms, 8 columns", 1e-4, "gradients", None),
+        target(name, found, "FISTA", 1e-4, "gradients", 3.0),
+        target(name, found, "corrective, 6 atoms", 1e-4, "gradients", None),
+        target(name, found, "corrective, 8 atoms, 8 columns", 1e-4, "gradients", None),
     ]
 
 
 def pairwise(
     controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family] = SMALL
-) -> list[Bar]:
+) -> list[Target]:
     """Learned over-relaxed pairwise against pairwise, its tuned ω, and second-order partners."""
     rows = []
     rivals = {"pairwise": 2.0, "over-relaxed pairwise": 1.2, "second-order pairwise": None}
@@ -206,7 +212,7 @@ def pairwise(
         for C in (10.0, 100.0):
             found = compare(controllers, family, C, by_name(*rivals), problems, 2500)
             rows += [
-                bar(f"pairwise to 1e-4, {data} C={C:g}", found, rival, 1e-4, "iterations", least)
+                target(f"pairwise to 1e-4, {data} C={C:g}", found, rival, 1e-4, "iterations", least)
                 for rival, least in rivals.items()
             ]
     return rows
@@ -214,7 +220,7 @@ def pairwise(
 
 def atoms(
     controllers: Sequence[learned.Controller], problems: int, families: Mapping[str, Family] = SMALL
-) -> list[Bar]:
+) -> list[Target]:
     """Learned atoms against the corrective solver with as many, and with three times as many."""
     rows = []
     rivals = [baselines.corrective(6), baselines.corrective(18), baselines.corrective(6, 4)]
@@ -223,12 +229,12 @@ def atoms(
         for C in (1.0, 10.0, 100.0):
             found = compare(controllers, family, C, rivals, problems, 200)
             name = f"atoms to 1e-4, {data} C={C:g}"
-            same = bar(name, found, "corrective, 6 atoms", 1e-4, "gradients", None)
+            same = target(name, found, "corrective, 6 atoms", 1e-4, "gradients", None)
             rows.append(same)
-            rows += [bar(name, found, r.name, 1e-4, "gradients", None) for r in rivals[1:]]
+            rows += [target(name, found, r.name, 1e-4, "gradients", None) for r in rivals[1:]]
             assert same.ratio is not None
             ratios *= same.ratio ** (1 / 3)
         rows.append(
-            Bar(f"atoms, {data}, mean of the three C", ratios, "×", ratio=ratios, least=1.3)
+            Target(f"atoms, {data}, mean of the three C", ratios, "×", ratio=ratios, least=1.3)
         )
     return rows

@@ -1,4 +1,4 @@
-"""Bars of the learned start: cold, from the neighbour, learned; the same solver for all."""
+"""Targets of the learned start: cold, from the neighbour, learned; the same solver for all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.learned.bars import Bar
+from benchmarks.learned.targets import Target
 from fwnet import Domain, PairwiseFrankWolfe, Problem, Simplex, Start, learned
 from fwnet.learned.baselines import Solver
 from fwnet.learned.families.real import digits
@@ -28,7 +28,7 @@ class Cost(NamedTuple):
     seconds: np.ndarray
 
 
-def starts(controllers: Sequence[learned.LearnedStart], problems: int) -> list[Bar]:
+def starts(controllers: Sequence[learned.LearnedStart], problems: int) -> list[Target]:
     """Second-order pairwise steps to 1e-4; a start's product with the matrix counts as a step.
 
     Its linear solves are in the seconds. Hand-designed pivots make the same solves on faces that
@@ -42,13 +42,13 @@ def starts(controllers: Sequence[learned.LearnedStart], problems: int) -> list[B
         ours = Cost(*(np.concatenate(part) for part in zip(*each, strict=True)))
         label = f"start, {name}"
         cold = _cost(drawn, None)
-        rows.append(_bar(label, ours, cold, "cold", 2.0))
-        rows.append(_bar(label, ours, cold, "cold", None, "seconds"))
+        rows.append(_target(label, ours, cold, "cold", 2.0))
+        rows.append(_target(label, ours, cold, "cold", None, "seconds"))
         if name != "few-shot episodes":  # whose guess is the barycentre: no neighbour
             warm = _cost(drawn, learned.LearnedStart(rounds=0).near)
-            rows.append(_bar(label, ours, warm, "neighbour", 1.0))
-        rows.append(_bar(label, ours, _cost(drawn, Pivots), "hand-designed pivots", None))
-        rows.append(_bar(label, ours, _exact(drawn), "exact solver", None, "seconds"))
+            rows.append(_target(label, ours, warm, "neighbour", 1.0))
+        rows.append(_target(label, ours, _cost(drawn, Pivots), "hand-designed pivots", None))
+        rows.append(_target(label, ours, _exact(drawn), "exact solver", None, "seconds"))
     return rows
 
 
@@ -100,13 +100,13 @@ def _matrix(drawn: Recurring, k: int) -> Tensor:
     return drawn.problem.matrix.matrix[k]  # type: ignore[attr-defined, no-any-return]
 
 
-def _bar(
+def _target(
     name: str, ours: Cost, theirs: Cost, rival: str, least: float | None, by: str = "iterations"
-) -> Bar:
+) -> Target:
     mine, other = getattr(ours, by), getattr(theirs, by)
     ratio = np.tile(other, len(mine) // len(other)) / mine
     low, middle, high = np.quantile(ratio, [0.25, 0.5, 0.75])
     medians = float(np.median(mine)), float(np.median(other))
     unit = {"iterations": "iterations", "seconds": "s"}[by]
     quartiles = (float(low), float(high))
-    return Bar(name, medians[0], unit, medians[1], rival, float(middle), quartiles, least)
+    return Target(name, medians[0], unit, medians[1], rival, float(middle), quartiles, least)

@@ -1,8 +1,8 @@
-"""The bars on families that nobody has looked at: opened once, by the run whose table is published.
+"""The targets on families that were not used before: run once, for the published table.
 
 Neither a9a nor the pixels of CIFAR-10 were trained on, chosen by, or tested on before. Baselines
 are tuned on a9a's training rows, on five classes of CIFAR-10; the test is on a9a's test rows and on
-the five other classes. Nothing is asked of these rows: they say how far the bars carry.
+the five other classes. Nothing is asked of these rows: they say how far the targets carry.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.learned.bars import Bar, Missing
 from benchmarks.learned.simplex import Family, against_hulls, atoms, pairwise, steps
+from benchmarks.learned.targets import Missing, Target
 from fwnet.data import available, load
 from fwnet.learned import Controller
 from fwnet.learned.families import LogUniform, SVMFamily
@@ -25,7 +25,9 @@ CLASSES = {"validation": range(5), "test": range(5, 10)}  # of CIFAR-10
 ROWS = 600  # images of each class
 
 
-def untouched(trained: Callable[[str], Sequence[Controller]], problems: int) -> list[Bar | Missing]:
+def untouched(
+    trained: Callable[[str], Sequence[Controller]], problems: int
+) -> list[Target | Missing]:
     """Steps, directions, pairwise steps and atoms on both families, as in `simplex`."""
     here = available()
     families = {name: family for name, family in UNTOUCHED.items() if here[name] is not None}

@@ -86,8 +86,8 @@ def mnist_ten() -> list[Line]:
     )
 
 
-def linear(name: str, bars: tuple[float | None, float | None]) -> list[Line]:
-    """Linear SVMs to gap 1e-3: bars are those against LinearSVC and Snap ML."""
+def linear(name: str, targets: tuple[float | None, float | None]) -> list[Line]:
+    """Linear SVMs to gap 1e-3: targets are those against LinearSVC and Snap ML."""
     if name == "mnist":
         X, digits = data.mnist()
         X, y = np.ascontiguousarray(X[:20_000]), 2 * (digits[:20_000] % 2) - 1
@@ -99,10 +99,10 @@ def linear(name: str, bars: tuple[float | None, float | None]) -> list[Line]:
     best = FWSVC(kernel="linear", tol=1e-7).fit(X, y)
     value = peers.primal_value(X, y, best.coef_[0], float(best.intercept_[0]), 1.0)
     fit, label, _ = peers.linear_svc_at(X, y, 1.0, 1e-3, value)
-    rivals = {label: (fit, bars[0])}
+    rivals = {label: (fit, targets[0])}
     snap = peers.snap_at(X, y, 1e-3, value)
     if snap is not None:
-        rivals["Snap ML"] = (snap, bars[1])
+        rivals["Snap ML"] = (snap, targets[1])
     note = f"gap {ours.duality_gap_:.1e}, {len(ours.support_)} support vectors, {ours.solver_}"
     return race(
         f"linear {name} n={X.shape[0]} d={X.shape[1]}",

@@ -14,21 +14,21 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Line:
-    """One ratio: ours over a peer, with the bar that it should stay below."""
+    """One ratio: ours over a peer, with the target that it should stay below."""
 
     case: str
     peer: str
     ratio: float
-    bar: float | None
+    target: float | None
     ours_ms: float
     peer_ms: float
     note: str
 
     def __str__(self) -> str:
-        verdict = "" if self.bar is None else ("ok" if self.ratio <= self.bar else "MISSED")
-        bar = "" if self.bar is None else f"<= {self.bar:g}"
+        verdict = "" if self.target is None else ("ok" if self.ratio <= self.target else "MISSED")
+        target = "" if self.target is None else f"<= {self.target:g}"
         return (
-            f"{self.case:34s} {self.peer:28s} {self.ratio:7.3f} {bar:8s} {verdict:6s} "
+            f"{self.case:34s} {self.peer:28s} {self.ratio:7.3f} {target:8s} {verdict:6s} "
             f"{self.ours_ms:9.1f} {self.peer_ms:9.1f} ms  {self.note}"
         )
 
@@ -59,8 +59,8 @@ def race(
     median = {name: 1e3 * np.median(values, axis=0) for name, values in times.items()}
     total, system = median["ours"]
     lines = []
-    for name, (_, bar) in peers.items():
+    for name, (_, target) in peers.items():
         theirs, share = median[name]
         told = f"{note}, system {system:.0f} / {share:.0f} ms" if system + share >= 20 else note
-        lines.append(Line(case, name, total / theirs, bar, total, theirs, told))
+        lines.append(Line(case, name, total / theirs, target, total, theirs, told))
     return lines

@@ -33,7 +33,7 @@ from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.oracles import certify
 from fwnet.solvers import SlotStates
 
-FEATURES, CLASSES, BAR = 2000, 1000, 300
+FEATURES, CLASSES, TARGET = 2000, 1000, 300
 
 
 def main() -> None:
@@ -161,9 +161,9 @@ def show(found: dict[int, dict[str, list[float]]], rows: int) -> None:
         mixed = [s + (c - o) / every for s, c, o in zip(alone, proof, oracle, strict=True)]
         for what, ours in (("a step", alone), (f"with a certificate every {every}", mixed)):
             ratio, of_bytes = dense[0] / ours[0], dense[1] / ours[1]
-            verdict = "meets" if ratio >= BAR else "MISSES"
+            verdict = "meets" if ratio >= TARGET else "MISSES"
             print(
-                f"  {size} workers, {what}: {ratio:.0f} x fewer numbers ({verdict} {BAR}), "
+                f"  {size} workers, {what}: {ratio:.0f} x fewer numbers ({verdict} {TARGET}), "
                 f"{of_bytes:.0f} x fewer bytes on the wire"
             )
     one = found[1]

@@ -44,7 +44,7 @@ def run(repeats: int) -> list[Row]:
         "s",
     )[0]
     return [
-        Row(line.what, line.unit, line.ours, line.peer, line.theirs, line.ratio, line.bar, note),
+        Row(line.what, line.unit, line.ours, line.peer, line.theirs, line.ratio, line.target, note),
         figure("our loss − reference", [found.value - known["loss"]], "", CLOSE),
     ]
 

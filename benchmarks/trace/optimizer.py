@@ -1,9 +1,9 @@
 """python -m benchmarks.trace.optimizer: a step on a 1000 × 1000 weight beside torch's optimizers.
 
 Trace norm with vertices of rank 1 against AdamW, spectral norm against Muon, with their defaults
-otherwise; fused AdamW and a Newton-Schulz iteration of Muon's length in float32 stand beside them
-without a bar. A sample of the trace norm is 1000 steps, so that the decomposition which watches the
-rounding is in it.
+otherwise; fused AdamW and a Newton-Schulz iteration of Muon's length in float32 are shown without a
+target. A sample of the trace norm is 1000 steps, so that it includes the decomposition that checks
+the rounding.
 
 Muon's bfloat16 products use what the processor has; some sandboxes announce AMX tiles and refuse
 them, and then ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 makes it run.
@@ -79,8 +79,8 @@ def trace_norm(repeats: int) -> list[Row]:
         "AdamW, fused": many(torch.optim.AdamW([weight()], fused=True).step, count),
     }
     samples = interleave(contenders, repeats, units=count)
-    bars = {"AdamW": 1.0, "AdamW, fused": None}
-    return compare("trace norm, a step at 1000 x 1000", samples, bars, 1e3, "ms")
+    targets = {"AdamW": 1.0, "AdamW, fused": None}
+    return compare("trace norm, a step at 1000 x 1000", samples, targets, 1e3, "ms")
 
 
 def spectral(repeats: int) -> list[Row]:
@@ -91,8 +91,8 @@ def spectral(repeats: int) -> list[Row]:
         "5 quintic steps, float32": five_quintic_steps(),
     }
     samples = interleave(contenders, repeats)
-    bars = {"Muon": 1.0, "5 quintic steps, float32": None}
-    return compare("spectral norm, a step at 1000 x 1000", samples, bars, 1e3, "ms")
+    targets = {"Muon": 1.0, "5 quintic steps, float32": None}
+    return compare("spectral norm, a step at 1000 x 1000", samples, targets, 1e3, "ms")
 
 
 def main(repeats: int = 5) -> list[Row]:

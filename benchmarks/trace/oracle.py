@@ -49,9 +49,9 @@ def shape(d: int, m: int, repeats: int) -> list[Row]:
                 call()
                 count += 1
             samples[name].append((time.process_time() - begin) / count)
-    bars: dict[str, float | None] = {"iteration": 0.05}
-    bars["svd_lowrank"] = 0.2 if min(d, m) >= 1000 else None
-    return compare(f"oracle at {d} x {m}", samples, bars, 1e3, "ms")
+    targets: dict[str, float | None] = {"iteration": 0.05}
+    targets["svd_lowrank"] = 0.2 if min(d, m) >= 1000 else None
+    return compare(f"oracle at {d} x {m}", samples, targets, 1e3, "ms")
 
 
 CASES = [Case("oracle", "one warm power iteration, float32", run)]

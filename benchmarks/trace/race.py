@@ -41,14 +41,14 @@ def run(repeats: int) -> list[Row]:
         losses.append(part.value)
     rows = []
     rank_one = rank_one_loss(problem, radius)
-    for name, loss, bar in (
+    for name, loss, target in (
         ("rank-1 FW, line search", rank_one, 1 / 8),
         ("FISTA + full SVD", fista_loss(X, y, radius), 1 / 10),
     ):
         pairs = list(zip(clock, losses, strict=False))
         when, ours = next((pair for pair in pairs if pair[1] <= loss), (float("inf"), losses[-1]))
         samples = {OURS: [when], name: [SECONDS]}
-        row = compare("time to the peer's loss", samples, {name: bar}, 1.0, "s")[0]
+        row = compare("time to the peer's loss", samples, {name: target}, 1.0, "s")[0]
         rows.append(_noted(row, f"its loss after {SECONDS:g} s: {loss:.3f}; ours then: {ours:.3f}"))
     gap = found.gap / found.value
     note = f"loss {found.value:.4f}, rank {found.W.rank}, ‖W‖_*/radius = {norm / radius:.8f}"
@@ -58,7 +58,7 @@ def run(repeats: int) -> list[Row]:
 
 
 def _noted(row: Row, note: str) -> Row:
-    return Row(row.what, row.unit, row.ours, row.peer, row.theirs, row.ratio, row.bar, note)
+    return Row(row.what, row.unit, row.ours, row.peer, row.theirs, row.ratio, row.target, note)
 
 
 def rank_one_loss(problem: RowProblem, radius: float) -> float:

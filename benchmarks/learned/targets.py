@@ -1,4 +1,4 @@
-"""Bar: what was asked, what was measured, met or short."""
+"""Target: what was asked, what was measured, met or missed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One line: our figure beside theirs, and the ratio that the bar asks for.
+class Target:
+    """One line: our number, theirs, and their ratio with its target.
 
     `ratio` is theirs / ours for costs (above 1, ours is cheaper), and must be at least `least`;
     without `theirs`, `ours` must be at most `most`. Neither: a figure for the record.
@@ -38,14 +38,14 @@ class Bar:
 
 @dataclass(frozen=True)
 class Missing:
-    """A bar that could not be measured, and why."""
+    """A target that could not be measured, and why."""
 
     name: str
     note: str
 
 
-def table(rows: Sequence[Bar | Missing]) -> str:
-    header = ("bar", "ours", "theirs", "", "ratio", "quartiles", "asked", "")
+def table(rows: Sequence[Target | Missing]) -> str:
+    header = ("target", "ours", "theirs", "", "ratio", "quartiles", "asked", "")
     lines = [header, *(_cells(row) for row in rows)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
     out = []
@@ -57,15 +57,15 @@ def table(rows: Sequence[Bar | Missing]) -> str:
     return "\n".join(out)
 
 
-def as_json(rows: Sequence[Bar | Missing]) -> list[dict[str, Any]]:
+def as_json(rows: Sequence[Target | Missing]) -> list[dict[str, Any]]:
     return [
         {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(row).items()}
-        | ({"met": row.met} if isinstance(row, Bar) else {"met": None})
+        | ({"met": row.met} if isinstance(row, Target) else {"met": None})
         for row in rows
     ]
 
 
-def _cells(row: Bar | Missing) -> tuple[str, ...]:
+def _cells(row: Target | Missing) -> tuple[str, ...]:
     if isinstance(row, Missing):
         return (row.name, "not measured", "", "", "", "", "", "")
     asked = f">= {row.least:g}" if row.least is not None else ""
