@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -37,12 +36,11 @@ def refuse_gradients(who: str, domain: Domain, learnable: tuple[type[Domain], ..
 
 def _parameters(domain: Domain) -> Iterator[tuple[Domain, str, Tensor]]:
     """Every tensor argument of the domain and of the domains it is made of."""
-    if is_dataclass(domain):
-        names = [field.name for field in fields(domain) if field.init]
-    else:
-        names = [name for name in vars(domain) if not name.startswith("_")]
-    for name in names:
-        for value in _flat(getattr(domain, name)):
+    fields = getattr(domain, "__dataclass_fields__", {})  # a domain need not be a dataclass
+    for name, values in vars(domain).items():
+        if name.startswith("_") or (name in fields and not fields[name].init):
+            continue
+        for value in _flat(values):
             if isinstance(value, Domain):
                 yield from _parameters(value)
             elif isinstance(value, Tensor):
