@@ -41,8 +41,9 @@ def torch_net() -> nn.Sequential:
 
 def glorot_net() -> nn.Sequential:
     net = torch_net()
-    for layer in (net[0], net[2]):
-        nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
+    for layer in net:
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
     return net
 
 

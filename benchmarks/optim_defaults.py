@@ -20,6 +20,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -27,7 +28,7 @@ from sklearn.datasets import load_digits, make_friedman1
 from torch import Tensor, nn
 
 import fwnet
-from benchmarks.harness import interleave
+from benchmarks.harness import Missing, interleave
 from benchmarks.svm.data import folder
 from benchmarks.trace.mnist_cnn import images, say
 from benchmarks.trace.mnist_cnn import network as paper_cnn
@@ -207,6 +208,10 @@ def radii(seeds: Sequence[int]) -> None:
             )
 
 
+def _passes(net: nn.Module, rows: torch.Tensor) -> None:
+    net(rows).square().mean().backward()
+
+
 def costs(repeats: int = 7) -> None:
     say("milliseconds of a step on a square matrix, processor time of one thread, medians")
     for side, count in ((64, 100), (256, 20), (1000, 1)):
@@ -214,15 +219,20 @@ def costs(repeats: int = 7) -> None:
         rows = torch.randn(64, side, generator=torch.Generator().manual_seed(0))
         for layer in layers:
             layer(rows).square().mean().backward()
-        ball, rank1 = {"weight": fwnet.TraceNormBall("8x init")}, fwnet.PowerIteration(1)
+        ball = {"weight": fwnet.TraceNormBall("8x init")}  # type: ignore[arg-type]
+        rank1 = fwnet.PowerIteration(1)
         contenders = {
             "default": many(FrankWolfe(constrain(layers[0])).step, count),
             "rank 1": many(FrankWolfe(constrain(layers[1], ball), oracle=rank1).step, count),
             "AdamW": many(torch.optim.AdamW(layers[2].parameters()).step, count),
-            "passes": many(lambda x=rows, net=layers[3]: net(x).square().mean().backward(), count),
+            "passes": many(partial(_passes, layers[3], rows), count),
         }
         samples = interleave(contenders, repeats, units=count)
-        medians = {name: statistics.median(list(values)) for name, values in samples.items()}
+        medians = {
+            name: statistics.median(values)
+            for name, values in samples.items()
+            if not isinstance(values, Missing)
+        }
         say(f"  {side:4d}  " + "  ".join(f"{name} {1e3 * s:.2f}" for name, s in medians.items()))
 
 

@@ -17,6 +17,10 @@ from show import options, plot_gaps, table, timed
 BATCH, ROWS, N = 64, 100, 1000
 
 
+def one_by_one(solver: fwnet.FrankWolfe, A: torch.Tensor, y: torch.Tensor) -> list[fwnet.Result]:
+    return [solver(fwnet.LeastSquares(A, goal)) for goal in y]
+
+
 def main() -> None:
     arguments = options(__doc__)
     generator = torch.Generator().manual_seed(0)
@@ -31,8 +35,8 @@ def main() -> None:
     rows, results = [], {}
     for name, variant in (("plain", fwnet.FrankWolfe), ("pairwise", fwnet.PairwiseFrankWolfe)):
         solver = variant(fwnet.Simplex(), fwnet.LineSearch(), max_steps=steps, tol=1e-3)
-        batch, together = timed(lambda s=solver: s(fwnet.LeastSquares(A, y)))
-        single, apart = timed(lambda s=solver: [s(fwnet.LeastSquares(A, goal)) for goal in y])
+        batch, together = timed(solver, fwnet.LeastSquares(A, y))
+        single, apart = timed(one_by_one, solver, A, y)
         values = torch.stack([result.value for result in single])
         difference = float((batch.value - values).abs().max())
         converged = batch.status.count("converged")

@@ -12,6 +12,7 @@ block-coordinate runs are for problems whose full gradient is too expensive, unl
 block run splits the simplex into two halves of mass ½: another optimum).
 """
 
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -58,7 +59,7 @@ def main() -> None:
     steps, timed, rounds = (200, 50, 1) if arguments.quick else (1000, 200, 5)
     results = {name: solver(problem) for name, solver in solvers(steps).items()}
     cost = costs(
-        {name: lambda s=solver: s(problem) for name, solver in solvers(timed).items()}, rounds
+        {name: partial(solver, problem) for name, solver in solvers(timed).items()}, rounds
     )
     rows = []
     for name, result in results.items():

@@ -10,12 +10,14 @@ steps the rules that evaluate f reach 1e-7 and below, line search first, and a f
 wrong choice.
 """
 
+from collections.abc import Callable
+
 import torch
 
 import fwnet
 from show import costs, options, plot_gaps, table
 
-RULES = {
+RULES: dict[str, fwnet.StepRule | Callable[[int], float]] = {
     "OpenLoop(): 2/(t + 2)": fwnet.OpenLoop(),
     "LogOpenLoop()": fwnet.LogOpenLoop(),
     "Constant(0.05)": fwnet.Constant(0.05),
@@ -38,7 +40,8 @@ def main() -> None:
     b = A @ truth + 0.05 * torch.randn(500, generator=generator, dtype=torch.float64)
     problem = fwnet.LeastSquares(A, b)
     ball = fwnet.L1Ball(0.9 * float(truth.abs().sum()))
-    rows, results = [], {}
+    rows: list[tuple[object, ...]] = []
+    results: dict[str, fwnet.Result] = {}
     short = {
         name: lambda r=rule: fwnet.FrankWolfe(ball, r, max_steps=200, tol=0.0)(problem)
         for name, rule in RULES.items()

@@ -52,13 +52,15 @@ def main() -> None:
         "Frank-Wolfe, spectral": fwnet.NewtonSchulz(),
     }
     X_train, y_train = X[train], y[train]
-    rows, ranks = [], {}
+    rows: list[tuple[object, ...]] = []
+    ranks: dict[str, list[float]] = {}
     for name, oracle in runs.items():
         net = network()
-        groups = constrain(net, {"2.weight": fwnet.TraceNormBall("init")})
-        ball, hidden = groups[0]["domain"], net[2].weight
+        size = fwnet.TraceNormBall("init")  # type: ignore[arg-type]
+        groups = constrain(net, {"2.weight": size})
+        ball, hidden = groups[0]["domain"], net.get_parameter("2.weight")
         if oracle is None:
-            opt = torch.optim.Adam(net.parameters(), lr=3e-3)
+            opt: torch.optim.Optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
         else:
             opt = FrankWolfe(groups, lr=3e-3, oracle=oracle)
         order = torch.Generator().manual_seed(1)

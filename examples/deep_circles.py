@@ -25,8 +25,9 @@ RUNS = (("exact", 100), ("forward", 500), ("unrolled", 100))
 
 def kernel_net() -> nn.Module:
     net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2), nn.Tanh())
-    for layer in (net[0], net[2]):  # torch's own initial weights are small for tanh
-        nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
+    for layer in net:  # torch's own initial weights are small for tanh
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
     return net
 
 

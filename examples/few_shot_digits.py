@@ -30,7 +30,7 @@ def main() -> None:
             chosen = some_of_each(digit, shots, draw)
             rest = np.setdiff1d(np.arange(len(digit)), chosen)
             model = FWSVC(C, gamma=GAMMA, multi_class="ovo")
-            fitted, took = timed(lambda m=model, c=chosen: m.fit(X[c], digit[c]))
+            fitted, took = timed(model.fit, X[chosen], digit[chosen])
             means = X[chosen].reshape(10, shots, -1).mean(1)
             nearest = (X[rest] @ means.T - 0.5 * (means**2).sum(1)).argmax(1)
             wrong = (fitted.predict(X[rest]) != digit[rest], nearest != digit[rest])

@@ -33,7 +33,7 @@ def main() -> None:
     raw = accuracy(nn.Flatten(), head, test)
     rows = [("raw pixels", 0, f"{raw:.3f}", 0.0)]
     for seed in range(seeds):
-        net, seconds = timed(lambda s=seed: trained(old, head, updates, s))
+        net, seconds = timed(trained, old, head, updates, seed)
         rows.append((f"learned, seed {seed}", updates, f"{accuracy(net, head, test):.3f}", seconds))
     table(("features", "updates", "test accuracy", "seconds"), rows)
     if arguments.plot is not None:

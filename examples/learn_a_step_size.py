@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 import fwnet
 from fwnet import learned
 from fwnet.plotting import plot_curves
-from show import options, table
+from show import options, save, table
 
 
 def steps_to(values: torch.Tensor, best: torch.Tensor, goal: float) -> str:
@@ -69,7 +69,7 @@ def main() -> None:
     if arguments.plot:
         ax = plot_curves(curves, "step", "relative suboptimality, median of 8 problems")
         ax.set_yscale("log")
-        ax.figure.savefig(arguments.plot)
+        save(ax, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def main() -> None:
         seen = rng.random(M.shape) < share
         values = M[seen] + NOISE * rng.normal(size=int(seen.sum()))
         model = LowRankCompletion(shape=M.shape, tol=0.05)
-        _, seconds = timed(lambda s=seen, v=values, model=model: model.fit(np.argwhere(s), v))
+        _, seconds = timed(model.fit, np.argwhere(seen), values)
         unseen = np.argwhere(~seen)
         error = float(np.sqrt(np.mean((model.predict(unseen) - M[~seen]) ** 2)))
         mean = float(np.sqrt(np.mean((values.mean() - M[~seen]) ** 2)))

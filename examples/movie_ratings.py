@@ -49,10 +49,10 @@ def main() -> None:
     shape = (150, 200) if arguments.quick else (USERS, FILMS)
     held_out = np.random.default_rng(1).random(len(stars)) < 0.05
     stars = stars - stars[~held_out].mean()
-    seen = tuple(torch.from_numpy(v[~held_out]) for v in (rows, cols, stars))
-    problem = fwnet.MatrixCompletion(*seen, shape)
+    i, j, values = (torch.from_numpy(v[~held_out]) for v in (rows, cols, stars))
+    problem = fwnet.MatrixCompletion(i, j, values, shape)
     observed = torch.zeros(shape, dtype=torch.float64)
-    observed[seen[0], seen[1]] = seen[2]
+    observed[i, j] = values
     ball = fwnet.TraceNormBall(20 * float(torch.linalg.matrix_norm(observed, 2)))
     x0 = ball.lmo(-torch.ones(shape, dtype=torch.float64)).dense()
     steps = 5 if arguments.quick else STEPS
@@ -64,9 +64,10 @@ def main() -> None:
         "power iteration": fwnet.FrankWolfe(ball, search, oracle=power, **budget),
         "lazy": fwnet.LazyFrankWolfe(ball, **budget),
     }
-    lines, results = [], {}
+    lines: list[tuple[object, ...]] = []
+    results: dict[str, fwnet.Result] = {}
     for name, solver in solvers.items():
-        result, seconds = timed(lambda s=solver: s(problem, x0))
+        result, seconds = timed(solver, problem, x0)
         error = result.x.numpy()[rows[held_out], cols[held_out]] - stars[held_out]
         rank = int(torch.linalg.matrix_rank(result.x))
         rmse = float(np.sqrt(np.mean(error**2)))

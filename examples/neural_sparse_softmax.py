@@ -38,14 +38,14 @@ def main() -> None:
     X, y = torch.tensor(X / 16, dtype=torch.float32).reshape(-1, 1, 8, 8), torch.tensor(y)
     train, test = np.arange(len(X)) % 4 != 0, np.arange(len(X)) % 4 == 0
     X_train, y_train = X[train], y[train]
-    heads = {"linear layer, Adam": nn.Linear(48, 10)}
+    heads: dict[str, nn.Linear | NeuralSparseSoftmax] = {"linear layer, Adam": nn.Linear(48, 10)}
     for radius in (5.0, 50.0):
         name = f"sparse softmax, radius {radius:g}"
         heads[name] = NeuralSparseSoftmax(48, 10, radius=radius, step_size=0.01)
-    rows, curves = [], {}
+    rows: list[tuple[object, ...]] = []
+    curves: dict[str, list[float]] = {}
     for name, head in heads.items():
         net = features()
-        sparse = isinstance(head, NeuralSparseSoftmax)
         opt = torch.optim.Adam([*net.parameters(), *head.parameters()], lr=3e-3)
         order = torch.Generator().manual_seed(1)
         curves[name] = []
@@ -55,7 +55,7 @@ def main() -> None:
             inputs, labels = net(X_train[rows_t]), y_train[rows_t]
             loss = (
                 head.loss(inputs, labels)
-                if sparse
+                if isinstance(head, NeuralSparseSoftmax)
                 else nn.functional.cross_entropy(head(inputs), labels)
             )
             opt.zero_grad()

@@ -38,7 +38,7 @@ def main() -> None:
 
     simplex = fwnet.Simplex()
     exact = fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=20_000, tol=1e-10)
-    best, seconds = timed(lambda: exact(problem))
+    best, seconds = timed(exact, problem)
     oracles = {
         "softmin, β = 1": fwnet.Softmin(1.0),
         "softmin, β = 10": fwnet.Softmin(10.0),
@@ -54,7 +54,7 @@ def main() -> None:
             simplex, fwnet.OpenLoop(30), oracle=oracle, max_steps=STEPS, tol=0.0, check_every=1
         )
         with torch.no_grad():
-            net, took = timed(lambda s=solver: fwnet.FWNet(s)(problem))
+            net, took = timed(fwnet.FWNet(solver), problem)
         excess = float(net.value / best.value) - 1
         rows.append((name, STEPS, excess, float(net.gap), error(net.x), took))
         if arguments.plot:

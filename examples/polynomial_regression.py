@@ -68,7 +68,7 @@ def main() -> None:
     }
     rows, results = [], {}
     for name, solver in solvers.items():
-        result, seconds = timed(lambda s=solver: s(problem, x0))
+        result, seconds = timed(solver, problem, x0)
         c = result.x.numpy()
         terms = int((np.abs(c) > 1e-9).sum())
         rows.append((name, result.steps, float(result.gap), *losses(c), terms, seconds))

@@ -56,11 +56,12 @@ def main() -> None:
     rows, results = [], {}
     for n, name, solver, goal in cases:
         goal = random_point(n) if goal is None else goal
+        assert isinstance(solver.domain, fwnet.Simplex)
         x0 = corner(n, solver.domain.radius)
         objective = (
             distance_to(goal) if n > 3 else lambda x: x.square().sum()
         )  # any callable will do
-        result, seconds = timed(lambda s=solver, f=objective, x=x0: s(f, x))
+        result, seconds = timed(solver, objective, x0)
         gap = float(result.gap)
         rows.append((name, n, solver.domain.radius, result.steps, gap, seconds, result.status))
         results[f"{name}, n = {n}"] = result

@@ -7,11 +7,17 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 
 from fwnet import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+T = TypeVar("T")
 
 
 def options(description: str | None) -> argparse.Namespace:
@@ -25,10 +31,10 @@ def options(description: str | None) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def timed(solve: Callable[[], Result]) -> tuple[Result, float]:
-    """A result and its seconds."""
+def timed(call: Callable[..., T], *arguments: object) -> tuple[T, float]:
+    """call(*arguments), and its seconds."""
     start = time.perf_counter()
-    result = solve()
+    result = call(*arguments)
     return result, time.perf_counter() - start
 
 
@@ -88,6 +94,14 @@ def plot_gaps(results: Mapping[str, Result], file: str | None, title: str = "") 
     figure.suptitle(title)
     figure.savefig(file, dpi=150)
     pyplot.close(figure)
+    print(f"\nfigure: {file}")
+
+
+def save(ax: Axes, file: str) -> None:
+    """Write the figure of these axes."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(file, dpi=150)
     print(f"\nfigure: {file}")
 
 

@@ -44,12 +44,12 @@ def main() -> None:
     half = n // 2
     lines = []
     model = LowRankSoftmaxClassifier(tol=0.05)
-    _, seconds = timed(lambda: model.fit(X[:half], y[:half]))
+    _, seconds = timed(model.fit, X[:half], y[:half])
     label = f"low rank, radius {model.radius_:.0f}"
     lines.append((label, model.rank_, model.score(X[half:], y[half:]), f"{seconds:.1f}"))
     for C in (1.0, 10.0, 100.0):
         peer = LogisticRegression(C=C, max_iter=500)
-        _, seconds = timed(lambda peer=peer: peer.fit(X[:half], y[:half]))
+        _, seconds = timed(peer.fit, X[:half], y[:half])
         score = peer.score(X[half:], y[half:])
         lines.append((f"logistic regression, C = {C:g}", GROUPS - 1, score, f"{seconds:.1f}"))
     print(f"{X.nnz / np.prod(X.shape):.2%} of X is not zero\n")

@@ -23,16 +23,16 @@ def main() -> None:
     arguments = options(__doc__)
     n, d, m = (3000, 60, 100) if arguments.quick else (20_000, 300, 1000)
     generator = torch.Generator().manual_seed(0)
-    X = torch.randn(n + 4000, d, generator=generator)
+    points = torch.randn(n + 4000, d, generator=generator)
     left = torch.randn(d, RANK, generator=generator) * (SPREAD / (d * RANK) ** 0.5)
     W_star = left @ torch.randn(RANK, m, generator=generator)
-    chance = torch.softmax(X @ W_star, -1)
+    chance = torch.softmax(points @ W_star, -1)
     y = torch.multinomial(chance, 1, generator=generator).squeeze(-1).numpy()
-    X = X.numpy()
+    X = points.numpy()
     best = chance.argmax(-1).numpy()[n:]
     radius = 0.4 * float(torch.linalg.svdvals(W_star).sum())
     model = LowRankSoftmaxClassifier(radius, tol=0.1, max_time=15, fit_intercept=False)
-    _, seconds = timed(lambda: model.fit(X[:n], y[:n]))
+    _, seconds = timed(model.fit, X[:n], y[:n])
     large = int((model.s_ > 0.1 * model.s_[0]).sum())
     rows = [
         ("W* itself", RANK, "", float(np.mean(best == y[n:])), ""),

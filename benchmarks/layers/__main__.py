@@ -80,7 +80,7 @@ def compare(n: int, kind: str, args: argparse.Namespace) -> None:
     batch, generator = args.batch, torch.Generator().manual_seed(n)
     weight = torch.randn(batch, n, generator=generator, dtype=torch.float64)
     layer = SimplexQP()
-    ours = {"fwnet": layer}
+    ours: dict[str, Callable[[Tensor], Tensor]] = {"fwnet": layer}
     if kind == "features":
         ours["fwnet"] = lambda Z: layer(features=Z, diagonal=1.0)
         eye = torch.eye(n, dtype=torch.float64)

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -37,7 +38,7 @@ def costs(rounds: int = 101) -> list[Target]:
     problem = fwnet.Quadratic(A @ A.mT / 100 + 0.1 * torch.eye(1000, dtype=A.dtype))
     rows = []
     for name in learned.available():
-        loading = [_seconds(lambda name=name: learned.load(name)) for _ in range(rounds)]
+        loading = [_seconds(partial(learned.load, name)) for _ in range(rounds)]
         size = (SHIPPED / f"{name}.fwnet").stat().st_size
         rows.append(Target(f"load {name}", 1e3 * statistics.median(loading), "ms", most=50.0))
         rows.append(Target(f"size {name}", size / 1e3, "kB", most=200.0))

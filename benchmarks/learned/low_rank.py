@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.learned.targets import Missing, Target
-from fwnet import FrankWolfe, LineSearch, SoftmaxRegression, TraceNormBall, learned
+from fwnet import Domain, FrankWolfe, LineSearch, SoftmaxRegression, TraceNormBall, learned
 from fwnet.directions import Corrections, ProjectedStep, SingularVertices
 from fwnet.learned.baselines import FISTA, Baseline, ProjectedMomentum, Solver, as_solver
 from fwnet.learned.families.real import all_mnist
@@ -141,6 +141,6 @@ def _tuned(
     return {t: min(runs, key=lambda run: float(run[1][t]))[0] for t in STEPS}
 
 
-def _hand_designed(domain: TraceNormBall) -> FrankWolfe:
+def _hand_designed(domain: Domain) -> FrankWolfe:
     hull = Corrections(4, [ProjectedStep(), SingularVertices()], rounds=1)
     return FrankWolfe(domain, direction=hull)

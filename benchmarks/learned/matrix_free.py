@@ -65,7 +65,8 @@ class RBFMap(LinearMap):
         parts = [self.kernel(slice(k, k + 64)) @ signed for k in range(0, n, 64)]
         return self.y * torch.cat(parts) + self.ridge * x
 
-    adjoint = apply
+    def adjoint(self, z: Tensor) -> Tensor:
+        return self.apply(z)
 
     def columns(self, index: Tensor) -> Tensor:
         rows = index.reshape(-1)  # one index, or several of one problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, final
 
 import numpy as np
@@ -78,7 +79,7 @@ def _cost(drawn: Recurring, near: Callable[[Tensor], Start] | None) -> Cost:
     counts, seconds = [], []
     for k in range(len(drawn.guess)):
         begin = None if near is None else near(drawn.guess[k])
-        solver = Solver("", lambda d, b=begin: PairwiseFrankWolfe(d, second_order=True, start=b))
+        solver = Solver("", partial(PairwiseFrankWolfe, second_order=True, start=begin))
         target = drawn.best[k] * (1 + 1e-4)
         run = solver.run(Quadratic(_matrix(drawn, k)), Simplex(), 1500, target)
         t = int(run.first(target))
@@ -97,7 +98,7 @@ def _exact(drawn: Recurring) -> Cost:
 
 
 def _matrix(drawn: Recurring, k: int) -> Tensor:
-    return drawn.problem.matrix.matrix[k]  # type: ignore[attr-defined, no-any-return]
+    return drawn.problem.matrix.matrix[k]  # type: ignore[attr-defined]
 
 
 def _target(

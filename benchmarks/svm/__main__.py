@@ -15,6 +15,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import json  # noqa: E402
 import platform  # noqa: E402
 import sys  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from dataclasses import asdict  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -22,8 +23,9 @@ from threadpoolctl import threadpool_limits  # noqa: E402
 
 from benchmarks.svm import cases, data, others, peers  # noqa: E402
 from benchmarks.svm.agreement import agreement  # noqa: E402
+from benchmarks.svm.race import Line  # noqa: E402
 
-CASES = {
+CASES: dict[str, Callable[[], list[Line]]] = {
     "agreement": agreement,
     "circles1k": lambda: cases.circles(1000),
     "circles5k": lambda: cases.circles(5000),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,14 @@ class Line:
 def race(
     case: str,
     ours: Callable[[], Any],
-    peers: dict[str, tuple[Callable[[], Any], float | None]],
+    peers: Mapping[str, tuple[Callable[[], Any], float | None]],
     repeats: int,
     note: str = "",
 ) -> list[Line]:
-    """Time `ours` and each peer in turn after one warm-up each; return one line a peer.
+    """Time `ours` and each peer in turn after one warm-up each; return one line per peer.
 
-    CPU time is the program's and the system's: fresh memory is the system's work, and on a virtual
-    machine that takes memory back while the others run, most of it. The note tells its share.
+    CPU time is the program's and the system's: the system provides fresh memory, which takes
+    most of the time on a virtual machine that reclaims it meanwhile. The note gives its share.
     """
     runs = {"ours": ours, **{name: run for name, (run, _) in peers.items()}}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}

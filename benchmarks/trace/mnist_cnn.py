@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,7 +81,7 @@ def network(seed: int) -> nn.Sequential:
     )
 
 
-def held(names: Sequence[str] = ("*.weight",), **options: object) -> Build:
+def held(names: Sequence[str] = ("*.weight",), **options: Any) -> Build:
     """Frank-Wolfe on the named weights, Adam on the rest."""
 
     def build(net: nn.Sequential, lr: float) -> torch.optim.Optimizer:
@@ -106,9 +107,9 @@ def averaged_adam(net: nn.Sequential, lr: float) -> torch.optim.Optimizer:
 LAST = ("5.weight", "7.weight")
 RATES = (2e-3, 5e-3, 1e-2, 2e-2, 4e-2)
 LARGE = (1e-2, 2e-2, 4e-2, 8e-2, 16e-2)  # for WIDE: no vertex of high rank is as far away
-WIDE = {"rescale": "diameter"}
+WIDE: dict[str, Any] = {"rescale": "diameter"}
 SPECTRAL, SOFT = fwnet.NewtonSchulz(), fwnet.SoftTraceNorm(0.3)
-PLAIN = {"momentum": 0.8, "rescale": None}  # γ = lr
+PLAIN: dict[str, Any] = {"momentum": 0.8, "rescale": None}  # γ = lr
 METHODS = (
     Method("Adam", adam, RATES),
     Method("Adam, averaged", averaged_adam, RATES),
@@ -145,7 +146,7 @@ def train(build: Build, lr: float, seed: int, data: Data) -> Run:
 def shown(opt: torch.optim.Optimizer) -> AbstractContextManager[None]:
     """The averages if the optimizer keeps some."""
     keeps = opt.param_groups[0].get("averaging") is not None
-    return opt.averaged() if keeps else nullcontext()
+    return opt.averaged() if keeps and isinstance(opt, FrankWolfe) else nullcontext()
 
 
 def reaches(net: nn.Sequential, X: Tensor, y: Tensor) -> bool:

@@ -60,8 +60,8 @@ def main() -> None:
 
 
 def write(value: float, gap: float, steps: int) -> None:
-    found = {"loss": value, "gap": gap, "steps": steps, "radius": RADIUS}
-    found["command"] = "python -m benchmarks.trace.mnist_reference"
+    command = "python -m benchmarks.trace.mnist_reference"
+    found = {"loss": value, "gap": gap, "steps": steps, "radius": RADIUS, "command": command}
     FILE.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 

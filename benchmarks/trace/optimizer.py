@@ -48,7 +48,7 @@ def muon() -> Step | Missing:
     """A step of torch.optim.Muon, if this torch and this processor have it."""
     if not hasattr(torch.optim, "Muon"):
         return Missing("this torch has no Muon")
-    step = torch.optim.Muon([weight()]).step
+    step: Callable[[], object] = torch.optim.Muon([weight()]).step
     try:
         step()
     except RuntimeError as error:
