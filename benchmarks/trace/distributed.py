@@ -28,7 +28,7 @@ from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards,
 from fwnet.estimators.low_rank.distributed import fit
 from fwnet.estimators.low_rank.distributed.factors import nothing_yet
 from fwnet.estimators.low_rank.distributed.rows import take_rows
-from fwnet.estimators.low_rank.distributed.run import Run
+from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.oracles import certify
 from fwnet.solvers import SlotStates
@@ -84,7 +84,7 @@ def worker(data: Path, steps: int, out: Path) -> None:
     config = FitConfig(CLASSES, 188.0)
     rows = take_rows(open_shards(data), CLASSES, config.block, team)
     problem = ShardedSoftmax(rows, CLASSES, config.radius, team)
-    solver = Run(problem, config, out.parent, print).solver
+    solver = ShardedRun(problem, config, out.parent, print).solver
     it = problem.at_atoms(nothing_yet(FEATURES, CLASSES, problem.dtype, team.device))
     v = torch.randn(CLASSES, generator=torch.Generator().manual_seed(0))
     slots = SlotStates(v / v.norm(), None, None)

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import D, M, N, softmax, thousand_classes
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
-from fwnet.estimators.low_rank.sweeps import Move, compiled_sweep, torch_sweep
+from fwnet.estimators.low_rank.sweeps import LogitMove, compiled_sweep, torch_sweep
 from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
 
 
@@ -131,7 +131,7 @@ def compiled_against_torch(repeats: int) -> list[Row]:
         rows_of_x, loss = ArrayRows(X), SoftmaxLoss(y, classes, torch.ones(n))
         problem = RowProblem(rows_of_x, loss)
         Z = torch.randn(n, classes, generator=generator)
-        move = Move(1.0, torch.zeros(n), torch.randn(classes, generator=generator))
+        move = LogitMove(1.0, torch.zeros(n), torch.randn(classes, generator=generator))
         u = torch.randn(d, generator=generator)
         compiled_sweep(rows_of_x, loss, Z, move, u)
         ours, theirs = [], []

@@ -15,7 +15,7 @@ from fwnet.estimators.low_rank import sweeps
 from fwnet.estimators.low_rank.compiled_softmax import exp
 from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
-from fwnet.estimators.low_rank.sweeps import Move, Sweep, compiled_sweep, sweep, torch_sweep
+from fwnet.estimators.low_rank.sweeps import LogitMove, Sweep, compiled_sweep, sweep, torch_sweep
 from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 
 WAYS = ("compiled", "torch")
@@ -35,16 +35,16 @@ def problem(kind: str = "dense", constant: float | None = None) -> RowProblem:
     return RowProblem(ArrayRows(data, constant), SoftmaxLoss(y, cases.M, cases.weights().float()))
 
 
-def start(f: RowProblem, scale: float) -> tuple[torch.Tensor, Move, torch.Tensor]:
+def start(f: RowProblem, scale: float) -> tuple[torch.Tensor, LogitMove, torch.Tensor]:
     """Logits, a move and a u, of some size."""
     generator = torch.Generator().manual_seed(5)
     (d, m), n = f.shape, f.n
     Z, left = (scale * torch.randn(n, k, generator=generator) for k in (m, 1))
     right, u = (torch.randn(k, generator=generator) for k in (m, d))
-    return Z, Move(0.75, left[:, 0], right), u
+    return Z, LogitMove(0.75, left[:, 0], right), u
 
 
-def run(way: str, f: RowProblem, Z: torch.Tensor, move: Move, u: torch.Tensor) -> Sweep:
+def run(way: str, f: RowProblem, Z: torch.Tensor, move: LogitMove, u: torch.Tensor) -> Sweep:
     if way == "torch":
         return torch_sweep(f, Z, move, u)
     assert isinstance(f.rows, ArrayRows)

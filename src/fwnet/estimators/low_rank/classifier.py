@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from fwnet.estimators.inputs import sample_weights
 from fwnet.estimators.low_rank import Factors, RowProblem, Rows, SoftmaxLoss, Solution
 from fwnet.estimators.low_rank.descent import FactoredDescent
-from fwnet.estimators.low_rank.estimator import LinearLowRankModel
+from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
 from fwnet.estimators.low_rank.inputs import (
     Array,
-    Blocks,
+    BlockSource,
     generator_of,
     matrix_and_targets,
     relative,
@@ -31,7 +31,7 @@ _BATCH, _WIDTH = 512, 32  # of partial_fit
 _fit_to = partial(methodcaller, "fit")
 
 
-class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
+class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
     """Softmax regression whose weights have a small trace norm, hence a low rank.
 
         min Σ wᵢ (log Σⱼ exp zᵢⱼ − z_{i,yᵢ}) / Σ wᵢ,   Z = XW,   ‖W‖_* <= radius
@@ -119,7 +119,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankModel):
                 walked once for every pass, always in the same order.
         """
         self._budget()
-        source = Blocks(blocks)
+        source = BlockSource(blocks)
         shape, targets, dtype = source.survey()
         y = np.concatenate(targets)
         check_classification_targets(y)

@@ -1,6 +1,6 @@
 """Softmax regression in compiled code (Numba): a row of X and its logits pass the caches once.
 
-Float32 alone. The exponential is a polynomial, good to 1e-7 relative, that becomes vector code.
+Only float32. The exponential is a polynomial, good to 1e-7 relative, that becomes vector code.
 """
 
 from __future__ import annotations

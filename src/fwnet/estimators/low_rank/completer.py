@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.low_rank import CompletionProblem
 from fwnet.estimators.low_rank.completion import entries
-from fwnet.estimators.low_rank.estimator import LowRankModel
+from fwnet.estimators.low_rank.estimator import LowRankEstimator
 from fwnet.estimators.low_rank.inputs import Array
 from fwnet.numerics import checks
 from fwnet.problems import MatrixCompletion
@@ -23,7 +23,7 @@ _NUMBERING = (
 )
 
 
-class LowRankCompletion(RegressorMixin, LowRankModel):
+class LowRankCompletion(RegressorMixin, LowRankEstimator):
     """Matrix completion on the trace-norm ball.
 
         min ½ Σ over seen (i, j) of (mean + W_ij − M_ij)²,   ‖W‖_* <= radius

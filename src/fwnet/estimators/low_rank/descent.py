@@ -8,7 +8,7 @@ from typing import final
 import torch
 
 from fwnet.estimators.low_rank.factors import Factors
-from fwnet.estimators.low_rank.problems import Batch
+from fwnet.estimators.low_rank.problems import FactorGradients
 
 _BALANCE = 50  # steps
 
@@ -51,7 +51,7 @@ class FactoredDescent:
         self.squares = [0.0, 0.0]
         self._rescale()
 
-    def step(self, batch: Batch, fade: float = 1.0) -> None:
+    def step(self, batch: FactorGradients, fade: float = 1.0) -> None:
         """Follow a minibatch's gradients; `fade` shortens the step."""
         self.t += 1
         for k, (factor, average) in enumerate(zip(self.factors, self.averages, strict=True)):

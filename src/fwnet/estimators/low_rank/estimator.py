@@ -1,4 +1,4 @@
-"""LowRankModel: what the low-rank estimators share."""
+"""LowRankEstimator: what the low-rank estimators share."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from fwnet.numerics import checks
 from fwnet.numerics.files import FileFormat
 from fwnet.trace import Trace
 
-_Model = TypeVar("_Model", bound="LowRankModel")
+_Model = TypeVar("_Model", bound="LowRankEstimator")
 _CHOICE = 20_000  # rows, at most, that choose a radius
 _REACH = 1e4  # natural radii beyond which a ball is too large for double precision to walk in
 _FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features_in_")
 
 
-class LowRankModel(BaseEstimator):
+class LowRankEstimator(BaseEstimator):
     """A matrix W = U diag(s) Vᵀ in the trace-norm ball, fitted, stored, saved and loaded.
 
     A subclass says what f is, and holds the parameters radius, max_rank, tol, max_iter, max_time,
@@ -53,6 +53,7 @@ class LowRankModel(BaseEstimator):
     progress: bool
     verbose: int
     random_state: Any
+    status_: str
     U_: Array
     s_: Array
     V_: Array
@@ -195,7 +196,7 @@ class LowRankModel(BaseEstimator):
         self.U_, self.s_, self.V_ = W.U.numpy(), W.s.numpy(), W.V.numpy()
 
 
-class LinearLowRankModel(LowRankModel):
+class LinearLowRankEstimator(LowRankEstimator):
     """X · W, with a column of ones behind X if `fit_intercept` asks for it."""
 
     fit_intercept: bool

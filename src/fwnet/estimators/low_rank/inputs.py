@@ -90,7 +90,7 @@ def rows_of(X: Any, intercept: bool) -> ArrayRows:
     return ArrayRows(X, 1.0 if intercept else None)
 
 
-class Blocks:
+class BlockSource:
     """Pairs (X, y) that can be walked again and again.
 
     Arguments:

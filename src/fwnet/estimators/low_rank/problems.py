@@ -19,7 +19,7 @@ _CACHED = 1 << 30  # bytes of errors that are kept; beyond, they are computed ag
 
 
 class Look(NamedTuple):
-    """What one pass over the data tells of f at a point.
+    """What one pass over the data finds of f at a point.
 
     The gradient is good until the next look: the problem writes its errors into one place.
     """
@@ -30,7 +30,7 @@ class Look(NamedTuple):
     product: Tensor  # G · probe, (d, k)
 
 
-class Batch(NamedTuple):
+class FactorGradients(NamedTuple):
     """A minibatch estimate at W = L Rᵀ: f, and the gradients of the factors."""
 
     value: float
@@ -67,8 +67,8 @@ class FactoredProblem(ABC):
 
     def batches(
         self, size: int, generator: torch.Generator
-    ) -> Iterator[Callable[[Tensor, Tensor], Batch]]:
-        """One pass over the terms in random batches: functions (L, R) -> `Batch`."""
+    ) -> Iterator[Callable[[Tensor, Tensor], FactorGradients]]:
+        """One pass over the terms in random batches: functions (L, R) -> `FactorGradients`."""
         raise TypeError(f"{type(self).__name__} has no minibatches.")
 
     @abstractmethod
@@ -128,7 +128,7 @@ class RowProblem(FactoredProblem):
 
     def batches(
         self, size: int, generator: torch.Generator
-    ) -> Iterator[Callable[[Tensor, Tensor], Batch]]:
+    ) -> Iterator[Callable[[Tensor, Tensor], FactorGradients]]:
         for index, block in self.rows.batches(size, generator):
             yield partial(self._batch, index, block)
 
@@ -152,14 +152,14 @@ class RowProblem(FactoredProblem):
         block = self.rows.some(index)
         return RowProblem(ArrayRows(block.data, block.constant), self.loss.some(index, self.dtype))
 
-    def _batch(self, index: Tensor, block: Block, L: Tensor, R: Tensor) -> Batch:
+    def _batch(self, index: Tensor, block: Block, L: Tensor, R: Tensor) -> FactorGradients:
         scores = block.times(L)
         Z = scores @ R.mT
         share = float(self.loss.weight[index].sum())
         value = self.loss.errors_(Z, index, 1.0 / max(share, 1e-30))
         left = torch.zeros(L.shape[1], L.shape[0], dtype=self.dtype)
         block.add_adjoint(Z @ R, left)
-        return Batch(value, left.mT, Z.mT @ scores)
+        return FactorGradients(value, left.mT, Z.mT @ scores)
 
     def _logits(self, scores: Tensor, V: Tensor, rows: slice) -> Tensor:
         if self.errors is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.losses import Loss
 from fwnet.estimators.low_rank.problems import RowProblem
-from fwnet.estimators.low_rank.sweeps import Move, sweep
+from fwnet.estimators.low_rank.sweeps import LogitMove, sweep
 from fwnet.numerics import checks
 from fwnet.numerics.line_search import scalar_root
 
@@ -79,7 +79,7 @@ class RankOneFrankWolfe:
     def find_vertex(self) -> Tensor:
         """Arrive at the last step's end, and ask for the next vertex there: u; v is kept."""
         left = (-self.length * self.radius) * self.image
-        found = sweep(self.problem, self.logits, Move(1 - self.length, left, self.v), self.u)
+        found = sweep(self.problem, self.logits, LogitMove(1 - self.length, left, self.v), self.u)
         self.value, self.image = found.value, found.image
         self.length = 0.0  # arrived
         vertex, self.u = self.u, _unit(found.pushed)

@@ -10,11 +10,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from fwnet.estimators.inputs import sample_weights
 from fwnet.estimators.low_rank import RowProblem, SquaredLoss
-from fwnet.estimators.low_rank.estimator import LinearLowRankModel
+from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, relative, rows_of
 
 
-class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankModel):
+class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator):
     """Reduced-rank regression: several outputs that share a few directions of the features.
 
         min ½ Σ wᵢ |xᵢW + b − yᵢ|² / Σ wᵢ,   ‖W‖_* <= radius

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
 from fwnet.show.progress import Observer, observers
-from fwnet.trace import StepRecord, Trace
+from fwnet.trace import Clock, Status, StepRecord, Trace
 
 _WIDTH = 32  # columns of the factors while minibatches move them
 _MANY_TERMS = 4096  # from here on, minibatches are worth a start
@@ -58,17 +57,16 @@ class Budget:
 @final
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """W in the ball, with f(W), its certified gap and the way there.
+    """W in the ball, with f(W), its certified gap and the steps that led there.
 
-    `status` is "converged", "max_steps", "max_seconds", "stalled", "stopped" (by `on_step`) or
-    "interrupted" (Ctrl-C). In the trace, `value` is f where the step took its gradient (NaN for
-    a pass of minibatches), `gap` the certified one where it was asked for.
+    `status` is a `fwnet.trace.Status`. In the trace, `value` is f where the step took its gradient
+    (NaN for a pass of minibatches), `gap` the certified one where it was asked for.
     """
 
     W: Factors
     value: float
     gap: float
-    status: str
+    status: Status
     steps: int
     trace: Trace
 
@@ -86,8 +84,8 @@ def solve(
 ) -> Solution:
     """min f(W) over ‖W‖_* <= radius.
 
-    Few columns or rows of W, few terms, or a start: accelerated projection alone. Otherwise
-    minibatch descent on two factors in the ball finds a start first. Either way the steps end
+    Few columns or rows of W, few terms, or a start: only accelerated projection. Otherwise
+    minibatch descent on two factors in the ball finds a start first. In both cases the steps end
     with the gap of the exact oracle; where the gap is too large, the oracle's vertex joins the
     directions that the next steps correct.
 
@@ -106,11 +104,11 @@ def solve(
     generator = generator or torch.Generator().manual_seed(0)
     with ExitStack() as stack, torch.no_grad():
         watching = observers(stack, on_step, progress, verbose, budget.max_steps, budget.tol)
-        return _Run(problem, radius, budget, generator, watching).run(start)
+        return _FactoredRun(problem, radius, budget, generator, watching).run(start)
 
 
 @final
-class _Run:
+class _FactoredRun:
     def __init__(
         self,
         problem: FactoredProblem,
@@ -123,7 +121,7 @@ class _Run:
         self.generator, self.watching = generator, watching
         self.rank = min(budget.max_rank or min(problem.shape), *problem.shape)
         self.trace, self.steps = Trace(), 0
-        self.started = time.perf_counter()
+        self.clock = Clock(budget.max_seconds)
         self.stage: FactoredDescent | AcceleratedProjection[Any] | None = None
         self.best: tuple[Factors, Certificate] | None = None
         zero = Factors.zero(*problem.shape, problem.dtype)
@@ -138,7 +136,7 @@ class _Run:
         W = Factors.zero(*self.problem.shape, self.problem.dtype)
         W = W if start is None else start.to(self.problem.dtype)
         try:
-            status = None if start is not None else self._descend(W)
+            status: Status | None = None if start is not None else self._descend(W)
             W = W if self.stage is None else self.stage.point()
             status = status or self._project(W.into(self.radius))
         except KeyboardInterrupt:
@@ -154,7 +152,7 @@ class _Run:
         self._record(value, gap, 0.0)
         return Solution(W, value, gap, status, self.steps, self.trace)
 
-    def _descend(self, W: Factors) -> str | None:
+    def _descend(self, W: Factors) -> Status | None:
         """Passes of minibatches; why to stop, or None."""
         size = self.problem.batch_size
         few = min(self.problem.shape) <= _WIDTH or self.problem.n < _MANY_TERMS
@@ -167,14 +165,14 @@ class _Run:
             for batch in self.problem.batches(size, self.generator):
                 descent.step(batch(*descent.factors), max(0.05, 1 - 0.95 * t / total))
                 t += 1
-                if self._late():
+                if self.clock.is_over:
                     return "max_seconds"
             status = self._advance(math.nan, math.nan, descent.rate)
             if status is not None:
                 return status
         return None
 
-    def _project(self, W: Factors) -> str:
+    def _project(self, W: Factors) -> Status:
         """Accelerated projections until the certificate is good enough; why they stopped."""
         self.stage = stage = self._projection(W)
         due, idle = 0, 0
@@ -211,23 +209,18 @@ class _Run:
         """The gap that is small enough; f(0) counts where f itself goes to 0."""
         return self.budget.tol * max(value, 1e-3 * self.at_zero)
 
-    def _advance(self, value: float, gap: float, size: float) -> str | None:
+    def _advance(self, value: float, gap: float, size: float) -> Status | None:
         """Record a step; why to stop, or None."""
         stop = self._record(value, gap, size)
         self.steps += 1
         if stop:
             return "stopped"
-        if self._late():
+        if self.clock.is_over:
             return "max_seconds"
         return "max_steps" if self.steps >= self.budget.max_steps else None
 
     def _record(self, value: float, gap: float, size: float) -> bool:
-        seconds = time.perf_counter() - self.started
-        record = StepRecord(self.steps, value, gap, size, seconds)
+        record = StepRecord(self.steps, value, gap, size, self.clock.seconds)
         self.trace.append(record)
         answers = [observer(record) for observer in self.watching]  # all see it
         return any(answer is True for answer in answers)
-
-    def _late(self) -> bool:
-        limit = self.budget.max_seconds
-        return limit is not None and time.perf_counter() - self.started >= limit

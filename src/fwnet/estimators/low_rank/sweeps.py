@@ -1,4 +1,4 @@
-"""One pass over X and the logits Z of its rows: move Z, and send its errors E = ∇φ(Z) both ways.
+"""One pass over X and its logits Z: move Z, and multiply its errors E = ∇φ(Z) from both sides.
 
     Z ← keep · Z + left rightᵀ;     image = X u,   pulled = Eᵀ image = Gᵀu,   pushed = Xᵀ(E right)
 
@@ -25,7 +25,7 @@ _HEIGHT = 1024  # rows of a block of the compiled code
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Move(NamedTuple):
+class LogitMove(NamedTuple):
     """Z ← keep · Z + left rightᵀ."""
 
     keep: float
@@ -42,8 +42,8 @@ class Sweep(NamedTuple):
     pulled: Tensor  # Gᵀ · u, (m,)
 
 
-def sweep(problem: RowProblem, Z: Tensor, move: Move, u: Tensor) -> Sweep:
-    """Move the logits in place, and ask the gradient there in both directions.
+def sweep(problem: RowProblem, Z: Tensor, move: LogitMove, u: Tensor) -> Sweep:
+    """LogitMove the logits in place, and ask the gradient there in both directions.
 
     A large softmax over float32 rows in memory, dense or CSR, runs in compiled code if Numba is
     installed (`pip install "fwnet[svm]"`); everything else in torch.
@@ -61,7 +61,7 @@ def sweep(problem: RowProblem, Z: Tensor, move: Move, u: Tensor) -> Sweep:
     return torch_sweep(problem, Z, move, u)
 
 
-def torch_sweep(problem: RowProblem, Z: Tensor, move: Move, u: Tensor) -> Sweep:
+def torch_sweep(problem: RowProblem, Z: Tensor, move: LogitMove, u: Tensor) -> Sweep:
     """A few operations on each block, which stays near between them."""
     image, pulled = torch.empty_like(move.left), torch.zeros_like(move.right)
     pushed = torch.zeros(1, problem.shape[0], dtype=problem.dtype)
@@ -78,7 +78,9 @@ def torch_sweep(problem: RowProblem, Z: Tensor, move: Move, u: Tensor) -> Sweep:
     return Sweep(value, image, pushed[0], pulled)
 
 
-def compiled_sweep(rows: ArrayRows, loss: SoftmaxLoss, Z: Tensor, move: Move, u: Tensor) -> Sweep:
+def compiled_sweep(
+    rows: ArrayRows, loss: SoftmaxLoss, Z: Tensor, move: LogitMove, u: Tensor
+) -> Sweep:
     """X and Z pass through the caches once, in as many threads as torch has.
 
     Sums over blocks of rows are added up in order and in float64: the same bits for any number of

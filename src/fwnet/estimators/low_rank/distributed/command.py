@@ -35,7 +35,7 @@ _HELP = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 0, or 1 after a sentence on standard error."""
+    """Run a command; return 0, or 1 after a message on standard error."""
     options = vars(_parser().parse_args(arguments))
     command = options.pop("command")
     try:
@@ -46,14 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_fit(data: Path, out: Path, device: str, threads: int, **asked: float) -> int:
-    """`fit`: one worker's part; torchrun starts as many as it is told."""
+    """`fit`: one worker's part; torchrun starts one for each of its processes."""
     torch.set_num_threads(checks.at_least("threads", threads, 1))
     team = join(device)
     if team.size > 1:  # an interrupted worker must not wait for the others: checkpoints are on disk
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         config = FitConfig(**asked)  # type: ignore[arg-type]  # argparse converts by field
-        fit(data, out, config, team, on_report=_show, say=_tell)
+        fit(data, out, config, team, on_report=_show, say=_say)
     except ValueError:
         if team.rank == 0:
             raise
@@ -96,8 +96,8 @@ def _show(report: Report) -> None:
     )
 
 
-def _tell(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""FitConfig: what a fit is asked; Report: what it tells on the way."""
+"""FitConfig: what a fit is asked; Report: what it shows at every pause."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 Floating-point addition rounds, so its result depends on the order of the terms, and with it on
 the number of workers. Integer addition does not round: any grouping of the blocks, any ring or
-tree inside a collective, gives the same bits. The ways to get there that were weighed:
+tree inside a collective, gives the same bits. The methods that were weighed:
 
 - gather each block's part and add in one order: blocks · (d + m) numbers on the wire;
 - a fixed binary tree over the blocks: d + m numbers, but a collective of our own, and only as

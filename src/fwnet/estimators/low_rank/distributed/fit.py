@@ -11,7 +11,7 @@ import torch
 from fwnet.estimators.low_rank.distributed.config import FitConfig, Report
 from fwnet.estimators.low_rank.distributed.model import LowRankModel
 from fwnet.estimators.low_rank.distributed.rows import take_rows
-from fwnet.estimators.low_rank.distributed.run import Run
+from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.shards import open_shards
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.estimators.low_rank.distributed.team import Team
@@ -41,9 +41,9 @@ def fit(
     Arguments:
         data: folder of shards, as `write_shards` makes it.
         out: folder of the model; checkpoints are in its folder `checkpoints`.
-        team: the workers; this process alone if left out.
+        team: the workers; only this process if left out.
         on_report: called at every pause, on worker 0 only.
-        say: called with a sentence where a checkpoint is refused or used, on worker 0 only.
+        say: called with a message where a checkpoint is refused or used, on worker 0 only.
 
     Example:
         >>> import tempfile
@@ -61,7 +61,7 @@ def fit(
     shards = team.together(lambda: open_shards(data))
     rows = take_rows(shards, config.classes, config.block, team)
     problem = ShardedSoftmax(rows, config.classes, config.radius, team)
-    return Run(problem, config, folder, say or _nothing)(on_report or _nothing)
+    return ShardedRun(problem, config, folder, say or _nothing)(on_report or _nothing)
 
 
 def _nothing(_: object) -> None:

@@ -1,4 +1,4 @@
-"""Rows: the blocks of one worker, looked through once."""
+"""WorkerRows: the blocks of one worker, looked through once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.low_rank.distributed.matrix_files import DenseFile
-from fwnet.estimators.low_rank.distributed.shards import Block, Shards
+from fwnet.estimators.low_rank.distributed.shards import Shards, Span
 from fwnet.estimators.low_rank.distributed.team import Team
-from fwnet.estimators.low_rank.rows import Block as RowBlock
+from fwnet.estimators.low_rank.rows import Block
 
 _SMALLEST_NORM = 1e-150
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WorkerRows:
     """This worker's blocks, and what is true of the rows of all workers.
 
     Arguments:
@@ -35,23 +35,23 @@ class Rows:
     """
 
     shards: Shards
-    blocks: tuple[Block, ...]
+    blocks: tuple[Span, ...]
     labels: tuple[Tensor, ...]
     block: int
     count: int
     reach: float
     checksum: int
 
-    def matrix(self, index: int, device: torch.device) -> RowBlock:
+    def matrix(self, index: int, device: torch.device) -> Block:
         """X of a block, `(rows, d)`: on the CPU a view of the file."""
         block, _ = self.shards.read(self.blocks[index])
-        return RowBlock(block.data.to(device), None) if device.type != "cpu" else block
+        return Block(block.data.to(device), None) if device.type != "cpu" else block
 
 
-def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
+def take_rows(shards: Shards, classes: int, block: int, team: Team) -> WorkerRows:
     """Give each worker its part of the blocks, and check every number in it.
 
-    The blocks depend on the files and on `block` alone. Worker r of p takes the r-th of p nearly
+    The blocks depend only on the files and on `block`. Worker r of p takes the r-th of p nearly
     equal runs of them; a worker without a block adds zeros to every sum.
     """
     if team.device.type != "cpu" and not all(isinstance(X, DenseFile) for X in shards.X):
@@ -71,10 +71,10 @@ def take_rows(shards: Shards, classes: int, block: int, team: Team) -> Rows:
     checksum = sum(k * crc for k, (_, _, crc) in enumerate(looked, first + 1)) % (1 << 52)
     total = int(team.sum(torch.tensor([checksum], device=team.device)))
     labels = tuple(y.to(team.device) for y, _, _ in looked)
-    return Rows(shards, mine, labels, block, shards.rows, reach, total)
+    return WorkerRows(shards, mine, labels, block, shards.rows, reach, total)
 
 
-def _look(shards: Shards, block: Block, classes: int) -> tuple[Tensor, float, int]:
+def _look(shards: Shards, block: Span, classes: int) -> tuple[Tensor, float, int]:
     """Labels, the largest squared norm of a row, and a checksum of a block without faults."""
     read, y = shards.read(block)
     X = read.data
@@ -101,7 +101,7 @@ def _look(shards: Shards, block: Block, classes: int) -> tuple[Tensor, float, in
     return y, largest, zlib.crc32(y.numpy().data, crc)
 
 
-def _refuse_row(shards: Shards, block: Block, X: Any, row: int) -> NoReturn:
+def _refuse_row(shards: Shards, block: Span, X: Any, row: int) -> NoReturn:
     """Raise for a row whose squared norm is not finite."""
     numbers = X[row] if isinstance(X, Tensor) else torch.from_numpy(X[row].toarray()[0])
     column = int(numbers.abs().nan_to_num(nan=torch.inf).argmax())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -22,10 +21,11 @@ from fwnet.iterates import ActiveSet
 from fwnet.numerics.files import make_folder
 from fwnet.oracles import PowerIteration, certify
 from fwnet.solvers import FrankWolfe, SlotStates
+from fwnet.trace import Clock
 from fwnet.vertices import Rank1
 
 
-class State(NamedTuple):
+class Pause(NamedTuple):
     """All that the steps after a pause depend on."""
 
     t: int
@@ -33,14 +33,14 @@ class State(NamedTuple):
 
 
 @final
-class Run:
+class ShardedRun:
     """One fit: a solver whose slots work on shards, and the pauses between its steps.
 
     Arguments:
         problem: the sharded loss.
         config: what was asked.
         folder: of the model and the checkpoints.
-        say: told where a checkpoint is used or refused; on worker 0 only.
+        say: called where a checkpoint is used or refused; on worker 0 only.
     """
 
     def __init__(
@@ -62,38 +62,37 @@ class Run:
 
     def __call__(self, on_report: Callable[[Report], object]) -> LowRankModel:
         """Step and pause until the gap is small enough or the budget is used up."""
-        state, began = self._first(), time.perf_counter()
+        here, clock = self._first(), Clock(self.config.max_seconds)
         while True:
-            # Every run passes here, also one that was just restarted: from the same state.
-            it = self.problem.at_atoms(state.active)
+            # Every run passes here, also one that was just restarted: from the same here.
+            it = self.problem.at_atoms(here.active)
             lin = certify(self.problem, self.solver.domain, it)
             assert lin.gap is not None
-            value, gap = self.problem.true_value(state.active), float(lin.gap)
+            value, gap = self.problem.true_value(here.active), float(lin.gap)
             if self.team.rank == 0:
-                rank = int(state.active.used.sum())
-                on_report(Report(state.t, value, gap, rank, time.perf_counter() - began))
-            enough = gap <= self.config.tol * value or state.t >= self.config.max_steps
-            if enough or self._late(time.perf_counter() - began):
-                return self._finished(state, value, gap)
+                rank = int(here.active.used.sum())
+                on_report(Report(here.t, value, gap, rank, clock.seconds))
+            enough = gap <= self.config.tol * value or here.t >= self.config.max_steps
+            if enough or self._is_over(clock):
+                return self._finished(here, value, gap)
             assert isinstance(lin.vertex, Rank1)
-            slots, pause = SlotStates(lin.vertex.v, None, None), self._next_pause(state.t)
-            for t in range(state.t, pause):
-                if t > state.t:  # the first vertex is the certificate's, an exact one
+            slots, end = SlotStates(lin.vertex.v, None, None), self._next_pause(here.t)
+            for t in range(here.t, end):
+                if t > here.t:  # the first vertex is the certificate's, an exact one
                     lin, slots = self.solver.look(self.problem, it, slots)
                 move, step_size, slots = self.solver.choose(self.problem, it, lin, slots)
                 it = move.arrive(step_size)
             assert it.active is not None
-            state = State(pause, compressed(it.active, self.config.radius))
-            self._save(state)
+            here = Pause(end, compressed(it.active, self.config.radius))
+            self._save(here)
 
-    def _late(self, seconds: float) -> bool:
-        limit = self.config.max_seconds
-        return limit is not None and self.team.share(seconds >= limit)  # one clock for all
+    def _is_over(self, clock: Clock) -> bool:
+        return self.config.max_seconds is not None and self.team.share(clock.is_over)  # worker 0's
 
     def _next_pause(self, t: int) -> int:
         return min(t + self.config.checkpoint_every, self.config.max_steps)
 
-    def _first(self) -> State:
+    def _first(self) -> Pause:
         """The state of the newest whole checkpoint, or that of W = 0."""
         rows, config, device = self.problem.rows, self.config, self.team.device
 
@@ -104,41 +103,41 @@ class Run:
         saved = self.team.share(self.team.together(load if self.team.rank == 0 else lambda: None))
         if saved is None:
             features, dtype = rows.shards.features, self.problem.dtype
-            return State(0, nothing_yet(features, config.classes, dtype, device))
+            return Pause(0, nothing_yet(features, config.classes, dtype, device))
         if self.team.rank == 0:
             self.say(f"going on from the checkpoint of step {saved['t']}.")
         atoms = Rank1(saved["u"].to(device), saved["v"].to(device))
-        return State(saved["t"], ActiveSet(atoms, saved["weights"].to(device)))
+        return Pause(saved["t"], ActiveSet(atoms, saved["weights"].to(device)))
 
-    def _save(self, state: State) -> None:
+    def _save(self, here: Pause) -> None:
         """Worker 0 writes the state, after all have found that they hold the same one."""
-        atoms = state.active.atoms
+        atoms = here.active.atoms
         assert isinstance(atoms, Rank1)
-        parts = {"u": atoms.u, "v": atoms.v, "weights": state.active.weights}
+        parts = {"u": atoms.u, "v": atoms.v, "weights": here.active.weights}
         tensors = {name: part.cpu() for name, part in parts.items()}
         if not self.team.agree(_digest(*tensors.values())):
             raise ValueError(
-                f"the workers computed different iterates before step {state.t}: they must run on "
+                f"the workers computed different iterates before step {here.t}: they must run on "
                 "the same kind of processor with the same libraries and --threads."
             )
 
         def write() -> None:
-            save_checkpoint(self.checkpoints, state.t, self._facts(), tensors)
+            save_checkpoint(self.checkpoints, here.t, self._facts(), tensors)
 
         self.team.together(write if self.team.rank == 0 else lambda: None)
 
-    def _finished(self, state: State, value: float, gap: float) -> LowRankModel:
-        atoms, radius = state.active.atoms, self.config.radius
+    def _finished(self, here: Pause, value: float, gap: float) -> LowRankModel:
+        atoms, radius = here.active.atoms, self.config.radius
         assert isinstance(atoms, Rank1)
-        used = state.active.used
+        used = here.active.used
         model = LowRankModel(
             U=(atoms.u[used] / radius).mT.contiguous().cpu(),
-            s=(state.active.weights[used] * radius).cpu(),
+            s=(here.active.weights[used] * radius).cpu(),
             V=atoms.v[used].mT.contiguous().cpu(),
             radius=radius,
             value=value,
             gap=gap,
-            steps=state.t,
+            steps=here.t,
             config={**asdict(self.config), "rows": self.problem.rows.count},
         )
         self.team.together(

@@ -28,14 +28,14 @@ from fwnet.estimators.low_rank.distributed.matrix_files import (
     write_array,
     write_matrix,
 )
-from fwnet.estimators.low_rank.rows import Block as RowBlock
+from fwnet.estimators.low_rank.rows import Block
 from fwnet.numerics import checks
 from fwnet.numerics.files import folder_written_whole
 
 _LABELS = ".y.npy"
 
 
-class Block(NamedTuple):
+class Span(NamedTuple):
     """Some rows of one file: the unit of every sum, whoever computes it."""
 
     shard: int
@@ -78,17 +78,17 @@ class Shards:
         """Of the rows."""
         return torch.float32 if self.X[0].dtype == np.float32 else torch.float64
 
-    def blocks(self, size: int) -> list[Block]:
+    def blocks(self, size: int) -> list[Span]:
         """The global partition, at most `size` rows each; no block crosses two files."""
         found, first_row = [], 0
         for shard, part in enumerate(self.X):
             for start in range(0, len(part), size):
                 stop = min(start + size, len(part))
-                found.append(Block(shard, start, stop, first_row + start))
+                found.append(Span(shard, start, stop, first_row + start))
             first_row += len(part)
         return found
 
-    def read(self, block: Block) -> tuple[RowBlock, Tensor]:
+    def read(self, block: Span) -> tuple[Block, Tensor]:
         """Rows `(k, d)` and labels `(k,)` of a block, views of files that hold row after row."""
         y = np.ascontiguousarray(self.y[block.shard][block.start : block.stop], np.int64)
         return self.X[block.shard].read(block.start, block.stop), torch.from_numpy(y)
@@ -99,7 +99,7 @@ class Shards:
             assert self.manifest is not None
             self.manifest.check_hashes(self.folder, shard)
 
-    def where(self, block: Block, row: int) -> str:
+    def where(self, block: Span, row: int) -> str:
         """A row of a block, in words."""
         file = self.X[block.shard].file
         return f"row {block.first_row + row} (row {block.start + row} of {file})"

@@ -1,4 +1,4 @@
-"""Team: the workers of one fit, and what they tell each other."""
+"""Team: the workers of one fit, and what they send each other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Team:
         return box[0]
 
     def together(self, work: Callable[[], _T]) -> _T:
-        """work() on every worker; if it fails on one, the same sentence is raised on all.
+        """work() on every worker; if it fails on one, the same message is raised on all.
 
         Without this the others would wait for a worker that is gone.
         """
@@ -129,7 +129,7 @@ def join(device: str = "cpu", patience: float = 600.0) -> Team:
 
 @contextmanager
 def _in_touch(rank: int) -> Iterator[None]:
-    """Say in a sentence that a worker died, or did not answer in time."""
+    """Raise a clear error when a worker died, or did not answer in time."""
     try:
         yield
     except RuntimeError as error:
