@@ -54,12 +54,14 @@ def test_value_and_products_of_the_gradient(problem: ShardedSoftmax, active: Act
     torch.testing.assert_close(first.gradient.rmatmul(thin), gradient.mT @ thin)
 
 
-def test_the_model_and_the_bends_of_a_segment(problem: ShardedSoftmax, active: ActiveSet) -> None:
+def test_derivatives_in_several_directions_and_along_a_segment(
+    problem: ShardedSoftmax, active: ActiveSet
+) -> None:
     W, atoms = active.point(), active.atoms
     basis = torch.cat([W.unsqueeze(0), atoms.dense()])
     it = problem.at_atoms(active)
     scores = torch.stack([problem.scores(u) for u in atoms.u], -1)
-    model = problem.model(it, scores, atoms.v, stride=1)
+    model = problem.second_order(it, scores, atoms.v, stride=1)
 
     def along(q: Tensor) -> Tensor:
         return dense_loss(W + (q[:, None, None] * basis).sum(0))
@@ -67,16 +69,16 @@ def test_the_model_and_the_bends_of_a_segment(problem: ShardedSoftmax, active: A
     zero = torch.zeros(5, dtype=torch.float64)
     slopes = torch.autograd.functional.jacobian(along, zero)
     torch.testing.assert_close(model.slopes, slopes)
-    torch.testing.assert_close(model.bends, torch.autograd.functional.hessian(along, zero))
+    torch.testing.assert_close(model.gram, torch.autograd.functional.hessian(along, zero))
 
     change = torch.tensor([-0.7, 0.1, 0.2, -0.1, 0.5], dtype=torch.float64)
-    way = (scores, change[1:, None] * atoms.v, float(change[0]))
+    segment = (scores, change[1:, None] * atoms.v, float(change[0]))
     at = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(along(at * change), at, create_graph=True)
     (curvature,) = torch.autograd.grad(slope, at)
-    bend = problem.bend(it, way, 0.3, stride=1)
-    torch.testing.assert_close(bend.slope, slope.detach())
-    torch.testing.assert_close(bend.curvature, curvature)
+    found = problem.derivatives(it, segment, 0.3, stride=1)
+    torch.testing.assert_close(found.slope, slope.detach())
+    torch.testing.assert_close(found.curvature, curvature)
 
 
 def test_scores_after_a_product_are_those_of_a_pass(problem: ShardedSoftmax) -> None:

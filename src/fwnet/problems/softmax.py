@@ -1,8 +1,8 @@
-"""SoftmaxRegression."""
+"""SoftmaxRegression, and the exponentials that every softmax loss is made of."""
 
 from __future__ import annotations
 
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -54,17 +54,17 @@ class SoftmaxRegression(Problem):
 
     def value(self, it: Iterate) -> Tensor:
         z = image_of(it)
-        chosen = z.gather(-1, self.y.unsqueeze(-1)).squeeze(-1)
-        return (torch.logsumexp(z, -1) - chosen).mean(-1)
+        return self._value(z, exponentials(z))
 
     def gradient(self, it: Iterate) -> Gradient:
-        return self._product(self._errors(image_of(it)))
+        return self._product(self._errors(exponentials(image_of(it))))
 
     def first_order(self, it: Iterate) -> FirstOrder:
         z = image_of(it)
-        errors = self._errors(z)
+        parts = exponentials(z)
+        errors = self._errors(parts)
         along = torch.linalg.vecdot(errors.flatten(-2), z.flatten(-2))
-        return FirstOrder(self.value(it), self._product(errors), along)
+        return FirstOrder(self._value(z, parts), self._product(errors), along)
 
     def _product(self, errors: Tensor) -> ImplicitMatrix:
         """Xᵀ · errors."""
@@ -100,10 +100,10 @@ class SoftmaxRegression(Problem):
         return scores.unsqueeze(-1) * atoms.v.unsqueeze(-2)
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
-        return (self._errors(image_of(it)) * move.image).sum((-2, -1))
+        return (self._errors(exponentials(image_of(it))) * move.image).sum((-2, -1))
 
     def slopes(self, it: Iterate, directions: Tensor, images: Tensor) -> Tensor:
-        errors = self._errors(image_of(it)).flatten(-2)
+        errors = self._errors(exponentials(image_of(it))).flatten(-2)
         return (images.flatten(-2) @ errors.unsqueeze(-1)).squeeze(-1)
 
     def curvature(self, it: Iterate, move: Move) -> Tensor:
@@ -127,15 +127,39 @@ class SoftmaxRegression(Problem):
     def minibatch(self, rows: Tensor) -> SoftmaxRegression:
         return SoftmaxRegression(self.X[..., rows, :], self.y[..., rows], self.classes)
 
-    def _errors(self, z: Tensor) -> Tensor:
+    def _value(self, z: Tensor, parts: Exponentials) -> Tensor:
+        """φ(Z)."""
+        chosen = z.gather(-1, self.y.unsqueeze(-1))
+        return (parts.total.log() + parts.top - chosen).mean((-2, -1))
+
+    def _errors(self, parts: Exponentials) -> Tensor:
         """∇φ(Z) = (P − Y)/n."""
-        chance = _softmax(z)
-        minus = torch.full_like(self.y, -1, dtype=z.dtype).unsqueeze(-1)
-        return chance.scatter_add(-1, self.y.unsqueeze(-1), minus) / z.shape[-2]
+        chance = parts.powers / parts.total
+        minus = torch.full_like(self.y, -1, dtype=chance.dtype).unsqueeze(-1)
+        return chance.scatter_add(-1, self.y.unsqueeze(-1), minus) / chance.shape[-2]
+
+
+class Exponentials(NamedTuple):
+    """log Σⱼ exp zⱼ = log total + top;   softmax(z) = powers / total."""
+
+    powers: Tensor  # exp(z − top), (..., m)
+    total: Tensor  # (..., 1)
+    top: Tensor  # max z, (..., 1)
+
+
+def exponentials(z: Tensor, out: Tensor | None = None) -> Exponentials:
+    """Of logits `(..., m)`; with `out`, in place there, which may be z itself.
+
+    Out of place, powers are at least e^-80: less would be a slow denormal number.
+    """
+    top = z.detach().amax(-1, keepdim=True)
+    if out is None:
+        powers = (z - top).clamp_min(-80.0).exp()
+    else:
+        powers = torch.sub(z, top, out=out).exp_()
+    return Exponentials(powers, powers.sum(-1, keepdim=True), top)
 
 
 def _softmax(z: Tensor) -> Tensor:
-    """softmax over a short last dimension, several times as fast as torch's own there."""
-    shifted = z - z.detach().amax(-1, keepdim=True)
-    chance = shifted.clamp_min(-80.0).exp()  # what is less would be a slow denormal number
-    return chance / chance.sum(-1, keepdim=True)
+    powers, total, _ = exponentials(z)
+    return powers / total

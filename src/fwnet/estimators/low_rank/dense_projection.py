@@ -55,10 +55,8 @@ class DenseProjection(AcceleratedProjection[DensePoint]):
         super().__init__(radius, DensePoint(W, self.X @ W))
 
     def point(self) -> Factors:
-        U, s, Vh = torch.linalg.svd(self.here.W, full_matrices=False)
-        noise = s[0] * max(self.here.W.shape) * torch.finfo(self.dtype).eps
-        whole = Factors(U, torch.where(s > noise, s, 0.0), Vh.mT)
-        return whole.to(self.dtype).into(self.radius)
+        W = self.here.W.to(self.dtype)
+        return Factors.of_product(W, torch.eye(W.shape[1], dtype=self.dtype), self.radius)
 
     def follow(self, v: Tensor) -> None:
         """Every vertex is within reach."""

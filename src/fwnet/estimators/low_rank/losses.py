@@ -8,6 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from fwnet.problems.softmax import exponentials
+
 Index = slice | Tensor
 
 
@@ -58,9 +60,7 @@ class SoftmaxLoss(Loss):
     ) -> float:
         y, weight = self.y[rows].unsqueeze(-1), self.weight[rows].unsqueeze(-1) * scale
         chosen = Z.gather(-1, y)
-        top = Z.amax(-1, keepdim=True)
-        errors = torch.sub(Z, top, out=Z if out is None else out).exp_()
-        total = errors.sum(-1, keepdim=True)
+        errors, total, top = exponentials(Z, Z if out is None else out)
         losses = total.log().add_(top).sub_(chosen)
         errors.mul_(weight / total).scatter_add_(-1, y, -weight)
         return float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwnet.directions import Direction
-from fwnet.estimators.low_rank.distributed.softmax import Bend, ShardedSoftmax
+from fwnet.estimators.low_rank.distributed.softmax import Derivatives, ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics import checks
 from fwnet.oracles import Linearization
@@ -31,12 +31,12 @@ class Segment(Move):
     Arguments:
         scores: X u_k of this worker's rows, `(blocks, rows, p)`.
         mix: c_k v_k, `(p, m)`.
-        bend: slope and curvature of f at γ = 0.
+        at_start: slope and curvature of f at γ = 0.
     """
 
     scores: Tensor
     mix: Tensor
-    bend: Bend
+    at_start: Derivatives
 
     def arrive(self, step_size: Tensor) -> Iterate:
         """The iterate at x + γ d; the logits of the one before are overwritten."""
@@ -98,23 +98,23 @@ class RecentVertices(Direction):
         if old is not None:
             both = torch.cat([v, old.v]), torch.cat([scores, old.scores], -1)
             recent = Recent([slot, *old.slots], *both)
-        model = problem.model(it, recent.scores, recent.v, _stride(problem, self.rows))
+        model = problem.second_order(it, recent.scores, recent.v, _stride(problem, self.rows))
         weights = active.weights[torch.stack(recent.slots)]
-        change = _best_change(weights, model.slopes, model.bends)
+        change = _best_change(weights, model.slopes, model.gram)
         scale, coefficients = float(change[0]), change[1:]
         terms = tuple(
             Term(c, lin.vertex, slot=s) for c, s in zip(coefficients, recent.slots, strict=True)
         )
-        bend = Bend(change @ model.slopes, change @ model.bends @ change)
+        at_start = Derivatives(change @ model.slopes, change @ model.gram @ change)
         move = Segment(
             Iterate(it.x, it.image, active),
             scale,
             terms,
             lin.value,
-            bend.slope,
+            at_start.slope,
             scores=recent.scores,
             mix=coefficients.to(v.dtype).unsqueeze(-1) * recent.v,
-            bend=bend,
+            at_start=at_start,
         )
         return move, recent
 
@@ -160,28 +160,27 @@ class _Line(Problem):
 
     def __init__(self, problem: ShardedSoftmax, move: Segment, stride: int) -> None:
         self.problem, self.move, self.stride = problem, move, stride
-        self.last = (0.0, move.bend)
+        self.last = (0.0, move.at_start)
 
-    def bend(self, it: Iterate) -> Bend:
+    def derivatives(self, it: Iterate) -> Derivatives:
         """Slope and curvature at γ = x."""
         at, move = float(it.x), self.move
         if self.last[0] != at:
-            scale = float(move.scale)
-            bend = self.problem.bend(move.it, (move.scores, move.mix, scale), at, self.stride)
-            self.last = (at, bend)
+            segment = (move.scores, move.mix, float(move.scale))
+            self.last = (at, self.problem.derivatives(move.it, segment, at, self.stride))
         return self.last[1]
 
     def value(self, it: Iterate) -> Tensor:
         return self.move.value  # no line search asks for it
 
     def gradient(self, it: Iterate) -> Tensor:
-        return self.bend(it).slope.reshape(1)
+        return self.derivatives(it).slope.reshape(1)
 
     def slope(self, it: Iterate, move: Move) -> Tensor:
-        return self.bend(it).slope
+        return self.derivatives(it).slope
 
     def curvature(self, it: Iterate, move: Move) -> Tensor:
-        return self.bend(it).curvature
+        return self.derivatives(it).curvature
 
 
 def _stride(problem: ShardedSoftmax, rows: int) -> int:
@@ -198,7 +197,7 @@ def _still_used(recent: Recent | None, it: Iterate, most: int) -> Recent | None:
     return Recent([recent.slots[k] for k in kept], recent.v[kept], recent.scores[..., kept])
 
 
-def _best_change(weights: Tensor, slopes: Tensor, bends: Tensor) -> Tensor:
+def _best_change(weights: Tensor, slopes: Tensor, gram: Tensor) -> Tensor:
     """d of the best point of the hull, in terms of x, s_1, …, s_p: `(p + 1,)`.
 
     rest = (x − Σ w_k s_k) / w_0,   w_0 = 1 − Σ w_k
@@ -211,7 +210,7 @@ def _best_change(weights: Tensor, slopes: Tensor, bends: Tensor) -> Tensor:
         corners[0, 0], corners[0, 1:] = 1.0 / left, -weights / left
     else:
         corners = corners[1:]
-    quadratic, linear = corners @ bends @ corners.mT, corners @ (slopes - bends @ here)
+    quadratic, linear = corners @ gram @ corners.mT, corners @ (slopes - gram @ here)
     values, vectors = torch.linalg.eigh((quadratic + quadratic.mT) / 2)
     quadratic = (vectors * values.clamp_min(0)) @ vectors.mT  # what is below 0 is rounding
     change = corners.mT @ simplex_qp((quadratic + quadratic.mT) / 2, linear) - here

@@ -9,30 +9,31 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
-from fwnet.estimators.low_rank.distributed.rows import Rows
+from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.team import Team
-from fwnet.estimators.low_rank.rows import Block as RowBlock
+from fwnet.estimators.low_rank.rows import Block
 from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.problems import Problem
 from fwnet.problems.base import FirstOrder, Gradient, image_of
+from fwnet.problems.softmax import exponentials
 from fwnet.vertices import Rank1
 
 _LARGEST_LOGIT = 2.0**42
 
 
-class Bend(NamedTuple):
-    """f on a segment x + γ d, at one γ."""
+class Derivatives(NamedTuple):
+    """Of f on a segment x + γ d, at one γ."""
 
     slope: Tensor  # (), d/dγ f
     curvature: Tensor  # (), d²/dγ² f
 
 
-class Model(NamedTuple):
+class SecondOrder(NamedTuple):
     """f to second order around x, in p + 1 directions."""
 
     slopes: Tensor  # (p + 1,)
-    bends: Tensor  # (p + 1, p + 1)
+    gram: Tensor  # (p + 1, p + 1), of the Hessian
 
 
 @final
@@ -61,7 +62,7 @@ class ShardedSoftmax(Problem):
     dtype: torch.dtype
     device: torch.device
 
-    def __init__(self, rows: Rows, classes: int, radius: float, team: Team) -> None:
+    def __init__(self, rows: WorkerRows, classes: int, radius: float, team: Team) -> None:
         self.rows, self.classes, self.radius, self.team = rows, classes, radius, team
         self.shape = torch.Size((rows.shards.features, classes))
         self.dtype, self.device = rows.shards.dtype, team.device
@@ -91,9 +92,9 @@ class ShardedSoftmax(Problem):
         logits = self._views(image_of(it))
         parts, norms = [], []
         for z, y in zip(logits, self.rows.labels, strict=True):
-            norm = torch.logsumexp(z, -1, keepdim=True)
-            own = z.gather(-1, y.unsqueeze(-1))
-            mean = ((z - norm).exp_() * z).sum(-1, keepdim=True)
+            powers, total, top = exponentials(z)
+            norm, own = total.log().add_(top), z.gather(-1, y.unsqueeze(-1))
+            mean = (powers * z).sum(-1, keepdim=True) / total
             pair = torch.cat([norm - own, mean - own], -1)
             parts.append(pair.sum(0, dtype=torch.float64))
             norms.append(norm)
@@ -107,7 +108,7 @@ class ShardedSoftmax(Problem):
         v = active.atoms.v.double()
         parts = []
         for k, y in enumerate(self.rows.labels):
-            block = RowBlock(self.rows.matrix(k, self.device).double(), None)
+            block = Block(self.rows.matrix(k, self.device).double(), None)
             loss = torch.nn.functional.cross_entropy(block.times(scaled) @ v, y, reduction="sum")
             parts.append(loss.reshape(1))
         return float(self._mean(parts, 1))
@@ -115,7 +116,7 @@ class ShardedSoftmax(Problem):
     def scores(self, u: Tensor) -> Tensor:
         """X u of this worker's rows; no pass over X for the vertex of a power iteration.
 
-        Its last product was Gᵀu₀ with the u₀ of u = −radius · u₀, and made X u₀ on the way.
+        Its last product was Gᵀu₀ with the u₀ of u = −radius · u₀, and computed X u₀ for it.
         """
         if self._last is not None and torch.equal(u, -self.radius * self._last[0]):
             return -self.radius * self._last[1]
@@ -124,10 +125,10 @@ class ShardedSoftmax(Problem):
             out.copy_(self.rows.matrix(k, self.device).times(u.to(self.dtype)[:, None])[:, 0])
         return scores
 
-    def model(self, it: Iterate, scores: Tensor, v: Tensor, stride: int) -> Model:
+    def second_order(self, it: Iterate, scores: Tensor, v: Tensor, stride: int) -> SecondOrder:
         """f to second order around x, in directions x, s_1, …, s_p with s_k = u_k v_kᵀ.
 
-            slopes_k = ⟨E, A_k⟩,   bends_kl = 1/n Σ_i (Σ_j p_ij a_kij a_lij − mean_ki mean_li)
+            slopes_k = ⟨E, A_k⟩,   gram_kl = 1/n Σ_i (Σ_j p_ij a_kij a_lij − mean_ki mean_li)
 
         of the images A_0 = Z, A_k = (X u_k) v_kᵀ, from every `stride`-th row of a block.
 
@@ -156,19 +157,20 @@ class ShardedSoftmax(Problem):
             square -= means.mT @ means
             total += sums.encode(torch.cat([(means - own).sum(0), square[upper[0], upper[1]]]))
         whole = sums.decode(self.team.sum(total)).div(rows)
-        bends = whole.new_empty(p + 1, p + 1)
-        bends[upper[0], upper[1]] = bends[upper[1], upper[0]] = whole[p + 1 :] * unit * unit
-        return Model(whole[: p + 1] * unit, bends)
+        gram = whole.new_empty(p + 1, p + 1)
+        gram[upper[0], upper[1]] = gram[upper[1], upper[0]] = whole[p + 1 :] * unit * unit
+        return SecondOrder(whole[: p + 1] * unit, gram)
 
-    def bend(
-        self, it: Iterate, way: tuple[Tensor, Tensor, float], step_size: float, stride: int
-    ) -> Bend:
+    def derivatives(
+        self, it: Iterate, segment: tuple[Tensor, Tensor, float], step_size: float, stride: int
+    ) -> Derivatives:
         """Slope and curvature of f at x + γ d, from every `stride`-th row of a block.
 
         Arguments:
-            way: scores `(blocks, rows, p)`, mix `(p, m)`, scale: A d = scores · mix + scale · Z.
+            segment: scores `(blocks, rows, p)`, mix `(p, m)`, scale, with
+                A d = scores · mix + scale · Z.
         """
-        scores, mix, scale = way
+        scores, mix, scale = segment
         unit = self._unit
         sums, rows = self._sample(stride)
         total = self._zeros(2)
@@ -184,13 +186,13 @@ class ShardedSoftmax(Problem):
             curvature = weighted.mul_(ahead).sum(-1) - mean.square()
             total += sums.encode(torch.stack([slope, curvature]).sum(-1, dtype=torch.float64))
         slope, curvature = sums.decode(self.team.sum(total)).div(rows)
-        return Bend(slope * unit, curvature * unit * unit)
+        return Derivatives(slope * unit, curvature * unit * unit)
 
     def new_rows(self, *columns: int) -> Tensor:
         """Zeros for each of this worker's rows, `(blocks, rows of a block, *columns)`.
 
         Every block starts at the same alignment, whichever worker holds it: with a block of 16
-        rows or a multiple, no vectorised kernel can tell the workers apart.
+        rows or a multiple, no vectorised kernel treats the workers differently.
         """
         shape = (len(self.rows.blocks), self.rows.block, *columns)
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -210,7 +212,7 @@ class ShardedSoftmax(Problem):
         """Xᵀ(P − Y)/n by its products; the errors of a block live while it is computed."""
         device = self.device
 
-        def blocks() -> Iterator[tuple[RowBlock, Tensor]]:
+        def blocks() -> Iterator[tuple[Block, Tensor]]:
             for k, (z, norm, y) in enumerate(zip(logits, norms, self.rows.labels, strict=True)):
                 errors = (z - norm).exp_()
                 errors[torch.arange(len(y), device=device), y] -= 1.0
