@@ -10,6 +10,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from fwnet.estimators.low_rank.block_gradient import block_gradient
 from fwnet.estimators.low_rank.losses import Loss
 from fwnet.estimators.low_rank.rows import ArrayRows, Block, Rows
 from fwnet.numerics.tensors import ImplicitMatrix
@@ -117,7 +118,8 @@ class RowProblem(FactoredProblem):
             Z = self._logits(scores, V, rows)
             value += self.loss.errors_(Z, rows)
             block.add_adjoint(Z @ probe, total)
-        return Look(value, self._gradient(scores, V), self._puller(scores, V), total.mT)
+        gradient = block_gradient(total, self.shape, partial(self._blocks, scores, V))
+        return Look(value, gradient, self._puller(scores, V), total.mT)
 
     def value(self, scores: Tensor, V: Tensor) -> float:
         value = 0.0
@@ -189,33 +191,3 @@ class RowProblem(FactoredProblem):
             return total
 
         return pull
-
-    def _gradient(self, scores: Tensor, V: Tensor) -> ImplicitMatrix:
-        def matmul(thin: Tensor) -> Tensor:  # (m, k) -> (d, k)
-            columns = thin if thin.ndim == 2 else thin.unsqueeze(-1)
-            total = torch.zeros(columns.shape[1], self.shape[0], dtype=self.dtype)
-            for block, errors in self._blocks(scores, V):
-                block.add_adjoint(errors @ columns, total)
-            return total.mT if thin.ndim == 2 else total[0]
-
-        def rmatmul(thin: Tensor) -> Tensor:  # (d, k) -> (m, k)
-            columns = thin if thin.ndim == 2 else thin.unsqueeze(-1)
-            total = torch.zeros(self.shape[1], columns.shape[1], dtype=self.dtype)
-            for block, errors in self._blocks(scores, V):
-                total.addmm_(errors.mT, block.times(columns))
-            return total if thin.ndim == 2 else total[:, 0]
-
-        def materialize() -> Tensor:
-            total = torch.zeros(self.shape[1], self.shape[0], dtype=self.dtype)
-            for block, errors in self._blocks(scores, V):
-                block.add_adjoint(errors, total)
-            return total.mT
-
-        return ImplicitMatrix(
-            shape=torch.Size(self.shape),
-            matmul=matmul,
-            rmatmul=rmatmul,
-            materialize=materialize,
-            dtype=self.dtype,
-            device=torch.device("cpu"),
-        )

@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from fwnet.estimators.low_rank.block_gradient import block_gradient
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
 from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.team import Team
@@ -210,48 +211,21 @@ class ShardedSoftmax(Problem):
 
     def _product(self, logits: list[Tensor], norms: list[Tensor]) -> ImplicitMatrix:
         """Xᵀ(P − Y)/n by its products; the errors of a block live while it is computed."""
-        device = self.device
 
         def blocks() -> Iterator[tuple[Block, Tensor]]:
             for k, (z, norm, y) in enumerate(zip(logits, norms, self.rows.labels, strict=True)):
                 errors = (z - norm).exp_()
-                errors[torch.arange(len(y), device=device), y] -= 1.0
-                yield self.rows.matrix(k, device), errors
+                errors[torch.arange(len(y), device=self.device), y] -= 1.0
+                yield self.rows.matrix(k, self.device), errors
 
-        def matmul(thin: Tensor) -> Tensor:
-            columns = thin.reshape(len(thin), -1)
+        def keep(u: Tensor, images: list[Tensor]) -> None:
+            scores = self.new_rows()
+            for out, image in zip(self._views(scores), images, strict=True):
+                out.copy_(image.squeeze(-1))
+            self._last = u, scores
 
-            def parts() -> Iterator[Tensor]:
-                for X, errors in blocks():
-                    part = errors.new_zeros(columns.shape[1], self.shape[0])
-                    X.add_adjoint(errors @ columns, part)
-                    yield part
-
-            return self._sum(thin, parts(), self.shape[0])
-
-        def rmatmul(thin: Tensor) -> Tensor:
-            columns = thin.reshape(len(thin), -1)
-            images = self.new_rows(columns.shape[1])
-
-            def parts() -> Iterator[Tensor]:
-                for (X, errors), image in zip(blocks(), self._views(images), strict=True):
-                    image.copy_(X.times(columns))
-                    # Rows times E: one pass over it, where Eᵀ times a few columns takes many.
-                    yield image.mT.contiguous() @ errors
-
-            whole = self._sum(thin, parts(), self.shape[1])
-            if thin.ndim == 1:
-                self._last = thin, images.squeeze(-1)
-            return whole
-
-        return ImplicitMatrix(
-            shape=self.shape,
-            matmul=matmul,
-            rmatmul=rmatmul,
-            materialize=lambda: matmul(torch.eye(self.classes, dtype=self.dtype, device=device)),
-            dtype=self.dtype,
-            device=device,
-        )
+        d, m = self.shape
+        return block_gradient(self.new_rows(), (d, m), blocks, self._sum, keep)
 
     def _mean(self, parts: list[Tensor], size: int) -> Tensor:
         """Σ_b parts_b / n over the blocks of all workers, `(size,)`.
@@ -267,19 +241,20 @@ class ShardedSoftmax(Problem):
             total += sums.encode(part)
         return sums.decode(self.team.sum(total)).div(self.rows.count)
 
-    def _sum(self, thin: Tensor, parts: Iterator[Tensor], size: int) -> Tensor:
-        """Σ_b parts_b / n over the blocks of all workers, (columns of thin, size), transposed.
+    def _sum(
+        self, parts: Iterator[Tensor], size: tuple[int, int], columns: Tensor | None
+    ) -> Tensor:
+        """Σ_b parts_b / n over the blocks of all workers.
 
         No sum exceeds 2 n · reach · |column|: errors of a row have norm at most √2.
         """
-        columns = thin.reshape(len(thin), -1)
-        longest = float(columns.to(torch.float64).square().sum(0).max().sqrt())
-        sums = FixedPoint(2.0 * self.rows.count * self.rows.reach * longest)
-        total = self._zeros(columns.shape[1] * size)
+        norms = columns.to(torch.float64).square().sum(0) if columns is not None else torch.ones(1)
+        sums = FixedPoint(2.0 * self.rows.count * self.rows.reach * float(norms.max().sqrt()))
+        total = self._zeros(size[0] * size[1])
         for part in parts:
             total += sums.encode(part.flatten())
-        whole = sums.decode(self.team.sum(total)).div(self.rows.count).to(thin.dtype)
-        return whole.reshape(-1, size).mT.reshape(size, *thin.shape[1:])
+        whole = sums.decode(self.team.sum(total)).div(self.rows.count)
+        return whole.to(self.dtype).reshape(size)
 
 
 def _check_scale(dtype: torch.dtype, radius: float, reach: float) -> None:
