@@ -15,6 +15,7 @@ from fwnet.estimators.low_rank.distributed.factors import compressed
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.iterates import ActiveSet
+from fwnet.low_rank import RowProblem, SoftmaxLoss
 from fwnet.vertices import Rank1
 
 RADIUS = 6.0
@@ -79,6 +80,22 @@ def test_derivatives_in_several_directions_and_along_a_segment(
     found = problem.derivatives(it, segment, 0.3, stride=1)
     torch.testing.assert_close(found.slope, slope.detach())
     torch.testing.assert_close(found.curvature, curvature)
+
+
+def test_rows_on_shards_are_rows_as_any_others(problem: ShardedSoftmax, active: ActiveSet) -> None:
+    X, y = (torch.from_numpy(array) for array in rows(150, 7, 5))
+    thin = torch.arange(14.0, dtype=torch.float64).reshape(7, 2)
+    torch.testing.assert_close(problem.rows.times(thin), X @ thin)
+    index = torch.tensor([149, 3, 100, 99])
+    assert torch.equal(problem.rows.some(index).data, X[index])
+    loss = SoftmaxLoss(torch.cat(list(problem.rows.labels)), 5, torch.ones(150).double())
+    assert torch.equal(loss.y, y)
+    W = active.point()
+    in_memory = RowProblem(problem.rows, loss)
+    look = in_memory.look(in_memory.scores(W), torch.eye(5).double(), torch.eye(5).double())
+    first = problem.first_order(problem.at_atoms(active))
+    assert look.value == pytest.approx(float(first.value), rel=1e-12)
+    torch.testing.assert_close(look.gradient.dense(), first.gradient.dense())
 
 
 def test_scores_after_a_product_are_those_of_a_pass(problem: ShardedSoftmax) -> None:

@@ -19,6 +19,11 @@ from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, rows_of
 
 
+def _of_best(name: str, what: str) -> Any:
+    """An attribute of the last fit."""
+    return property(lambda model: getattr(model._best(), name), doc=what)
+
+
 class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
     """`LowRankSoftmaxClassifier` with the radius that does best in cross-validation.
 
@@ -157,37 +162,10 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.best_estimator_
 
-    @property
-    def U_(self) -> Array:
-        """Left singular vectors of the last fit."""
-        return self._best().U_
-
-    @property
-    def s_(self) -> Array:
-        """Singular values of the last fit."""
-        return self._best().s_
-
-    @property
-    def V_(self) -> Array:
-        """Right singular vectors of the last fit."""
-        return self._best().V_
-
-    @property
-    def coef_(self) -> Array:
-        """Wᵀ of the last fit without its intercepts, `(classes, features)`."""
-        return self._best().coef_
-
-    @property
-    def intercept_(self) -> Array:
-        """Intercepts of the last fit, `(classes,)`."""
-        return self._best().intercept_
-
-    @property
-    def rank_(self) -> int:
-        """Rank of the last fit."""
-        return self._best().rank_
-
-    @property
-    def duality_gap_(self) -> float:
-        """Certified gap of the last fit."""
-        return self._best().duality_gap_
+    U_ = _of_best("U_", "Left singular vectors of the last fit.")
+    s_ = _of_best("s_", "Singular values of the last fit.")
+    V_ = _of_best("V_", "Right singular vectors of the last fit.")
+    coef_ = _of_best("coef_", "Wᵀ of the last fit without its intercepts, `(classes, features)`.")
+    intercept_ = _of_best("intercept_", "Intercepts of the last fit, `(classes,)`.")
+    rank_ = _of_best("rank_", "Rank of the last fit.")
+    duality_gap_ = _of_best("duality_gap_", "Certified gap of the last fit.")

@@ -79,11 +79,18 @@ class Rows(ABC):
 
     @abstractmethod
     def blocks(self, height: int = _HEIGHT) -> Iterator[tuple[int, Block]]:
-        """All rows in order, at most `height` at a time: the number of the first, the block."""
+        """All rows in order, about `height` at a time: the number of the first, the block."""
 
-    @abstractmethod
     def some(self, index: Tensor) -> Block:
-        """The rows with the given numbers."""
+        """The rows of these numbers, in one pass over all."""
+        order = torch.argsort(index)
+        wanted, found = index[order], []
+        for lo, block in self.blocks():
+            here = wanted[(wanted >= lo) & (wanted < lo + len(block))] - lo
+            if len(here):
+                found.append(block.data[_index(block.data, here)])
+        data = _stacked(found)
+        return Block(data[_index(data, torch.argsort(order))], self.constant)
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Block]]:
         """All rows once, in batches and in random order: their numbers, and the block."""
@@ -122,7 +129,7 @@ class ArrayRows(Rows):
             yield lo, self._block(self.data[lo : lo + height])
 
     def some(self, index: Tensor) -> Block:
-        return self._block(self.data[index if isinstance(self.data, Tensor) else index.numpy()])
+        return self._block(self.data[_index(self.data, index)])
 
     def _block(self, part: Any) -> Block:
         if isinstance(part, np.ndarray):  # another type than a product takes
@@ -161,16 +168,6 @@ class StreamedRows(Rows):
             for index, block in part.batches(size, generator):
                 yield lo + index, block
 
-    def some(self, index: Tensor) -> Block:
-        order = torch.argsort(index)
-        wanted = index[order]
-        found = []
-        for lo, part in self._parts():
-            here = wanted[(wanted >= lo) & (wanted < lo + part.n)] - lo
-            if len(here):
-                found.append(part.some(here).data)
-        return Block(_stacked(found)[torch.argsort(order).numpy()], self.constant)
-
     def _parts(self) -> Iterator[tuple[int, ArrayRows]]:
         """The blocks and the numbers of their first rows; an error if they have changed."""
         lo = 0
@@ -194,6 +191,11 @@ class StreamedRows(Rows):
         if hasattr(part, "tocsr"):
             return part.tocsr().astype(_numpy_type(self.dtype))
         return np.asarray(part, dtype=_numpy_type(self.dtype))
+
+
+def _index(data: Any, rows: Tensor) -> Any:
+    """Numbers of rows as the data take them."""
+    return rows if isinstance(data, Tensor) else rows.numpy()
 
 
 def _stacked(parts: list[Any]) -> Any:

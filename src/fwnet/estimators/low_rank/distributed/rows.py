@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -14,38 +14,56 @@ from torch import Tensor
 from fwnet.estimators.low_rank.distributed.matrix_files import DenseFile
 from fwnet.estimators.low_rank.distributed.shards import Shards, Span
 from fwnet.estimators.low_rank.distributed.team import Team
-from fwnet.estimators.low_rank.rows import Block
+from fwnet.estimators.low_rank.rows import Block, Rows
 
 _SMALLEST_NORM = 1e-150
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class WorkerRows:
+class WorkerRows(Rows):
     """This worker's blocks, and what is true of the rows of all workers.
 
     Arguments:
         shards: where the rows are.
-        blocks: of this worker, neighbours in the global list.
+        spans: the blocks of this worker, neighbours in the global list.
         labels: of each block, int64.
         block: rows of a block, at most.
-        count: n, of all workers.
+        device: where products are computed.
         reach: the largest Euclidean norm of a row, of all workers.
         checksum: of rows and labels in their blocks, of all workers.
+
+    Attributes:
+        count: n, of all workers; `n` is that of this one.
+        total_blocks: of all workers.
     """
 
-    shards: Shards
-    blocks: tuple[Span, ...]
-    labels: tuple[Tensor, ...]
-    block: int
-    count: int
-    reach: float
-    checksum: int
+    def __init__(
+        self,
+        shards: Shards,
+        spans: Sequence[Span],
+        labels: Sequence[Tensor],
+        block: int,
+        device: torch.device,
+        *,
+        reach: float,
+        checksum: int,
+    ) -> None:
+        self.shards, self.spans, self.labels = shards, spans, labels
+        self.block, self.device, self.reach, self.checksum = block, device, reach, checksum
+        self.n, self.d, self.dtype = sum(map(len, labels)), shards.features, shards.dtype
+        self.count, self.total_blocks = shards.rows, len(shards.blocks(block))
 
-    def matrix(self, index: int, device: torch.device) -> Block:
-        """X of a block, `(rows, d)`: on the CPU a view of the file."""
-        block, _ = self.shards.read(self.blocks[index])
-        return Block(block.data.to(device), None) if device.type != "cpu" else block
+    def blocks(self, height: int = 0) -> Iterator[tuple[int, Block]]:
+        """X of each block, whatever the height: they are the unit of every sum.
+
+        On the CPU a block is a view of its file.
+        """
+        lo = 0
+        for span in self.spans:
+            block, _ = self.shards.read(span)
+            on_cpu = self.device.type == "cpu"
+            yield lo, block if on_cpu else Block(block.data.to(self.device), None)
+            lo += len(block)
 
 
 def take_rows(shards: Shards, classes: int, block: int, team: Team) -> WorkerRows:
@@ -71,7 +89,7 @@ def take_rows(shards: Shards, classes: int, block: int, team: Team) -> WorkerRow
     checksum = sum(k * crc for k, (_, _, crc) in enumerate(looked, first + 1)) % (1 << 52)
     total = int(team.sum(torch.tensor([checksum], device=team.device)))
     labels = tuple(y.to(team.device) for y, _, _ in looked)
-    return WorkerRows(shards, mine, labels, block, shards.rows, reach, total)
+    return WorkerRows(shards, mine, labels, block, team.device, reach=reach, checksum=total)
 
 
 def _look(shards: Shards, block: Span, classes: int) -> tuple[Tensor, float, int]:

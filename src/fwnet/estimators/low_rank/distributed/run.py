@@ -102,7 +102,7 @@ class ShardedRun:
 
         saved = self.team.share(self.team.together(load if self.team.rank == 0 else lambda: None))
         if saved is None:
-            features, dtype = rows.shards.features, self.problem.dtype
+            features, dtype = rows.d, rows.dtype
             return Pause(0, nothing_yet(features, config.classes, dtype, device))
         if self.team.rank == 0:
             self.say(f"going on from the checkpoint of step {saved['t']}.")
@@ -152,8 +152,8 @@ class ShardedRun:
         asked = {k: v for k, v in asdict(self.config).items() if k not in free}
         return asked | {
             "rows": rows.count,
-            "features": rows.shards.features,
-            "dtype": str(rows.shards.dtype),
+            "features": rows.d,
+            "dtype": str(rows.dtype),
             "checksum of the data": rows.checksum,
         }
 

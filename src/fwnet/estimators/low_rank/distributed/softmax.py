@@ -65,8 +65,8 @@ class ShardedSoftmax(Problem):
 
     def __init__(self, rows: WorkerRows, classes: int, radius: float, team: Team) -> None:
         self.rows, self.classes, self.radius, self.team = rows, classes, radius, team
-        self.shape = torch.Size((rows.shards.features, classes))
-        self.dtype, self.device = rows.shards.dtype, team.device
+        self.shape = torch.Size((rows.d, classes))
+        self.dtype, self.device = rows.dtype, team.device
         self.largest_logit = radius * rows.reach
         self._unit = max(self.largest_logit, torch.finfo(self.dtype).tiny)
         self._last: tuple[Tensor, Tensor] | None = None  # u and X u of the last product Gᵀu
@@ -78,8 +78,8 @@ class ShardedSoftmax(Problem):
         scaled = (active.weights.unsqueeze(-1) * active.atoms.u).to(self.dtype).mT.contiguous()
         v = active.atoms.v.to(self.dtype)
         logits = self.new_rows(self.classes)
-        for k, out in enumerate(self._views(logits)):
-            torch.mm(self.rows.matrix(k, self.device).times(scaled), v, out=out)
+        for (_, X), out in zip(self.rows.blocks(), self._views(logits), strict=True):
+            torch.mm(X.times(scaled), v, out=out)
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")
         return Iterate(x, logits, active)
 
@@ -108,8 +108,8 @@ class ShardedSoftmax(Problem):
         scaled = (active.weights.unsqueeze(-1) * active.atoms.u.double()).mT.contiguous()
         v = active.atoms.v.double()
         parts = []
-        for k, y in enumerate(self.rows.labels):
-            block = Block(self.rows.matrix(k, self.device).double(), None)
+        for (_, X), y in zip(self.rows.blocks(), self.rows.labels, strict=True):
+            block = Block(X.double(), None)
             loss = torch.nn.functional.cross_entropy(block.times(scaled) @ v, y, reduction="sum")
             parts.append(loss.reshape(1))
         return float(self._mean(parts, 1))
@@ -122,8 +122,8 @@ class ShardedSoftmax(Problem):
         if self._last is not None and torch.equal(u, -self.radius * self._last[0]):
             return -self.radius * self._last[1]
         scores = self.new_rows()
-        for k, out in enumerate(self._views(scores)):
-            out.copy_(self.rows.matrix(k, self.device).times(u.to(self.dtype)[:, None])[:, 0])
+        for (_, X), out in zip(self.rows.blocks(), self._views(scores), strict=True):
+            out.copy_(X.times(u.to(self.dtype)[:, None])[:, 0])
         return scores
 
     def second_order(self, it: Iterate, scores: Tensor, v: Tensor, stride: int) -> SecondOrder:
@@ -195,7 +195,7 @@ class ShardedSoftmax(Problem):
         Every block starts at the same alignment, whichever worker holds it: with a block of 16
         rows or a multiple, no vectorised kernel treats the workers differently.
         """
-        shape = (len(self.rows.blocks), self.rows.block, *columns)
+        shape = (len(self.rows.spans), self.rows.block, *columns)
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def _sample(self, stride: int) -> tuple[FixedPoint, int]:
@@ -204,7 +204,7 @@ class ShardedSoftmax(Problem):
         return FixedPoint(8.0 * rows), rows
 
     def _views(self, whole: Tensor) -> list[Tensor]:
-        return [part[: b.rows] for part, b in zip(whole, self.rows.blocks, strict=True)]
+        return [part[: len(y)] for part, y in zip(whole, self.rows.labels, strict=True)]
 
     def _zeros(self, size: int) -> Tensor:
         return torch.zeros(size + 1, dtype=torch.int64, device=self.device)
@@ -213,10 +213,11 @@ class ShardedSoftmax(Problem):
         """Xᵀ(P − Y)/n by its products; the errors of a block live while it is computed."""
 
         def blocks() -> Iterator[tuple[Block, Tensor]]:
-            for k, (z, norm, y) in enumerate(zip(logits, norms, self.rows.labels, strict=True)):
+            parts = zip(self.rows.blocks(), logits, norms, self.rows.labels, strict=True)
+            for (_, X), z, norm, y in parts:
                 errors = (z - norm).exp_()
                 errors[torch.arange(len(y), device=self.device), y] -= 1.0
-                yield self.rows.matrix(k, self.device), errors
+                yield X, errors
 
         def keep(u: Tensor, images: list[Tensor]) -> None:
             scores = self.new_rows()
@@ -235,7 +236,7 @@ class ShardedSoftmax(Problem):
         """
         every = torch.stack([*parts, torch.zeros(size, dtype=torch.float64, device=self.device)])
         largest = float(self.team.max(every.abs().max().reshape(1)))
-        sums = FixedPoint(len(self.rows.shards.blocks(self.rows.block)) * largest)
+        sums = FixedPoint(self.rows.total_blocks * largest)
         total = self._zeros(size)
         for part in parts:
             total += sums.encode(part)
