@@ -1,4 +1,4 @@
-"""Compiled points against the torch code, exact solvers and NumPy."""
+"""Compiled points against the torch code and exact solvers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from learned_cases import seeded, svm_family, with_random_weights
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("n", [1, 2, 37, 600])
 def test_a_compiled_point_is_that_of_the_network(n: int, dtype: torch.dtype, radius: float) -> None:
-    """One problem alone in compiled code, as a batch of one by torch: equal up to float32."""
+    """One problem in compiled code, as a batch of one by torch: equal up to float32."""
     root = torch.randn(n, n + 3, generator=seeded(1), dtype=dtype)
     domain = fwnet.Simplex(radius)
     proposal = direction.LearnedPoint(hidden=7)
@@ -38,8 +38,8 @@ def test_a_compiled_point_is_that_of_the_network(n: int, dtype: torch.dtype, rad
         with torch.no_grad():
             arrays = proposal.init(problem, domain, it)[1]
             found.append(proposal._proposed(domain, it, lin, before, now, arrays))
-    for alone, together in zip(*found, strict=True):
-        torch.testing.assert_close(alone, together[0], rtol=2e-4, atol=2e-5 * radius)
+    for single, together in zip(*found, strict=True):
+        torch.testing.assert_close(single, together[0], rtol=2e-4, atol=2e-5 * radius)
     assert bool(domain.contains(found[0][1]))
 
 
@@ -92,11 +92,7 @@ def test_a_compiled_model_is_minimised_over_the_simplex() -> None:
 def test_compiled_solves_are_those_of_a_batch(
     kind: str, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step by step: compiled, without Numba, and by torch.
-
-    A network of float32 weights answers in that precision, whatever the problem's is: in float64
-    the three agree as closely as their sums do.
-    """
+    """Step by step: compiled, by torch without Numba, and by torch in a batch."""
     made = learned.LearnedDirection(memory=3) if kind == "direction" else learned.LearnedAtoms(3)
     controller = with_random_weights(made, 2, scale).double()
     K = svm_family(n=60).sample(1, seeded(6)).matrix.matrix

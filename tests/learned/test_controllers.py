@@ -285,29 +285,29 @@ def test_equal_curvatures_have_a_gradient() -> None:
 @pytest.mark.parametrize("batch", [(), (2,)])
 @pytest.mark.parametrize("radius", [1.0, 40.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("bend", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize("curvature", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize("name", ["simplex-qp", "corrective-atoms"])
 def test_where_f_does_not_curve_the_vertex_is_found(
     name: str,
-    bend: float,
+    curvature: float,
     dtype: torch.dtype,
     radius: float,
     batch: tuple[int, ...],
     compiled: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """f = ½ bend (Σx)² + ⟨c, x⟩: η overflows, and the curvature along the hull is rounding."""
+    """f = ½ curvature (Σx)² + ⟨c, x⟩: η overflows, and the curvature along the hull is rounding."""
     if not compiled:
         for module in ("direction", "atoms"):
             monkeypatch.setattr(f"fwnet.learned.controllers.{module}.compiled_code", lambda: None)
     c = torch.randn(*batch, 7, generator=seeded(4), dtype=dtype)
-    problem = fwnet.Quadratic(torch.full((*batch, 7, 7), bend, dtype=dtype), c)
+    problem = fwnet.Quadratic(torch.full((*batch, 7, 7), curvature, dtype=dtype), c)
     domain = fwnet.Simplex(radius)
     result = learned.load(name).solver(domain, max_steps=20, tol=0.0)(problem)
     lowest = c.amin(-1) * radius
-    slack = 8 * torch.finfo(dtype).eps * (bend * radius**2 + lowest.abs())
+    slack = 8 * torch.finfo(dtype).eps * (curvature * radius**2 + lowest.abs())
     assert bool(domain.contains(result.x).all())
-    assert bool((result.value - (bend * radius**2 / 2 + lowest) <= slack).all())
+    assert bool((result.value - (curvature * radius**2 / 2 + lowest) <= slack).all())
 
 
 @pytest.mark.parametrize("compiled", [True, False])

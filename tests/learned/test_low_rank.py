@@ -66,8 +66,8 @@ def test_the_untrained_point_is_a_projected_gradient_step_of_exact_length() -> N
     G = lin.gradient.dense()
     P = torch.softmax(it.image, -1)
     Z = problem.X @ G
-    bend = ((P * Z * Z).sum(-1) - (P * Z).sum(-1) ** 2).mean(-1)
-    length = (G * G).sum((-2, -1)) / bend
+    curvature = ((P * Z * Z).sum(-1) - (P * Z).sum(-1) ** 2).mean(-1)
+    length = (G * G).sum((-2, -1)) / curvature
     assert torch.allclose(state.length, length)
     wanted = BALL.project(it.x - length[:, None, None] * G)
     assert torch.allclose(first.points[:, 0], wanted)

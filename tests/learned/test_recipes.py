@@ -53,7 +53,7 @@ def test_training_and_validation_share_no_point() -> None:
     assert not points[0] & points[1]
 
 
-def test_an_unknown_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["recipes", "simplex"])
     with pytest.raises(SystemExit, match="no recipe 'simplex'; there are simplex-step, simplex-qp"):
         __main__.main()

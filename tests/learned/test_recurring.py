@@ -136,15 +136,15 @@ def test_the_model_of_an_atom_is_minimised_over_the_simplex() -> None:
 
 
 def test_an_atom_knows_the_curvature_along_the_hull() -> None:
-    """(σI + ZZᵀ) w = Hw where H curves more than σ everywhere."""
+    """(σI + ZZᵀ) w = Hw where H has more curvature than σ everywhere."""
     root = torch.randn(2, 8, 8, generator=seeded(5), dtype=torch.float64)
     H = root @ root.mT + torch.eye(8)
-    ways = torch.nn.functional.normalize(
+    directions = torch.nn.functional.normalize(
         torch.randn(2, 3, 8, generator=seeded(6), dtype=torch.float64), dim=-1
     )
     sigma = torch.full((2, 1), 0.5, dtype=torch.float64)
-    Z = atoms._known_curvature(ways, ways @ H, sigma, torch.tensor(1e-12))
-    assert torch.allclose(0.5 * ways + ways @ Z @ Z.mT, ways @ H)
+    Z = atoms._known_curvature(directions, directions @ H, sigma, torch.tensor(1e-12))
+    assert torch.allclose(0.5 * directions + directions @ Z @ Z.mT, directions @ H)
 
 
 def test_controllers_of_quadratics_say_what_they_need() -> None:

@@ -235,7 +235,7 @@ def test_patience_ends_a_training() -> None:
             "must be a TrainingTask",
         ),
         (lambda: learned.MetaConfig(learning_rate=()), "needs at least one rate"),
-        (lambda: learned.MetaConfig(schedule=0.1), "must be a Schedule; got 0.1"),
+        (lambda: learned.MetaConfig(schedule=0.1), "must be a RateSchedule; got 0.1"),
         (lambda: learned.Linear(-1.0), r"Linear\(final=...\) must be"),
     ],
 )

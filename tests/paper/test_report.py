@@ -13,7 +13,7 @@ import pytest
 
 from fwnet.lab.paper.claims import Verdict
 from fwnet.lab.paper.experiment import Profile, Results
-from fwnet.lab.paper.figures import Curves, Figure, Panel, Series, band
+from fwnet.lab.paper.figures import Curves, Figure, Panel, PlottedLine, band
 from fwnet.lab.paper.plots import draw_curves, panel_png, picture
 from fwnet.lab.paper.report import write_report
 from fwnet.lab.paper.run import plan, run
@@ -157,19 +157,19 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     from fwnet.lab.paper.report.figures import _series
 
     x = np.arange(1, 5001)
-    data = _series(Series("a", x.tolist(), (1 / x).tolist()), 0)
+    data = _series(PlottedLine("a", x.tolist(), (1 / x).tolist()), 0)
     assert len(data["x"]) <= 240
     assert (data["x"][0], data["x"][-1]) == (1, 5000)
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_pictures_are_the_same_each_time(kind: str) -> None:
-    curves = Curves("c", "", "", "x", "y", [Series("a", [1, 2, 3], [1.0, 0.5, 0.1])])
+    curves = Curves("c", "", "", "x", "y", [PlottedLine("a", [1, 2, 3], [1.0, 0.5, 0.1])])
     assert len({picture(draw_curves(curves, {"a": 9}), kind) for _ in range(2)}) == 1
 
 
 def test_broken_curves_and_flat_maps_are_drawn() -> None:
-    hole = Series("a", [1, 2, 3], [1.0, None, float("nan")])  # type: ignore[list-item]
+    hole = PlottedLine("a", [1, 2, 3], [1.0, None, float("nan")])  # type: ignore[list-item]
     curves = Curves("c", "", "", "x", "y", [hole], log_x=True, log_y=True)
     assert picture(draw_curves(curves, {"a": 9}), "svg").count(b"<path") > 3
     flat = Panel("flat", [[1.0, 1.0], [1.0, 1.0]], (0, 1, 0, 1))
@@ -177,6 +177,6 @@ def test_broken_curves_and_flat_maps_are_drawn() -> None:
 
 
 def test_series_must_match() -> None:
-    with pytest.raises(ValueError, match=r"Series 'a': low must be as long as x, 2; got 1\."):
-        Series("a", [1, 2], [1, 2], low=[1])
+    with pytest.raises(ValueError, match=r"PlottedLine 'a': low must be as long as x, 2; got 1\."):
+        PlottedLine("a", [1, 2], [1, 2], low=[1])
     assert band("a", [1, 2], [[1.0, 2.0]]).low is None

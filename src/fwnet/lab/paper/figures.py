@@ -16,7 +16,7 @@ _POINTS = 240  # of a curve: more cannot be seen
 
 @final
 @dataclass(frozen=True, eq=False)
-class Series:
+class PlottedLine:
     """A curve, with a band from `low` to `high` where there is one.
 
     Arguments:
@@ -38,7 +38,7 @@ class Series:
             values = getattr(self, label)
             if values is not None and len(values) != len(self.x):
                 raise ValueError(
-                    f"Series {self.name!r}: {label} must be as long as x, {len(self.x)}; "
+                    f"PlottedLine {self.name!r}: {label} must be as long as x, {len(self.x)}; "
                     f"got {len(values)}."
                 )
 
@@ -61,7 +61,7 @@ class Curves:
     caption: str
     x_label: str
     y_label: str
-    series: Sequence[Series]
+    series: Sequence[PlottedLine]
     log_x: bool = False
     log_y: bool = False
 
@@ -119,7 +119,7 @@ def band(
     x: Sequence[float],  # (n,)
     runs: Any,  # (seeds, n)
     baseline: bool = False,
-) -> Series:
+) -> PlottedLine:
     """Mean over runs, with the standard deviation around it as a band.
 
         y = mean,   low, high = mean ∓ std, but never beyond the smallest and largest run
@@ -133,7 +133,7 @@ def band(
     low = np.maximum(mean - spread, values.min(axis=0))
     high = np.minimum(mean + spread, values.max(axis=0))
     many = len(values) > 1
-    return Series(
+    return PlottedLine(
         name,
         list(x),
         mean.tolist(),
@@ -147,7 +147,7 @@ def bands(
     runs: Mapping[str, np.ndarray],  # (seeds, n) of each name
     baselines: Collection[str] = (),
     every: int = 1,
-) -> list[Series]:
+) -> list[PlottedLine]:
     """`band` of every name, over the iterations 0, every, 2·every, …"""
     return [
         band(name, [every * k for k in range(values.shape[1])], values, name in baselines)

@@ -112,9 +112,9 @@ class SpectralProjectedGradient(Projected):
             before, old = here, gradient
             here, gradient = trial, dense_gradient(problem.gradient(trial))
             moved = here.x - before.x
-            bend = inner(moved, gradient - old, b)
-            tiny = torch.finfo(bend.dtype).tiny
-            length = torch.where(bend > tiny, inner(moved, moved, b) / bend, length)
+            curvature = inner(moved, gradient - old, b)
+            tiny = torch.finfo(curvature.dtype).tiny
+            length = torch.where(curvature > tiny, inner(moved, moved, b) / curvature, length)
             recent = [*recent[1 - self.memory :], value] if self.memory > 1 else [value]
 
 

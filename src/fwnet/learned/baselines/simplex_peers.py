@@ -15,7 +15,7 @@ from fwnet.problems.base import dense_gradient
 
 
 class OnSimplex(Baseline):
-    """A method for the simplex alone."""
+    """A method for the simplex only."""
 
     def fits(self, problem: Problem, domain: Domain) -> bool:
         return isinstance(domain, Simplex)
@@ -55,10 +55,10 @@ class MirrorDescent(OnSimplex):
                 there = problem.at((radius * trial.exp()).to(x))
                 ahead = dense_gradient(problem.gradient(there)).double()
                 # f(x⁺) − f(x) − ⟨∇f(x), x⁺ − x⟩, exact on quadratics.
-                bend = 0.5 * ((ahead - gradient) * step).sum(-1, keepdim=True)
+                above = 0.5 * ((ahead - gradient) * step).sum(-1, keepdim=True)
                 # KL without a shift: both arguments sum to 1.
                 entropy = radius * (trial.exp() * (trial - logits)).sum(-1, keepdim=True)
-                poor = length * bend > entropy
+                poor = length * above > entropy
                 if not bool(poor.any()):
                     break
                 length = torch.where(poor, length / 2, length)

@@ -40,8 +40,8 @@ class Solver(Baseline):
         self.name, self.make, self.quadratic, self.simplex = name, make, quadratic, simplex
 
     def fits(self, problem: Problem, domain: Domain) -> bool:
-        bent = problem.quadratic or not self.quadratic
-        return bent and (isinstance(domain, Simplex) or not self.simplex)
+        smooth = problem.quadratic or not self.quadratic
+        return smooth and (isinstance(domain, Simplex) or not self.simplex)
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         solver = copy.copy(self.make(domain))  # a caller's own solver keeps its budgets

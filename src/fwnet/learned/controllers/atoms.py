@@ -16,7 +16,7 @@ from fwnet.directions.corrective import CorrectionState, vertex_of
 from fwnet.directions.proposals import Candidates, LastStep, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
-from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
+from fwnet.learned.controllers.hull import HullDirection, compiled_code, is_single
 from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem, Quadratic, SVMDual
@@ -34,9 +34,9 @@ class LearnedAtoms(HullDirection):
         y = argmin of f over conv{x, s, p_θ, p_1, …, p_memory}
         p_θ = argmin over v of ⟨∇f, v⟩ + σ/2 |v − x − β Δx|² + a²/2 |Zᵀ(v − x)|²,   σ = 1/(m η)
 
-    a projected quasi-Newton step: σI + ZZᵀ is f's curvature along the ways from x to the points of
-    the hull, whose images are known, and σ elsewhere. η is Barzilai and Borwein's length, Δx the
-    last step. The minimum costs a few projections, no product with the matrix.
+    a projected quasi-Newton step: σI + ZZᵀ is f's curvature along the directions from x to the
+    points of the hull, whose images are known, and σ elsewhere. η is Barzilai and Borwein's
+    length, Δx the last step. The minimum costs a few projections, no product with the matrix.
     θ = (log m, β, a, log λ): length, momentum, share of the known curvature, and the λ below which,
     relative to the largest, it is taken for rounding. They have no unit, so one θ serves every
     problem. Untrained, the hand-designed atom.
@@ -63,7 +63,7 @@ class LearnedAtoms(HullDirection):
         checks.at_least("LearnedAtoms(exchanges=...)", exchanges, 0)
         super().__init__(memory=memory, exchanges=exchanges)
         others = [Exchanges(exchanges)] if exchanges else []
-        self.hull = Corrections(memory, [_Given(), *others])
+        self.hull = Corrections(memory, [_Chosen(), *others])
         self.policy = nn.Parameter(torch.tensor(START))
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
@@ -72,7 +72,7 @@ class LearnedAtoms(HullDirection):
                 f"LearnedAtoms needs a quadratic problem; {type(problem).__name__} is none. Use "
                 "Corrections()."
             )
-        policy = self.policy.tolist() if alone(it.x) else None
+        policy = self.policy.tolist() if is_single(it.x) else None
         return super().init(problem, domain, it), None, policy
 
     def forward(
@@ -102,9 +102,11 @@ class LearnedAtoms(HullDirection):
         if policy is not None and isinstance(form, Quadratic) and (code := compiled_code()):
             return _compiled(code, it, vertex, hull, now, last, policy)
         growth, momentum, share, cut = self.policy.to(it.x.dtype).unbind()
-        ways, bent = _ways(problem, it, vertex, hull)
+        directions, products = _directions(problem, it, vertex, hull)
         sigma = 1 / (growth.clamp(-4.0, 4.0).exp() * now.length).unsqueeze(-1)
-        Z = share.clamp(0.0, 1.0) * _known_curvature(ways, bent, sigma, cut.clamp(-15.0, 0.0).exp())
+        Z = share.clamp(0.0, 1.0) * _known_curvature(
+            directions, products, sigma, cut.clamp(-15.0, 0.0).exp()
+        )
         ahead = momentum.clamp(-1.0, 1.0) * (it.x - last.x) - now.gradient / sigma
         return _model_minimum(hull.domain, it.x, ahead, Z, sigma)
 
@@ -140,7 +142,7 @@ def _compiled(
 
 
 @final
-class _Given(Proposal):
+class _Chosen(Proposal):
     """The point that its state holds: chosen by one who sees the whole hull."""
 
     def forward(
@@ -149,7 +151,7 @@ class _Given(Proposal):
         return ([] if state is None else [Candidates(state.unsqueeze(problem.batch_dims))]), None
 
 
-def _ways(
+def _directions(
     problem: Problem, it: Iterate, vertex: Candidates, hull: CorrectionState
 ) -> tuple[Tensor, Tensor]:
     """Unit vectors w from x toward the vertex and the recent points, and Hw: `(*batch, K, n)`."""
@@ -160,25 +162,25 @@ def _ways(
     assert hull.images is not None
     points = torch.cat([vertex.points, hull.points], b)
     images = torch.cat([vertex.images, hull.images], b)
-    ways = points - it.x.unsqueeze(b)
-    scale = torch.linalg.vector_norm(ways, dim=-1, keepdim=True)
+    directions = points - it.x.unsqueeze(b)
+    scale = torch.linalg.vector_norm(directions, dim=-1, keepdim=True)
     scale = scale.clamp_min(torch.finfo(it.x.dtype).eps ** 2)
-    ways, images = ways / scale, (images - it.image.unsqueeze(b)) / scale
-    bent = []
-    for way, moved in zip(ways.unbind(b), images.unbind(b), strict=True):
-        product = problem.hessian_vertex(Dense(way), moved)
+    directions, images = directions / scale, (images - it.image.unsqueeze(b)) / scale
+    products = []
+    for direction, moved in zip(directions.unbind(b), images.unbind(b), strict=True):
+        product = problem.hessian_vertex(Dense(direction), moved)
         assert product is not None
-        bent.append(dense_gradient(product))
-    return ways, torch.stack(bent, b)
+        products.append(dense_gradient(product))
+    return directions, torch.stack(products, b)
 
 
-def _known_curvature(ways: Tensor, bent: Tensor, sigma: Tensor, cut: Tensor) -> Tensor:
-    """Z `(*batch, n, K)` such that (σI + ZZᵀ) w = Hw along the ways that curve more than σ.
+def _known_curvature(directions: Tensor, products: Tensor, sigma: Tensor, cut: Tensor) -> Tensor:
+    """Z `(*batch, n, K)` such that (σI + ZZᵀ) w = Hw where the curvature along w exceeds σ.
 
     ZZᵀ = R M⁺ Rᵀ with R = HW − σW and M = WᵀR, of which only what is positive is kept.
     """
-    rest = bent - sigma.unsqueeze(-1) * ways
-    small = rest @ ways.mT
+    rest = products - sigma.unsqueeze(-1) * directions
+    small = rest @ directions.mT
     sound = torch.isfinite(small).all(-1).all(-1)[..., None, None]  # else σ is 0 or infinite
     rest, small = torch.where(sound, rest, 0.0), torch.where(sound, small, 0.0)
     values, vectors = torch.linalg.eigh((small + small.mT) / 2)

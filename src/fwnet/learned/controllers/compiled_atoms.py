@@ -30,23 +30,14 @@ def learned_atom(  # type: ignore[no-untyped-def]
     """
     count, n = points.shape[0] + 1, x.shape[0]
     sigma, eps = 1.0 / (growth * length[()]), np.finfo(x.dtype).eps
-    ways, rest = np.empty((count, _BLOCK), x.dtype), np.empty((count, _BLOCK), x.dtype)
+    toward, rest = np.empty((count, _BLOCK), x.dtype), np.empty((count, _BLOCK), x.dtype)
     small, vectors = np.zeros((count, count)), np.empty((count, count))
     known, sizes = np.empty((count, count), x.dtype), np.zeros(count)
     for a in range(0, n, _BLOCK):
-        m = _ways(x, image, vertex, column, points, images, sigma, a, ways, rest)
-        for j in range(count):
-            for k in range(j + 1):
-                total = 0.0
-                for i in range(m):
-                    total += rest[j, i] * ways[k, i]
-                small[j, k] += total
-            total = 0.0
-            for i in range(m):
-                total += ways[j, i] * ways[j, i]
-            sizes[j] += total
+        m = _directions(x, image, vertex, column, points, images, sigma, a, toward, rest)
+        _add_products(toward, rest, m, small, sizes)
     for j in range(count):
-        sizes[j] = 1.0 / max(np.sqrt(sizes[j]), eps * eps)  # for ways of length 1
+        sizes[j] = 1.0 / max(np.sqrt(sizes[j]), eps * eps)  # for directions of length 1
         for k in range(j + 1):
             small[j, k] *= sizes[j] * sizes[k]
             small[k, j] = small[j, k]  # H is symmetric
@@ -63,10 +54,10 @@ def learned_atom(  # type: ignore[no-untyped-def]
     Z, no_bias = np.empty((kept, n), x.dtype), np.zeros(kept, x.dtype)
     if kept:
         for a in range(0, n, _BLOCK):  # once more: cheaper than to keep them
-            m = _ways(x, image, vertex, column, points, images, sigma, a, ways, rest)
-            layer(known[:kept], no_bias, rest, m, ways)
+            m = _directions(x, image, vertex, column, points, images, sigma, a, toward, rest)
+            layer(known[:kept], no_bias, rest, m, toward)
             for k in range(kept):
-                Z[k, a : a + m] = ways[k, :m]
+                Z[k, a : a + m] = toward[k, :m]
     ahead = np.empty(n, x.dtype)
     for i in range(n):
         ahead[i] = momentum * (x[i] - last_x[i]) - gradient[i] / sigma
@@ -74,25 +65,40 @@ def learned_atom(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _ways(x, image, vertex, column, points, images, sigma, a, ways, rest):  # type: ignore[no-untyped-def]
+def _add_products(toward, rest, m, small, sizes):  # type: ignore[no-untyped-def]
+    """Add a block's ⟨rest_j, w_k⟩, k ≤ j, to `small` and its |w_j|² to `sizes`."""
+    for j in range(sizes.shape[0]):
+        for k in range(j + 1):
+            total = 0.0
+            for i in range(m):
+                total += rest[j, i] * toward[k, i]
+            small[j, k] += total
+        total = 0.0
+        for i in range(m):
+            total += toward[j, i] * toward[j, i]
+        sizes[j] += total
+
+
+@_compiled
+def _directions(x, image, vertex, column, points, images, sigma, a, toward, rest):  # type: ignore[no-untyped-def]
     """w from x toward the vertex and the recent points, and Hw − σw, of the block that starts at a.
 
     Returns how many coordinates these are.
     """
     b = min(a + _BLOCK, x.shape[0])
     here, there = x[a:b], image[a:b]
-    _way(here, there, vertex[0, a:b], column[0, a:b], sigma, ways[0], rest[0])
+    _direction(here, there, vertex[0, a:b], column[0, a:b], sigma, toward[0], rest[0])
     for k in range(points.shape[0]):
-        _way(here, there, points[k, a:b], images[k, a:b], sigma, ways[k + 1], rest[k + 1])
+        _direction(here, there, points[k, a:b], images[k, a:b], sigma, toward[k + 1], rest[k + 1])
     return b - a
 
 
 @_compiled
-def _way(x, image, goal, bent, sigma, way, rest):  # type: ignore[no-untyped-def]
+def _direction(x, image, goal, product, sigma, toward, rest):  # type: ignore[no-untyped-def]
     for i in range(x.shape[0]):  # two loops: of more arrays, the compiler makes no vectors
-        way[i] = goal[i] - x[i]
+        toward[i] = goal[i] - x[i]
     for i in range(x.shape[0]):
-        rest[i] = (bent[i] - image[i]) - sigma * way[i]
+        rest[i] = (product[i] - image[i]) - sigma * toward[i]
 
 
 @_compiled

@@ -23,7 +23,7 @@ def learned_point(  # type: ignore[no-untyped-def]
     """u and P(x + u) of a `LearnedPoint`, into `update` and `point`.
 
     x, gradient, last_x, last_gradient, update, point  (n,);  along, gap, η and the last η  ()
-    the weights as in `Weights`
+    the weights as in `PointWeights`
     """
     n, hidden = x.shape[0], first.shape[0]
     mass, used, square = 0.0, 0.0, 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -13,11 +12,11 @@ from fwnet.directions import Corrections, ProjectedStep, Proposal
 from fwnet.directions.proposals import Candidates, LastStep, exchanges, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
-from fwnet.learned.controllers.hull import HullDirection, alone, compiled_code
+from fwnet.learned.controllers.hull import HullDirection, compiled_code, is_single
 from fwnet.learned.features import (
     COORDINATE_FEATURES,
     PROBLEM_FEATURES,
-    Sight,
+    SimplexPoint,
     coordinate_features,
     surplus_of,
 )
@@ -53,12 +52,14 @@ class LearnedPoint(Proposal):
         self.head = nn.Linear(hidden, 2, bias=False)
         nn.init.zeros_(self.head.weight)
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[None, Weights | None]:
-        """The last step, and the weights as arrays for a problem that is alone."""
-        if not alone(it.x):
+    def init(
+        self, problem: Problem, domain: Domain, it: Iterate
+    ) -> tuple[None, PointWeights | None]:
+        """The last step, and the weights as arrays where compiled code takes them."""
+        if not is_single(it.x) or compiled_code() is None:
             return None, None
         wide = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in self._weights())
-        return None, Weights(*(w.numpy() for w in wide))
+        return None, PointWeights(*(w.numpy() for w in wide))
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any
@@ -80,33 +81,30 @@ class LearnedPoint(Proposal):
         lin: Linearization,
         before: LastStep,
         now: LastStep,
-        arrays: Weights | None,
+        arrays: PointWeights | None,
     ) -> tuple[Tensor, Tensor]:  # (*batch, n) each
-        """u and P(x + u): one problem in compiled code, or by NumPy, as overhead decides there."""
+        """u and P(x + u); of one problem in compiled code, where the calls would cost most."""
         vectors = (it.x, now.gradient, before.x, before.gradient)
         numbers = (lin.along, lin.decrease, now.length, before.length)
-        if arrays is None:
-            sight = Sight(*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
-            weights = Weights(*(w.to(it.x.dtype) for w in self._weights()))
-            update = _finite(_update(sight, weights, torch))
-            return update, domain.project(it.x + update)
-        small = Sight(*(v.numpy() for v in (*vectors, *numbers)))
-        code = compiled_code()
+        code = None if arrays is None else compiled_code()
         if code is None:
-            with np.errstate(all="ignore"):
-                update = _finite(torch.from_numpy(_update(small, arrays, np)).to(it.x))
+            known = (*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
+            weights = PointWeights(*(w.to(it.x.dtype) for w in self._weights()))
+            update = _finite(_update(SimplexPoint(*known), weights))
             return update, domain.project(it.x + update)
-        found = np.empty_like(small.x), np.empty_like(small.x)
-        code.learned_point(*small, _REACH, *arrays, domain.radius, *found)
+        assert arrays is not None
+        x, *others = (v.numpy() for v in (*vectors, *numbers))
+        found = np.empty_like(x), np.empty_like(x)
+        code.learned_point(x, *others, _REACH, *arrays, domain.radius, *found)
         return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
-    def _weights(self) -> Weights:
+    def _weights(self) -> PointWeights:
         first, second = self.first, self.second
         head, context = self.head.weight, self.context.weight
-        return Weights(first.weight, first.bias, context, second.weight, second.bias, head)
+        return PointWeights(first.weight, first.bias, context, second.weight, second.bias, head)
 
 
-class Weights(NamedTuple):
+class PointWeights(NamedTuple):
     """The weights of a `LearnedPoint`, arrays of torch or NumPy."""
 
     first: Any  # (hidden, COORDINATE_FEATURES)
@@ -117,21 +115,18 @@ class Weights(NamedTuple):
     head: Any  # (2, hidden)
 
 
-def _update(sight: Sight, weights: Weights, xp: ModuleType) -> Any:
-    """u of torch tensors or NumPy arrays: one formula for both."""
-    surplus = surplus_of(sight)
-    rows, numbers = coordinate_features(sight, surplus, xp)
-    if xp is np:  # in the precision of the weights: half the memory, and no number is far from 1
-        rows, numbers = (a.astype(weights.first.dtype, copy=False) for a in (rows, numbers))
+def _update(point: SimplexPoint, weights: PointWeights) -> Tensor:
+    """u, the formula that `compiled_points.learned_point` repeats for one problem."""
+    surplus = surplus_of(point)
+    rows, numbers = coordinate_features(point, surplus)
     context = numbers @ weights.context.T + weights.first_bias
-    out = weights.first @ rows
-    out += context[..., None]
-    out = weights.second @ out.clip(0)
-    out += weights.second_bias[:, None]
-    out = weights.head @ out.clip(0)
-    out = out / (1 + abs(out))
+    out = weights.first @ rows + context[..., None]
+    out = weights.second @ out.relu() + weights.second_bias[:, None]
+    out = weights.head @ out.relu()
+    out = out / (1 + out.abs())
     grow, momentum = _REACH * out[..., 0, :], out[..., 1, :]
-    return (1 + grow) / (1 - grow) * sight.length * surplus + momentum * (sight.x - sight.last_x)
+    longer: Tensor = (1 + grow) / (1 - grow) * point.length
+    return longer * surplus + momentum * (point.x - point.last_x)
 
 
 def _finite(update: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A hierarchical RNN where the paper's optimizers have an LSTM for every coordinate alone."""
+"""A hierarchical RNN where the paper's optimizers have one LSTM per coordinate."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class HierarchicalRNN(nn.Module):
             zeros = seen.new_zeros
             sides = ((*batch, n), (*batch, count), tuple(batch))
             memory = Memories(*(zeros(*side, self.hidden) for side in sides))
-        told = memory.blocks.index_select(-2, place)
-        c = _cell(self.coordinate, torch.cat([seen, told], -1), memory.coordinates)
+        from_blocks = memory.blocks.index_select(-2, place)
+        c = _cell(self.coordinate, torch.cat([seen, from_blocks], -1), memory.coordinates)
         share = torch.nn.functional.one_hot(place, count).to(c)
         means = (share / share.sum(0)).mT @ c  # (*batch, B, h)
         above = memory.whole.unsqueeze(-2).expand_as(means)

@@ -49,7 +49,7 @@ class HullDirection(Controller, Direction):
         return move, state
 
 
-def alone(x: Tensor) -> bool:
+def is_single(x: Tensor) -> bool:
     """Whether x is one problem on the CPU, without gradients: then calls cost more than work."""
     plain = x.ndim == 1 and not torch.is_grad_enabled() and x.device.type == "cpu"
     return plain and not torch.compiler.is_compiling()

@@ -151,10 +151,10 @@ def _length(problem: Problem, it: Iterate, found: Spectrum, domain: TraceNormBal
     weights = (-found.sigma / domain.radius).unsqueeze(-2)  # G = Σ σ_i u_i v_iᵀ
     vertices, images = found.vertices.points, found.vertices.images
     assert images is not None
-    way = (weights @ vertices.flatten(b + 1)).reshape(it.x.unsqueeze(b).shape)
-    bent = (weights @ images.flatten(b + 1)).reshape(*it.x.shape[:b], 1, *images.shape[b + 1 :])
-    bend = problem.gram(it, way, bent).squeeze(-1).squeeze(-1)
-    tiny = torch.finfo(bend.dtype).tiny
+    direction = (weights @ vertices.flatten(b + 1)).reshape(it.x.unsqueeze(b).shape)
+    image = (weights @ images.flatten(b + 1)).reshape(*it.x.shape[:b], 1, *images.shape[b + 1 :])
+    curvature = problem.gram(it, direction, image).squeeze(-1).squeeze(-1)
+    tiny = torch.finfo(curvature.dtype).tiny
     # f that does not curve along G is linear there: the far end of the ball is near enough.
     far = domain.radius / found.sigma[..., 0].clamp_min(tiny)
-    return torch.minimum(found.sigma.square().sum(-1) / bend.clamp_min(tiny), 1e3 * far)
+    return torch.minimum(found.sigma.square().sum(-1) / curvature.clamp_min(tiny), 1e3 * far)

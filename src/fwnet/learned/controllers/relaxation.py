@@ -29,7 +29,7 @@ class _Averages(NamedTuple):
     """Running means over about ten steps, `(*batch,)` each, or plain numbers."""
 
     ended: Any  # share of the steps that ended at γ_max
-    bend: Any  # log10 of curvature / f
+    curvature: Any  # log10 of curvature / f
     slope: Any  # log10 of slope / f
 
 
@@ -39,7 +39,7 @@ class LearnedPairwise(Controller, StepRule):
 
         γ = ω_t γ_LS,   ω_t = 2σ(⟨θ, φ_t⟩) in [0.05, 1.95]
 
-    φ: 1, how sharply f bends along the steps, how steep they are, how many ended at γ_max, and how
+    φ: 1, f's curvature along the steps, how steep they are, how many ended at γ_max, and how
     much room this one has. On a quadratic every ω in (0, 2) decreases f, by ω(2 − ω) of what the
     line search gains: no weights make it rise. Untrained, the line search itself.
 
@@ -90,14 +90,14 @@ class LearnedPairwise(Controller, StepRule):
             xp.clip(v, tiny, math.inf) for v in (seen[0], abs(seen[2]), seen[3])
         )
         best = slope / curvature
-        bend = xp.log10(xp.clip(curvature / value, 1e-3, 1e6))
+        curved = xp.log10(xp.clip(curvature / value, 1e-3, 1e6))
         steep = xp.log10(xp.clip(slope / value, 1e-8, 1e4))
-        mean = _Averages(0 * bend, bend, steep) if state is None else state
+        mean = _Averages(0 * curved, curved, steep) if state is None else state
         room = xp.log10(xp.clip(best / limit, 1e-4, 1e2))
-        features = [1 + 0 * bend, mean.bend - 2, mean.slope / 2 + 1, mean.ended, room]
+        features = [1 + 0 * curved, mean.curvature - 2, mean.slope / 2 + 1, mean.ended, room]
         omega = xp.clip(2 * xp.sigmoid(xp.dot(features, self.policy)), 0.05, 1.95)
         step_size = omega * best
         ended = 1.0 * (step_size >= seen[3])
         ended = ended.detach() if isinstance(ended, Tensor) else ended
-        new = zip(mean, (ended, bend, steep), strict=True)
+        new = zip(mean, (ended, curved, steep), strict=True)
         return step_size, _Averages(*(0.9 * old + 0.1 * now for old, now in new))

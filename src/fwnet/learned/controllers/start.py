@@ -127,9 +127,9 @@ class LearnedStart(Controller, Start):
         """At the guess, before any face."""
         it = problem.at(problem.check_point("guess", guess))
         slope = dense_gradient(problem.gradient(it))
-        bent = problem.hessian_vertex(Dense(it.x), it.image)
-        assert bent is not None
-        linear = slope - dense_gradient(bent)
+        product = problem.hessian_vertex(Dense(it.x), it.image)
+        assert product is not None
+        linear = slope - dense_gradient(product)
         return Visit(it, linear, it.x, slope, torch.zeros_like(it.x), it.x, slope)
 
     def scores(self, visit: Visit) -> Tensor:  # (*batch, n)
@@ -146,7 +146,7 @@ class LearnedStart(Controller, Start):
         return (scores > 0) & (scores >= least)
 
     def visit(self, problem: Problem, before: Visit, face: Tensor) -> Visit:
-        """Solve on the face, drop what is negative, and go to the best point on the way there."""
+        """Solve on the face, drop what is negative, and go to the best point of the segment."""
         y, slope = before.y, before.slope
         total = y.sum(-1, keepdim=True)  # the radius
         u, again = solve_face(problem, before, face)
@@ -154,11 +154,11 @@ class LearnedStart(Controller, Start):
         size = p.sum(-1, keepdim=True)
         p = torch.where(size > 0, total * p / size, y)
         p_slope = dense_gradient(problem.gradient(problem.at(p)))
-        way, bend = p - y, p_slope - slope  # f is quadratic: its gradient moves along segments too
-        fall = -torch.linalg.vecdot(slope, way)
-        curve = torch.linalg.vecdot(way, bend).clamp_min(torch.finfo(y.dtype).tiny)
+        ahead, change = p - y, p_slope - slope  # on a segment, ∇f of a quadratic is linear
+        fall = -torch.linalg.vecdot(slope, ahead)
+        curve = torch.linalg.vecdot(ahead, change).clamp_min(torch.finfo(y.dtype).tiny)
         t = (fall / curve).clamp(0, 1).unsqueeze(-1)
-        y, slope = (1 - t) * y + t * p, slope + t * bend
+        y, slope = (1 - t) * y + t * p, slope + t * change
         return before._replace(y=y, slope=slope, u=u, p=p, p_slope=p_slope)
 
 

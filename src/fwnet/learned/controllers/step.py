@@ -84,12 +84,12 @@ class LearnedStep(Controller, StepRule):
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
         xp = NUMBERS if is_plain(move.slope) else TENSORS
-        bend = problem.curvature(it, move)
-        seen: Any = [move.slope, torch.ones_like(move.slope) if bend is None else bend]
+        curvature = problem.curvature(it, move)
+        seen: Any = [move.slope, torch.ones_like(move.slope) if curvature is None else curvature]
         slope, curve = (v.item() if xp is NUMBERS else v.detach() for v in seen)
         tiny = torch.finfo(it.x.dtype).tiny
         wanted = 4.0 + 0 * slope
-        if bend is not None:
+        if curvature is not None:
             wanted = xp.clip(-slope / xp.clip(curve, tiny, math.inf) * (state + 1), _FEWEST, _MOST)
         features = [1 + 0 * slope, xp.log(wanted / 4)]
         top = self.low + (self.high - self.low) * xp.sigmoid(xp.dot(features, self.policy))

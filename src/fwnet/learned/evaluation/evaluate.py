@@ -227,7 +227,7 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
                     f"got {type(slot).__name__}."
                 )
-            as_solver(slot, domain)  # what does not fit is told before anything is tuned
+            as_solver(slot, domain)  # raises before anything is tuned
         kinds = sorted({type(slot).__name__ for slot in slots})
         if len(kinds) > 1:
             raise ValueError(

@@ -148,6 +148,6 @@ def _exact_values(problem: Problem, domain: Domain) -> Tensor | None:
     Q, c = domain.radius**2 * Q, domain.radius * c
     Q = Q.expand(*c.shape, c.shape[-1])
     w = simplex_qp(Q, c)
-    bend = 0.5 * torch.linalg.vecdot(w, (Q @ w.unsqueeze(-1)).squeeze(-1))
-    value: Tensor = bend + torch.linalg.vecdot(c, w) + constant
+    quadratic = 0.5 * torch.linalg.vecdot(w, (Q @ w.unsqueeze(-1)).squeeze(-1))
+    value: Tensor = quadratic + torch.linalg.vecdot(c, w) + constant
     return value.to(matrix.dtype if problem.dtype is None else problem.dtype)

@@ -15,7 +15,7 @@ from fwnet.learned.training.losses import LogSuboptimality, MetaLoss
 from fwnet.numerics import checks
 
 
-class Schedule(ABC):
+class RateSchedule(ABC):
     """The factor on the learning rate along a training."""
 
     @abstractmethod
@@ -25,7 +25,7 @@ class Schedule(ABC):
 
 @final
 @dataclass(frozen=True)
-class Cosine(Schedule):
+class Cosine(RateSchedule):
     """From 1 to `final` along a cosine.
 
     factor = (1 + final)/2 + (1 − final)/2 · cos(π share)
@@ -42,7 +42,7 @@ class Cosine(Schedule):
 
 @final
 @dataclass(frozen=True)
-class Linear(Schedule):
+class Linear(RateSchedule):
     """From 1 to `final` along a line; `Linear(1.0)` keeps the learning rate.
 
     factor = 1 − (1 − final) · share
@@ -98,7 +98,7 @@ class MetaConfig:
     patience: int = 1000
     validation_problems: int = 16
     seed: int = 0
-    schedule: Schedule = field(default_factory=Cosine)
+    schedule: RateSchedule = field(default_factory=Cosine)
     restarts: int = 1
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class MetaConfig:
         checks.positive("MetaConfig(clip=...)", self.clip)
         if self.horizon is not None:
             check_limits("MetaConfig(horizon=...)", self.horizon, 1)
-        kinds = {"gradient": MetaGradient, "loss": MetaLoss, "schedule": Schedule, "seed": int}
+        kinds = {"gradient": MetaGradient, "loss": MetaLoss, "schedule": RateSchedule, "seed": int}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):

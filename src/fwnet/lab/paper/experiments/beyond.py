@@ -21,7 +21,7 @@ from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.experiments.cifar2 import Pairs, optimum
 from fwnet.lab.paper.experiments.mnist import images as split_images
 from fwnet.lab.paper.experiments.mnist import network
-from fwnet.lab.paper.figures import Curves, Figure, Series, Table, bands
+from fwnet.lab.paper.figures import Curves, Figure, PlottedLine, Table, bands
 from fwnet.lab.paper.kernel_nets import rings_net
 from fwnet.lab.paper.measures import median_text, reached
 from fwnet.lab.paper.softmax_runs import Images
@@ -69,7 +69,7 @@ class Beyond(Experiment[BeyondConfig]):
         }
         rows = [[name, *_counts(results, name)] for name in excess]
         rings = [
-            Series(
+            PlottedLine(
                 f"{mode}, seed {r.seed}",
                 r.metrics["rings"][mode]["t"],
                 r.metrics["rings"][mode]["loss"],

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from fwnet.lab.paper.core_problems import EXAMPLES, Budgeted
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Series, Table
+from fwnet.lab.paper.figures import Curves, Figure, PlottedLine, Table
 
 
 @final
@@ -73,7 +73,7 @@ def _curves(problem: dict[str, Any]) -> Curves:
         caption,
         "step",
         "duality gap",
-        [Series(run["solver"], run["at"], run["curve"]) for run in problem["runs"]],
+        [PlottedLine(run["solver"], run["at"], run["curve"]) for run in problem["runs"]],
         log_x=True,
         log_y=True,
     )

@@ -12,7 +12,7 @@ from fwnet.data import load
 from fwnet.lab.paper.claims import Claim, Comparison
 from fwnet.lab.paper.configs import DENSITY, DensityConfig
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Series, Table
+from fwnet.lab.paper.figures import Curves, Figure, PlottedLine, Table
 from fwnet.lab.paper.kernel_nets import image_features
 from fwnet.lab.paper.measures import effective_rank, range_text
 from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, tested, training
@@ -64,11 +64,11 @@ class Density(Experiment[DensityConfig]):
                 lead = leads(results, name, tuned)
                 label = f"{name}, both tuned" if tuned else name
                 low, high = lead.min(0).tolist(), lead.max(0).tolist()
-                series.append(Series(label, where, lead.mean(0), low, high, baseline=tuned))
+                series.append(PlottedLine(label, where, lead.mean(0), low, high, baseline=tuned))
             for method in (FWNET, ADAM):
                 rank = _over_nets(results, name, method, "rank")
                 ranks.append(
-                    Series(f"{name}, {method}", where, rank.mean(0), baseline=method == ADAM)
+                    PlottedLine(f"{name}, {method}", where, rank.mean(0), baseline=method == ADAM)
                 )
             for k, label in enumerate(labels):
                 rows.append(

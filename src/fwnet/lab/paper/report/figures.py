@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fwnet.lab.paper import plots
-from fwnet.lab.paper.figures import Curves, Figure, Maps, Series, Table, thinned
+from fwnet.lab.paper.figures import Curves, Figure, Maps, PlottedLine, Table, thinned
 from fwnet.lab.paper.report.section import Section, colours
 from fwnet.lab.paper.report.text import safe
 from fwnet.lab.paper.store import plain
@@ -73,7 +73,7 @@ def _curves(figure: Curves, numbers: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _series(series: Series, number: int) -> dict[str, Any]:
+def _series(series: PlottedLine, number: int) -> dict[str, Any]:
     rows = thinned(len(series.x))
     columns = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     data = {
@@ -88,7 +88,7 @@ def _digits(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
 
 
-def _last(series: Series) -> str:
+def _last(series: PlottedLine) -> str:
     known = [y for y in series.y if y is not None and math.isfinite(y)]
     return f"{known[-1]:.3g}" if known else "nothing"
 
