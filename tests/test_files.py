@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics.files import (
+    CheckpointSeries,
     DamagedFile,
     FileFormat,
     ForeignFile,
     OtherRun,
-    Series,
     flattened,
     make_folder,
     rebuilt,
@@ -187,7 +187,7 @@ def test_a_file_of_another_run() -> None:
 
 
 def test_a_series_keeps_the_last_and_skips_the_damaged(tmp_path: Path) -> None:
-    series = Series(tmp_path / "new", FORMAT, "round", 3)
+    series = CheckpointSeries(tmp_path / "new", FORMAT, "round", 3)
     said: list[str] = []
     assert series.read(said.append) is None
     for number in (1, 5, 20, 100):

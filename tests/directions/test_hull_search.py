@@ -36,8 +36,8 @@ def at(problem: fwnet.SoftmaxRegression, x: Tensor, points: Tensor) -> tuple[fwn
 def test_the_weights_are_scipys(seed: int) -> None:
     problem, points = softmax_problem(seed), points_of_the_ball(10 + seed)
     x = 0.3 * points[0] + 0.2 * points[1]
-    it, bent = at(problem, x, points)
-    weights = hull_weights(problem, it, points - x, bent, rounds=25)
+    it, changes = at(problem, x, points)
+    weights = hull_weights(problem, it, points - x, changes, rounds=25)
 
     def f(w: np.ndarray) -> float:
         there = x + (torch.as_tensor(w)[:, None, None] * (points - x)).sum(0)
@@ -71,13 +71,13 @@ def test_never_worse_than_the_line_search_toward_the_vertex(rounds: int) -> None
 def test_a_batch_equals_a_loop() -> None:
     problem, points = softmax_problem(5, (3,)), points_of_the_ball(6, 3)
     x = 0.5 * points[:, 0]
-    it, bent = at(problem, x, points)
-    together = hull_weights(problem, it, points - x.unsqueeze(1), bent, rounds=8)
+    it, changes = at(problem, x, points)
+    together = hull_weights(problem, it, points - x.unsqueeze(1), changes, rounds=8)
     for k in range(3):
         one = fwnet.SoftmaxRegression(problem.X[k], problem.y[k], 4)
         single, images = at(one, x[k], points[k])
-        alone = hull_weights(one, single, points[k] - x[k], images, rounds=8)
-        assert torch.allclose(alone, together[k], atol=1e-8)
+        own = hull_weights(one, single, points[k] - x[k], images, rounds=8)
+        assert torch.allclose(own, together[k], atol=1e-8)
 
 
 def test_weights_move_with_the_points() -> None:
@@ -87,8 +87,8 @@ def test_weights_move_with_the_points() -> None:
 
     def weights(t: Tensor) -> Tensor:
         moved = points + t * way
-        it, bent = at(problem, torch.zeros(6, 4, dtype=F64), moved)
-        return hull_weights(problem, it, moved, bent, rounds=30)
+        it, changes = at(problem, torch.zeros(6, 4, dtype=F64), moved)
+        return hull_weights(problem, it, moved, changes, rounds=30)
 
     t = torch.zeros((), dtype=F64, requires_grad=True)
     (slope,) = torch.autograd.grad(weights(t)[weights(t).argmax()], t)

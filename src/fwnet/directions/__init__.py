@@ -1,4 +1,4 @@
-"""Which way: toward the vertex, away from an atom, between atoms, to the best of a hull, …"""
+"""Where to go: toward the vertex, away from an atom, between atoms, to the best of a hull, …"""
 
 from fwnet.directions.active import Away, Blended, Pairwise
 from fwnet.directions.averaging import Averaging

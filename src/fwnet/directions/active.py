@@ -41,9 +41,9 @@ class Away(Direction):
         weight = it.active.weight_of(worst)
         rest = 1 - weight
         # Away from an atom that is nearly all of x: (x − λa) / (1 − λ) would be rounding.
-        alone = rest < torch.finfo(weight.dtype).eps ** (1 / 3)
-        forward = (lin.decrease >= retreat) | alone
-        limit = weight / torch.where(alone, 1.0, rest)
+        whole = rest < torch.finfo(weight.dtype).eps ** (1 / 3)
+        forward = (lin.decrease >= retreat) | whole
+        limit = weight / torch.where(whole, 1.0, rest)
         switch = _Switch(problem, it, lin)
         switch.toward(forward)
         switch.atom(worst, ~forward, -1.0)
@@ -59,7 +59,7 @@ class Pairwise(Direction):
 
     Arguments:
         second_order: choose a by the decrease that its own line search would give, as SMO does,
-            instead of by the gradient alone. Needs a quadratic problem.
+            instead of by the gradient only. Needs a quadratic problem.
 
     Reference: Lacoste-Julien and Jaggi (2015); Fan, Chen and Lin (2005) for the second order.
     """

@@ -1,4 +1,4 @@
-"""Direction: which way to go from the linearisation."""
+"""Direction: where to go from the linearisation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Direction(nn.Module, ABC):
 class Toward(Direction):
     """d = vertex − x: the Frank-Wolfe direction.
 
-    On one block of a product, d moves that block alone.
+    On one block of a product, d moves only that block.
     """
 
     def forward(

@@ -49,7 +49,7 @@ class Corrections(Direction):
 
     Arguments:
         memory: how many recent points are kept.
-        proposals: where the points besides the vertex come from; the projected step alone if left
+        proposals: where the points besides the vertex come from; only the projected step if left
             out.
         rounds: where f is no quadratic, Newton steps over the hull; they cost images only.
     """
@@ -84,18 +84,18 @@ class Corrections(Direction):
         gradient = dense_gradient(lin.gradient)
         points, images, lasting, proposals = self._hull(problem, it, lin, state)
         # Differences first: near the optimum, ⟨g, p⟩ − ⟨g, x⟩ would be rounding.
-        ways, bent = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
+        directions, changes = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
-        slopes = (ways.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
+        slopes = (directions.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
         if problem.quadratic or self.rounds == 0:
-            rest = quadratic_weights(semidefinite(problem.gram(it, ways, bent)), slopes)
+            rest = quadratic_weights(semidefinite(problem.gram(it, directions, changes)), slopes)
         else:
-            rest = hull_weights(problem, it, ways, bent, self.rounds)
+            rest = hull_weights(problem, it, directions, changes, self.rounds)
         # No descent beyond rounding: leave it to the line search toward the vertex.
         lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
         rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
         if rest.requires_grad:  # stay, as the move does but for rounding
-            noise = _is_rounding(rest.detach(), ways, points).unsqueeze(-1)
+            noise = _is_rounding(rest.detach(), directions, points).unsqueeze(-1)
             rest = torch.where(noise, 0.0, rest)
         term = Term(1.0, Dense(mix(rest, points), state.domain.event_dim), mix(rest, images))
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
@@ -126,14 +126,14 @@ class Corrections(Direction):
         return points, torch.cat(images, b), lasting, tuple(after)
 
 
-def _is_rounding(weights: Tensor, ways: Tensor, points: Tensor) -> Tensor:
+def _is_rounding(weights: Tensor, directions: Tensor, points: Tensor) -> Tensor:
     """Where Σ w_k (p_k − x) is no more than the rounding of the points, `(*batch,)`.
 
     Then the direction is noise, and so is the derivative of the step along it.
     """
     b = weights.ndim - 1
-    length = mix(weights, ways).flatten(b).abs().amax(-1)
-    size = torch.maximum(points.flatten(b).abs().amax(-1), ways.flatten(b).abs().amax(-1))
+    length = mix(weights, directions).flatten(b).abs().amax(-1)
+    size = torch.maximum(points.flatten(b).abs().amax(-1), directions.flatten(b).abs().amax(-1))
     return length <= 8 * torch.finfo(weights.dtype).eps * size
 
 

@@ -17,24 +17,24 @@ _HALVINGS = 20
 _SHARE = 0.1  # of the promised decrease that a step must keep
 
 
-def quadratic_weights(bends: Tensor, slopes: Tensor) -> Tensor:
-    """argmin of ½ wᵀ bends w + slopesᵀw over w >= 0, Σ w <= 1, differentiable on its face.
+def quadratic_weights(gram: Tensor, slopes: Tensor) -> Tensor:
+    """argmin of ½ wᵀ gram w + slopesᵀw over w >= 0, Σ w <= 1, differentiable on its face.
 
     Arguments:
-        bends: `(*batch, K, K)`, semidefinite; slopes: `(*batch, K)`.
+        gram: `(*batch, K, K)`, semidefinite; slopes: `(*batch, K)`.
     """
-    # The first weight is that of x itself, from which slopes and bends are measured.
-    bends, slopes = pad(bends, (1, 0, 1, 0)), pad(slopes, (1, 0))
-    # Where f hardly curves, bends are rounding.
-    weights = solve_simplex_qp(bends, slopes, trusted=True).x
-    return _attached(weights, bends, slopes)[..., 1:]
+    # The first weight is that of x itself, from which slopes and Gram matrix are measured.
+    gram, slopes = pad(gram, (1, 0, 1, 0)), pad(slopes, (1, 0))
+    # For nearly linear f the Gram matrix is rounding error, so it is not checked.
+    weights = solve_simplex_qp(gram, slopes, trusted=True).x
+    return _attached(weights, gram, slopes)[..., 1:]
 
 
 def hull_weights(
     problem: Problem,
     it: Iterate,
-    ways: Tensor,  # (*batch, K, *shape), from x to the points
-    bent: Tensor,  # (*batch, K, m), their images
+    directions: Tensor,  # (*batch, K, *shape), from x to the points
+    changes: Tensor,  # (*batch, K, m), their images
     rounds: int,
 ) -> Tensor:  # (*batch, K)
     """argmin of f(x + Σ w_k ways_k) over w >= 0, Σ w <= 1, by damped Newton steps.
@@ -49,22 +49,25 @@ def hull_weights(
     """
     b = problem.batch_dims
     with torch.no_grad():
-        first = ways.narrow(b, 0, 1), bent.narrow(b, 0, 1)
-        along = _descend(problem, it, *first, ways.new_zeros(*ways.shape[:b], 1), _ALONG)
-        start = pad(along, (0, ways.shape[b] - 1))
-        weights = _descend(problem, it, ways, bent, start, rounds)
-    if not (torch.is_grad_enabled() and (ways.requires_grad or bent.requires_grad)):
+        first = directions.narrow(b, 0, 1), changes.narrow(b, 0, 1)
+        along = _descend(
+            problem, it, *first, directions.new_zeros(*directions.shape[:b], 1), _ALONG
+        )
+        start = pad(along, (0, directions.shape[b] - 1))
+        weights = _descend(problem, it, directions, changes, start, rounds)
+    if not (torch.is_grad_enabled() and (directions.requires_grad or changes.requires_grad)):
         return weights
-    here = _at(it, ways, bent, weights)
-    slopes, bends = problem.slopes(here, ways, bent), semidefinite(problem.gram(here, ways, bent))
+    here = _at(it, directions, changes, weights)
+    slopes = problem.slopes(here, directions, changes)
+    gram = semidefinite(problem.gram(here, directions, changes))
     whole = pad(weights, (1, 0))
     whole[..., 0] = 1 - weights.sum(-1)
-    linear = slopes - (bends @ weights.unsqueeze(-1)).squeeze(-1)
-    return _attached(whole, pad(bends, (1, 0, 1, 0)), pad(linear, (1, 0)))[..., 1:]
+    linear = slopes - (gram @ weights.unsqueeze(-1)).squeeze(-1)
+    return _attached(whole, pad(gram, (1, 0, 1, 0)), pad(linear, (1, 0)))[..., 1:]
 
 
 def semidefinite(gram: Tensor) -> Tensor:
-    """Symmetric and without a negative diagonal, which is how far rounding bends a small one."""
+    """Symmetric and without a negative diagonal: the rounding errors of a small Gram matrix."""
     gram = (gram + gram.mT) / 2
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
     return gram + torch.diag_embed(diagonal.clamp_min(0) - diagonal)
@@ -77,25 +80,25 @@ def mix(weights: Tensor, points: Tensor) -> Tensor:
 
 
 def _descend(
-    problem: Problem, it: Iterate, ways: Tensor, bent: Tensor, w: Tensor, rounds: int
+    problem: Problem, it: Iterate, directions: Tensor, changes: Tensor, w: Tensor, rounds: int
 ) -> Tensor:
-    here = _at(it, ways, bent, w)
+    here = _at(it, directions, changes, w)
     value = problem.value(here)
     for _ in range(rounds):
-        slopes = problem.slopes(here, ways, bent)
-        bends = semidefinite(problem.gram(here, ways, bent))
+        slopes = problem.slopes(here, directions, changes)
+        gram = semidefinite(problem.gram(here, directions, changes))
         if w.shape[-1] == 1:  # one weight needs no programme
             tiny = torch.finfo(w.dtype).tiny
-            way = (w - slopes / bends.squeeze(-1).clamp_min(tiny)).clamp(0.0, 1.0) - w
+            direction = (w - slopes / gram.squeeze(-1).clamp_min(tiny)).clamp(0.0, 1.0) - w
         else:
-            linear = slopes - (bends @ w.unsqueeze(-1)).squeeze(-1)
-            way = quadratic_weights(bends, linear) - w
-        promise = (way * slopes).sum(-1)
+            linear = slopes - (gram @ w.unsqueeze(-1)).squeeze(-1)
+            direction = quadratic_weights(gram, linear) - w
+        promise = (direction * slopes).sum(-1)
         done = promise >= -torch.finfo(value.dtype).eps * value.abs()
         step = torch.where(done, 0.0, 1.0)
         for _ in range(_HALVINGS):
-            trial = w + step.unsqueeze(-1) * way
-            there = _at(it, ways, bent, trial)
+            trial = w + step.unsqueeze(-1) * direction
+            there = _at(it, directions, changes, trial)
             ahead = problem.value(there)
             high = ~(ahead <= value + _SHARE * step * promise) & ~done  # NaN is too high
             if not bool(high.any()):
@@ -103,7 +106,7 @@ def _descend(
             step = torch.where(high, step / 2, step)
         else:  # rounding: no step is known to descend
             trial = torch.where(high.unsqueeze(-1), w, trial)
-            there = _at(it, ways, bent, trial)
+            there = _at(it, directions, changes, trial)
             ahead = problem.value(there)
         w, here, value = trial, there, ahead
         if bool(done.all()):
@@ -111,17 +114,17 @@ def _descend(
     return w
 
 
-def _at(it: Iterate, ways: Tensor, bent: Tensor, weights: Tensor) -> Iterate:
+def _at(it: Iterate, directions: Tensor, changes: Tensor, weights: Tensor) -> Iterate:
     assert it.image is not None
-    return Iterate(it.x + mix(weights, ways), it.image + mix(weights, bent))
+    return Iterate(it.x + mix(weights, directions), it.image + mix(weights, changes))
 
 
-def _attached(weights: Tensor, bends: Tensor, slopes: Tensor) -> Tensor:
+def _attached(weights: Tensor, gram: Tensor, slopes: Tensor) -> Tensor:
     """The weights with the derivative of a minimiser on its face of the simplex."""
-    if not (torch.is_grad_enabled() and (bends.requires_grad or slopes.requires_grad)):
+    if not (torch.is_grad_enabled() and (gram.requires_grad or slopes.requires_grad)):
         return weights
     with torch.no_grad():
         face = Face.of(Simplex().normals(weights, 1e-9))
-        response = face.response(face.basis @ bends @ face.basis.mT)
-    gradient = (bends @ weights.unsqueeze(-1)).squeeze(-1) + slopes
+        response = face.response(face.basis @ gram @ face.basis.mT)
+    gradient = (gram @ weights.unsqueeze(-1)).squeeze(-1) + slopes
     return reattached(weights, gradient, response)

@@ -137,9 +137,9 @@ def exchanges(
     weight = torch.where(weight > 0.999, 0.0, weight)
     rest = 1 - weight
     emptied = (x - weight * units[..., count:, :]).clamp_min(0) / rest
-    bent = (z.unsqueeze(-2) - weight * columns[..., count:, :]) / rest
+    moved = (z.unsqueeze(-2) - weight * columns[..., count:, :]) / rest
     points = torch.cat([units[..., :count, :], emptied], -2)
-    return Candidates(points, torch.cat([columns[..., :count, :], bent], -2), lasting=False)
+    return Candidates(points, torch.cat([columns[..., :count, :], moved], -2), lasting=False)
 
 
 def finite_or(x: Tensor, point: Tensor, batch_dims: int) -> Tensor:
@@ -154,16 +154,16 @@ def next_step(problem: Problem, it: Iterate, lin: Linearization, last: LastStep 
     b = problem.batch_dims
     if last is None:
         move = toward(problem, it, lin)
-        bend = problem.curvature(it, move)
-        assert bend is not None
+        curvature = problem.curvature(it, move)
+        assert curvature is not None
         size = inner(move.direction, move.direction, b)
         kind = torch.finfo(size.dtype)
-        length = (size / bend.clamp_min(kind.tiny)).clamp_max(kind.max)
+        length = (size / curvature.clamp_min(kind.tiny)).clamp_max(kind.max)
         return LastStep(it.x, gradient, length)
     step, change = it.x - last.x, gradient - last.gradient
-    bend = inner(step, change, b)
+    curvature = inner(step, change, b)
     size = inner(step, step, b)
-    length = (size / bend).detach()
+    length = (size / curvature).detach()
     usable = (length > 0) & torch.isfinite(length)  # a step of 0, or none that curves: neither
-    length = torch.where(usable, size / torch.where(usable, bend, 1.0), last.length)
+    length = torch.where(usable, size / torch.where(usable, curvature, 1.0), last.length)
     return LastStep(it.x, gradient, length)

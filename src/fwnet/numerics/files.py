@@ -1,7 +1,7 @@
 """Files that are written whole or not at all, and read without running code of them.
 
-FileFormat   tensors and plain facts in one file, with a hash over both
-Series       numbered checkpoints of one format
+FileFormat         tensors and plain facts in one file, with a hash over both
+CheckpointSeries   numbered files of one format
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class FileFormat:
 
 @final
 @dataclass(frozen=True)
-class Series:
+class CheckpointSeries:
     """Numbered files of one format in a folder, of which the last few are kept.
 
     Arguments:

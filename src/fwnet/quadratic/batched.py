@@ -50,7 +50,7 @@ class SimplexQPSolution:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Batch:
+class QPBatch:
     """min ½ xᵀQx + cᵀx over the simplex, `(batch, n, n)` and `(batch, n)`.
 
     `size` bounds |Q_ij| + |c_i|: for a semidefinite Q no entry exceeds the largest of the diagonal.
@@ -64,17 +64,17 @@ class Batch:
     trusted: bool
 
     @classmethod
-    def of(cls, Q: Tensor, c: Tensor, tol: float, trusted: bool) -> Batch:
+    def of(cls, Q: Tensor, c: Tensor, tol: float, trusted: bool) -> QPBatch:
         size = Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
         return cls(Q, c, size + c.abs().amax(-1, keepdim=True), tol, trusted)
 
     @property
     def floor(self) -> Tensor:
-        """What rounding alone may do to an entry of the gradient, `(batch, 1)`."""
+        """What rounding may do to an entry of the gradient, `(batch, 1)`."""
         return self.size * (64 * torch.finfo(self.Q.dtype).eps)
 
-    def take(self, rows: Tensor) -> Batch:
-        return Batch(self.Q[rows], self.c[rows], self.size[rows], self.tol, self.trusted)
+    def take(self, rows: Tensor) -> QPBatch:
+        return QPBatch(self.Q[rows], self.c[rows], self.size[rows], self.tol, self.trusted)
 
     def times(self, x: Tensor) -> Tensor:
         return torch.bmm(self.Q, x.unsqueeze(-1)).squeeze(-1)
@@ -118,7 +118,7 @@ class Batch:
 
 
 def solve_each(
-    batch: Batch, start: Tensor, steps: int, *, pivots: bool = True
+    batch: QPBatch, start: Tensor, steps: int, *, pivots: bool = True
 ) -> SimplexQPSolution:
     """Solve the problems one by one, in compiled code where that is for this batch.
 
@@ -170,7 +170,7 @@ def _as_tensors(like: Tensor, *parts: np.ndarray) -> SimplexQPSolution:
     return SimplexQPSolution(x, gradient, gap, torch.from_numpy(parts[3]).to(like.device))
 
 
-def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
+def block_pivots(batch: QPBatch, x: Tensor) -> SimplexQPSolution:
     """Primal-dual active sets: free = {x > 0} or {multiplier < 0}, all at once.
 
     Reference: Júdice and Pires (1994).
@@ -231,12 +231,12 @@ def block_pivots(batch: Batch, x: Tensor) -> SimplexQPSolution:
 def _exchange(
     free: Tensor, wrong: Tensor, fewest: Tensor, patience: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Exchange all wrong coordinates; the last one alone after three exchanges without gain."""
+    """Exchange all wrong coordinates; only the last one after three exchanges without gain."""
     count = wrong.sum(-1)
     patience = torch.where(count < fewest, _PATIENCE, patience - 1)
     fewest = torch.minimum(fewest, count)
     if bool((patience < 0).any()):
         last = free.shape[-1] - 1 - wrong.flip(-1).to(torch.uint8).argmax(-1, keepdim=True)
-        alone = torch.zeros_like(wrong).scatter_(-1, last, True) & wrong
-        wrong = torch.where((patience < 0).unsqueeze(-1), alone, wrong)
+        single = torch.zeros_like(wrong).scatter_(-1, last, True) & wrong
+        wrong = torch.where((patience < 0).unsqueeze(-1), single, wrong)
     return free ^ wrong, fewest, patience

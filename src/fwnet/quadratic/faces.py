@@ -56,7 +56,7 @@ class FaceFactor:
             (Q + ridge I)_FF d_F = r_F + level 1,   Σ d = 0,   d = 0 elsewhere
 
         Arguments:
-            r: `(batch, n)`, best near 0 on average: a common shift changes the level alone.
+            r: `(batch, n)`, best near 0 on average: a common shift changes only the level.
         """
         packed = (r if self.index is None else r.gather(1, self.index)) * self.used
         right = torch.stack((packed, self.used), -1)

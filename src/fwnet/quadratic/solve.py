@@ -8,7 +8,7 @@ from torch import Tensor
 from fwnet.numerics import checks
 from fwnet.quadratic.batched import (
     SMALL,
-    Batch,
+    QPBatch,
     SimplexQPSolution,
     block_pivots,
     solve_each,
@@ -103,7 +103,7 @@ def _solve_batch(
     given = Q.new_full(c.shape, 1.0 / n) if start is None else start.expand(*batch, n)
     x = given.reshape(-1, n).clamp_min(0)
     x = x / x.sum(-1, keepdim=True)
-    whole = Batch.of(Q, c, tol, trusted)
+    whole = QPBatch.of(Q, c, tol, trusted)
     if compiled_for(Q) is not None:
         return solve_each(whole, x, steps)
     found = block_pivots(whole, x)

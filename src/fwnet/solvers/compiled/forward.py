@@ -25,7 +25,7 @@ from fwnet.trace import Number
 from fwnet.vertices import OneHot
 
 if TYPE_CHECKING:
-    from fwnet.solvers.compiled.steps import Log, Plan, State
+    from fwnet.solvers.compiled.steps import Log, Plan, Position
     from fwnet.solvers.frank_wolfe import FrankWolfe
 
 # Between two looks at the clock: multiplications for a few tenths of a second, and records.
@@ -131,13 +131,13 @@ class FastForward:
 
     def _take(
         self, it: Iterate, sizes: np.ndarray, problems: int | None = None
-    ) -> tuple[State, Log]:
+    ) -> tuple[Position, Log]:
         """Steps from an iterate, which stays as it is."""
         code, batch, count = self.code, self.batch, len(sizes)
         assert it.image is not None
         x, image = _array(it.x.reshape(batch, -1)), _array(it.image.reshape(batch, -1))
         data = code.Data(self.matrix, self.shift, self.ridge, sizes)
-        state = code.State(x.copy(), image.copy(), self._weights(it))
+        state = code.Position(x.copy(), image.copy(), self._weights(it))
         log = code.Log(
             *np.zeros((3, batch, count)),
             np.zeros(batch, np.int64),
@@ -190,7 +190,7 @@ class FastForward:
             weights.scatter_add_(-1, place.reshape(self.batch, -1), own.reshape(self.batch, -1))
         return weights.reshape(self.batch, sides, self.n).numpy()
 
-    def _active(self, state: State) -> ActiveSet:
+    def _active(self, state: Position) -> ActiveSet:
         """The vertices that any problem uses, as atoms."""
         weights = torch.from_numpy(state.weights).flatten(1)
         used = weights.gt(0).any(0).nonzero().squeeze(-1)

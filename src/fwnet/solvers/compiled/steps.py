@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     whole: float  # above 1 − this, one atom is considered to be all of x
 
 
-class State(NamedTuple):
+class Position(NamedTuple):
     """Where the problems are; changed in place."""
 
     x: Any  # (batch, n)
@@ -114,13 +114,7 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
         else:
             if plan.rule == SHORT or plan.quadratic or ridge.size:
                 _fill_direction(x, scale, i, a, j, c, direction)
-            if plan.rule == SHORT:
-                curvature = plan.number * _dot(direction, direction)
-            elif plan.quadratic:
-                curvature = _dot(direction, change) / plan.number
-            else:
-                curvature = (_dot(change, change) + _square(ridge, direction)) / plan.number
-            step = -slope / max(curvature, _TINY)
+            step = -slope / max(_curvature(plan, ridge, direction, change), _TINY)
         typed[0] = min(max(step, 0.0), limit)
         size = typed[0]
         if not size > 0.0:
@@ -145,6 +139,16 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
                 for k in range(x.size):
                     x[k] = _entry(weights, k, plan.radius)
     return values.size
+
+
+@_compiled
+def _curvature(plan, ridge, direction, change):  # type: ignore[no-untyped-def]
+    """smoothness · |d|² for SHORT, dᵀ∇²f d / ω for SEARCH."""
+    if plan.rule == SHORT:
+        return plan.number * _dot(direction, direction)
+    if plan.quadratic:
+        return _dot(direction, change) / plan.number
+    return (_dot(change, change) + _square(ridge, direction)) / plan.number
 
 
 @_compiled

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet.numerics.files import FileError, FileFormat, Series
+from fwnet.numerics.files import CheckpointSeries, FileError, FileFormat
 
 _FORMAT = FileFormat(
     "fwnet distributed checkpoint",
@@ -30,7 +30,7 @@ def save_checkpoint(
         facts: what makes two fits the same one.
         tensors: u, v and weights of the iterate.
     """
-    Series(folder, _FORMAT).write(t, {"fit": facts, "t": t}, tensors)
+    CheckpointSeries(folder, _FORMAT).write(t, {"fit": facts, "t": t}, tensors)
 
 
 def load_checkpoint(
@@ -43,7 +43,7 @@ def load_checkpoint(
         facts: what makes two fits the same one; another fit's checkpoint is refused.
         say: called with a sentence for every damaged checkpoint.
     """
-    newest = Series(folder, _FORMAT).read(say)
+    newest = CheckpointSeries(folder, _FORMAT).read(say)
     if newest is None:
         return None
     path, found, tensors = newest
