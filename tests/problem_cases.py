@@ -1,4 +1,4 @@
-"""One list of every problem, each beside the same objective in plain torch."""
+"""One list of every problem, each with the same objective in plain torch."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_free_slots_are_no_atoms_and_are_reused() -> None:
     torch.testing.assert_close(again.point().sum(), torch.tensor(1.0, dtype=F64))
 
 
-def test_dust_is_swept() -> None:
+def test_rounding_errors_in_weights_are_removed() -> None:
     active = give(single(hot(3)), hot(0), 0.5)
     active, slot = active.holding(hot(0))
     for leftover in (1e-17, -1e-17, 8e-16):

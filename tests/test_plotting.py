@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, and sentences for what cannot be."""
+"""Plots: what is drawn, and errors for what cannot be."""
 
 import matplotlib as mpl
 import numpy as np

@@ -230,7 +230,7 @@ def test_certificate_start_shapes_and_dtypes() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 40, 40)])
-def test_bad_matrices_get_a_sentence(shape: tuple[int, ...]) -> None:
+def test_bad_matrices_raise_a_clear_error(shape: tuple[int, ...]) -> None:
     good = torch.eye(shape[-1], dtype=torch.float64).expand(shape).clone()
     bad = good.clone()
     bad[..., 0, 1] = 0.5
@@ -248,7 +248,7 @@ def test_bad_matrices_get_a_sentence(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 40, 40)])
-def test_saddle_points_are_no_answer(shape: tuple[int, ...]) -> None:
+def test_saddle_points_are_not_solutions(shape: tuple[int, ...]) -> None:
     """The barycentre is stationary for 2 · 11ᵀ − I, and a maximum."""
     bad = 2 - torch.eye(shape[-1], dtype=torch.float64).expand(shape)
     with pytest.raises(ValueError, match="Q must be positive semidefinite"):
@@ -271,7 +271,7 @@ def test_float32_is_feasible_and_near(name: str) -> None:
     assert ((value - best) / size.clamp_min(1e-300)).max() < 1e-4  # rounding of Q itself is 1e-7
 
 
-def test_bad_arguments_get_a_sentence() -> None:
+def test_bad_arguments_raise_a_clear_error() -> None:
     eye = torch.eye(3, dtype=torch.float64)
     with pytest.raises(TypeError, match=r"Q must be a torch\.Tensor"):
         simplex_qp([[1.0]])  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_rows_of_a_batch_take_at_most_48_bytes_each() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("steps", [0, 1, 2, 20, 23])
-def test_every_so_many_steps(steps: int, compiled: bool) -> None:
+def test_records_of_every_kth_step(steps: int, compiled: bool) -> None:
     seen: list[int] = []
     solver = fwnet.FrankWolfe(L1.domain, max_steps=steps, tol=0.0, trace_every=5, compiled=compiled)
     result = solver(problem_for(L1), on_step=lambda record: seen.append(record.t))
@@ -129,7 +129,7 @@ def test_every_so_many_steps(steps: int, compiled: bool) -> None:
     assert result.steps == steps
 
 
-def test_every_so_many_steps_of_every_solver() -> None:
+def test_every_solver_keeps_records_of_every_kth_step() -> None:
     trace = fwnet.minimize(problem_for(L1), L1.domain, trace_every=3, max_steps=7, tol=0.0).trace
     assert list(trace.column("t")) == [0, 3, 6, 7]
     trace = fwnet.FrankWolfe(L1.domain, max_steps=7, tol=0.0, trace_every=3)(BATCH).trace

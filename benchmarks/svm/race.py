@@ -61,6 +61,6 @@ def race(
     lines = []
     for name, (_, target) in peers.items():
         theirs, share = median[name]
-        told = f"{note}, system {system:.0f} / {share:.0f} ms" if system + share >= 20 else note
-        lines.append(Line(case, name, total / theirs, target, total, theirs, told))
+        facts = f"{note}, system {system:.0f} / {share:.0f} ms" if system + share >= 20 else note
+        lines.append(Line(case, name, total / theirs, target, total, theirs, facts))
     return lines

@@ -144,7 +144,9 @@ def test_fit_saves_a_model_that_predicts(tmp_path: Path) -> None:
     deep = json.loads(call("fit", "iris.npz", "--model", "deep-svc", "--updates", 20, "--json")[0])
     assert deep["test_accuracy"] > 0.8
     out, error = call("fit", "iris.npz", "--model", "low-rank", "--radius", 20, "--json")
-    assert error.startswith("fwnet: LowRankSoftmaxClassifier stopped")  # a warning, as a sentence
+    assert error.startswith(
+        "fwnet: LowRankSoftmaxClassifier stopped"
+    )  # a warning without file and line
     flat = json.loads(out)
     assert flat["test_accuracy"] > 0.8
     assert flat["rank"] <= 2
@@ -319,7 +321,7 @@ def test_the_package_is_the_command_too() -> None:
     assert json.loads(done.stdout)["versions"]["fwnet"] == fwnet_version()
 
 
-def test_a_stream_of_another_encoding_is_no_failure() -> None:
+def test_another_encoding_of_the_output_stream_works() -> None:
     command = [sys.executable, "-m", "fwnet", "solve", "--help"]
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=ascii_only)
@@ -377,5 +379,5 @@ def test_ctrl_c_prints_a_message_and_loses_nothing(tmp_path: Path) -> None:
 def test_dates_are_not_points() -> None:
     X = np.arange(20).reshape(10, 2).astype("datetime64[s]")
     np.savez("dates.npz", X=X, y=np.arange(10) % 2)
-    _, told = call("fit", "dates.npz", code=1)
-    assert "dates.npz: X must hold numbers; got datetime64[s]. Convert it first" in told
+    _, error = call("fit", "dates.npz", code=1)
+    assert "dates.npz: X must hold numbers; got datetime64[s]. Convert it first" in error

@@ -23,7 +23,7 @@ def call(*arguments: object, code: int = 0) -> str:
     return done.output
 
 
-def test_meta_train_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_meta_train_resumes(tmp_path: Path) -> None:
     run = tmp_path / "run"
     first = json.loads(call("meta-train", *SMALL, "--steps", 2, "--out", run, "--json"))
     before = (run / "controller.fwnet").read_bytes()

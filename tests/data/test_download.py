@@ -28,7 +28,7 @@ CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tob
 
 
 class Site(ThreadingHTTPServer):
-    """Serves `files`; remembers every request's Range, and misbehaves as it is told."""
+    """Serves `files`, records the Range of every request, and misbehaves on demand."""
 
     daemon_threads = True
 
@@ -83,7 +83,7 @@ def md5(content: bytes) -> str:
     return f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
 
 
-def test_a_broken_download_goes_on_where_it_was(site: Site, tmp_path: Path) -> None:
+def test_a_broken_download_resumes(site: Site, tmp_path: Path) -> None:
     site.breaks_after = [100_000, 50_000]
     fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))
     assert (tmp_path / "file").read_bytes() == CONTENT
@@ -108,14 +108,14 @@ def test_a_terminal_shows_a_bar(
     assert "200.0/200.0 kB" in screen.getvalue()  # what was missing after the break
 
 
-def test_what_came_before_is_not_asked_for_again(site: Site, tmp_path: Path) -> None:
+def test_complete_files_are_not_downloaded_again(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file.part").write_bytes(CONTENT[:299_999])
     fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))
     assert site.asked == ["bytes=299999-"]
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_whole_part_needs_no_byte(site: Site, tmp_path: Path) -> None:
+def test_a_complete_part_needs_no_download(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file.part").write_bytes(CONTENT)
     fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))  # the server answers 416
     assert (tmp_path / "file").read_bytes() == CONTENT
@@ -146,7 +146,7 @@ def test_a_wrong_file_is_named_with_both_checksums(site: Site, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_connection_that_stays_broken_keeps_what_came(site: Site, tmp_path: Path) -> None:
+def test_a_broken_connection_keeps_the_received_bytes(site: Site, tmp_path: Path) -> None:
     site.breaks_after = [1000, 0]
     with pytest.raises(DataError) as error:
         fetch(f"{site.url}/file", tmp_path / "file", md5(CONTENT))
@@ -167,7 +167,7 @@ def test_a_server_that_sends_another_part_is_not_trusted(site: Site, tmp_path: P
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:1000]
 
 
-def test_a_missing_page_is_told(site: Site, tmp_path: Path) -> None:
+def test_a_missing_page_is_reported(site: Site, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"/nothing answers 404 Not Found\."):
         fetch(f"{site.url}/nothing", tmp_path / "file", "md5:0")
 
@@ -225,7 +225,7 @@ def test_load_downloads_once(site: Site, cache: Path) -> None:
     assert len(site.asked) == 4
 
 
-def test_load_goes_on_after_files_that_are_there(
+def test_load_downloads_only_missing_files(
     site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = official._SITES["mnist"][1][-1]

@@ -1,4 +1,4 @@
-"""Data by name: from every form of the files, checked, and with a sentence where it fails."""
+"""Data by name: from every form of the files, checked, with clear errors."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ def test_points_have_one_shape(folder: Path, unchecked: None) -> None:
         [PIXELS[:2]],
     ],
 )
-def test_a_pickle_that_is_no_batch_is_told(folder: Path, unchecked: None, batch: object) -> None:
+def test_a_pickle_that_is_not_a_batch_raises_a_data_error(
+    folder: Path, unchecked: None, batch: object
+) -> None:
     for name in NAMES_OF_BATCHES:
         (folder / name).write_bytes(pickle.dumps(batch))
     with pytest.raises(DataError, match="data_batch_1 is not a CIFAR batch for Python: "):
@@ -225,7 +227,7 @@ def test_a_pickle_that_is_no_batch_is_told(folder: Path, unchecked: None, batch:
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"latin1", b"latiX1"), (b"labels", b"lable\xff")])
-def test_a_damaged_pickle_is_told_whatever_it_raises(old: bytes, new: bytes) -> None:
+def test_a_damaged_pickle_raises_a_data_error(old: bytes, new: bytes) -> None:
     content = pickle.dumps({"data": PIXELS[0].reshape(1, -1), "labels": [1]}, protocol=2)
     assert old in content
     with pytest.raises(DataError, match="data_batch_1 is not a CIFAR batch for Python: "):
@@ -284,7 +286,7 @@ def test_a_file_that_was_written_again_is_read_again(folder: Path) -> None:
         ({"images": np.ones((2, 8, 8, 4)), "size": 4}, "one or three channels; got 8"),
     ],
 )
-def test_features_of_what_are_no_images(options: dict[str, object], text: str) -> None:
+def test_features_need_images(options: dict[str, object], text: str) -> None:
     given = {"extractor": lambda x: x, "images": np.ones((2, 1, 4, 4), dtype=np.float32)} | options
     with pytest.raises((ValueError, TypeError), match=text):
         extract_features(**given)
@@ -339,7 +341,7 @@ def test_unknown_names_get_a_hint() -> None:
         load("minst")
 
 
-def test_a_wrong_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_folder_raises_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FWNET_DATA", "/nowhere")
     with pytest.raises(DataError, match="FWNET_DATA is '/nowhere', which is not a folder"):
         load("digits")
@@ -407,12 +409,12 @@ def test_embedded_sets_are_always_there(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_allclose(inner / outer, 0.2, atol=0.05)  # noise pushes the inner ring out
 
 
-def test_nobody_can_write_to_a_set() -> None:
+def test_a_set_is_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         load("digits").x[0] = 0
 
 
-def test_sources_are_noted_while_asked_for() -> None:
+def test_sources_are_recorded_within_the_block() -> None:
     """By name, with a fingerprint of the content; nothing outside the context."""
     with note_sources() as noted:
         digits, circles = load("digits"), load("circles", seed=3)

@@ -28,7 +28,7 @@ def test_the_sets_on_this_machine_are_the_published_ones() -> None:
         assert len(dataset.classes) == len(COUNTS[name])
 
 
-def test_the_content_is_the_one_that_downloads_are_held_to() -> None:
+def test_the_content_matches_its_checksum() -> None:
     sets = [load("mnist")] if available()["mnist"] else []  # CIFAR takes ten seconds to unpack
     for dataset in sets:
         train, test = CONTENTS[dataset.name]

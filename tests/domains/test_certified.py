@@ -1,4 +1,4 @@
-"""Bounds of extreme singular values and eigenvalues against LAPACK in float64."""
+"""Bounds on extreme singular values and eigenvalues against LAPACK in float64."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_start_at_the_second_vector_does_not_hide_the_first(tie: float) -> Non
         assert 1 + tie - 1e-12 <= float(upper) <= (1 + tol) * float(pair.sigma) * (1 + 1e-12)
 
 
-def test_a_cost_orthogonal_to_a_fixed_start_is_seen() -> None:
+def test_a_cost_orthogonal_to_a_fixed_start_is_handled() -> None:
     generator = torch.Generator().manual_seed(2016)
     fixed = torch.randn(300, generator=generator, dtype=F64)
     fixed = fixed / fixed.norm()

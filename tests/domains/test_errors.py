@@ -1,4 +1,4 @@
-"""Bad input gets a sentence."""
+"""Error texts for bad input."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_the_start_is_feasible(case: Case, dtype: torch.dtype) -> None:
 
 
 @every
-def test_contains_sees_points_outside(case: Case) -> None:
+def test_contains_rejects_points_outside(case: Case) -> None:
     inside = case.sample(20, seeded(9))
     outside = inside + 3.0 * size(case) * normal(seeded(10), 20, *case.shape).sign()
     mixed = torch.stack([inside, outside], 1)
@@ -162,7 +162,7 @@ def test_contains_sees_points_outside(case: Case) -> None:
 
 
 @every
-def test_contains_wants_a_tensor(case: Case) -> None:
+def test_contains_needs_a_tensor(case: Case) -> None:
     text = r"x must be a torch.Tensor; got list. Convert with torch.as_tensor\(...\)."
     with pytest.raises(TypeError, match=text):
         case.domain.contains([0.5, 0.5])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""orthogonalize: near the polar factor, and never outside of the spectral ball."""
+"""orthogonalize: near the polar factor, and never outside the spectral ball."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_it_finds_the_polar_factor(kind: str, shape: tuple[int, int]) -> None:
     assert 0.97 <= share <= 1.0
 
 
-def test_a_batch_is_a_loop_and_zero_stays_zero() -> None:
+def test_a_batch_equals_a_loop_and_zero_stays_zero() -> None:
     G = torch.randn(3, 4, 6, generator=seeded(0))
     G[1] = 0.0
     batch = orthogonalize(G)

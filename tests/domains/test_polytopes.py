@@ -1,4 +1,4 @@
-"""Polytopes on badly scaled linear programmes: vertices, feasibility and lower bounds."""
+"""Polytopes on badly scaled linear programs: vertices, feasibility and lower bounds."""
 
 from __future__ import annotations
 

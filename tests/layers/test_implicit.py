@@ -95,7 +95,7 @@ def test_a_vertex_does_not_move(domain, vertex, size):
     assert K.grad.abs().max() == 0
 
 
-def test_a_face_that_has_little_of_the_curvature():
+def test_a_face_with_little_curvature():
     """The largest curvature, 1e9, is along a direction that the simplex does not have."""
     A, _ = data(7)
     K = A.mT @ A + 1e9
@@ -137,7 +137,7 @@ def test_a_box_that_is_far_from_the_origin():
     torch.testing.assert_close(b.grad, wanted)
 
 
-def test_a_constraint_without_a_multiplier_stays_bound():
+def test_a_constraint_with_multiplier_0_stays_binding():
     """x* = e_1 with equal slopes: a tie, at which the derivative has two sides; the finite one."""
     for K in (torch.eye(2).double(), torch.diag(torch.tensor([1.0, 3.0])).double()):
         c = torch.tensor([-1.0, 0.0]).double().requires_grad_()

@@ -89,7 +89,7 @@ def test_the_gradient_of_the_features_through_the_steps() -> None:
 
 
 def test_a_network_below_is_trained_with_it() -> None:
-    """Classes that no linear layer tells apart: the quadrants of the plane, by sign products."""
+    """Classes that no linear layer separates: the quadrants of the plane, by sign products."""
     torch.manual_seed(0)
     X = torch.randn(400, 2)
     y = (X[:, 0] * X[:, 1] > 0).long()

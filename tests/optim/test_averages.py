@@ -1,4 +1,4 @@
-"""Averages: NumPy's weighted means, inside of the domains, swapped in and out without a trace."""
+"""Averages: NumPy's weighted means, inside the domains, swapped in and out exactly."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_averages_in_polytopes_do_not_drift() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_short_numbers_keep_small_shares(dtype: torch.dtype) -> None:
+def test_half_precision_averages_keep_small_updates(dtype: torch.dtype) -> None:
     """Late shares of 1/3000 are below the last digit of an average of 1."""
     w = nn.Parameter(torch.full((2,), 1.0, dtype=dtype))
     opt = FrankWolfe([w], lr=0.0, averaging=0)
@@ -105,7 +105,7 @@ def test_short_numbers_keep_small_shares(dtype: torch.dtype) -> None:
         assert w.float().tolist() == pytest.approx([values.mean()] * 2, rel=1 / 256)
 
 
-def test_a_radius_that_shrinks_takes_the_average_along() -> None:
+def test_a_shrinking_radius_moves_the_average_too() -> None:
     w = nn.Parameter(torch.zeros(40, 30))
     opt = FrankWolfe([w], 0.1, fwnet.TraceNormBall(5.0), rescale=None, averaging=0)
     walk(opt, 30)
@@ -139,7 +139,7 @@ def test_the_weights_come_back_to_the_bit_even_after_an_error() -> None:
     walk(opts[1], 1)
 
 
-def test_averages_of_noisy_steps_are_better_than_the_last_weights() -> None:
+def test_averages_of_noisy_steps_beat_the_last_weights() -> None:
     """min E‖w − (target + noise)‖² over a ball that holds the target: excess = squared distance."""
     target = 0.1 * torch.randn(10, 8, generator=seeded(4))
     w = nn.Parameter(torch.zeros(10, 8))
@@ -165,7 +165,7 @@ def test_conditional_gradient_averages_too() -> None:
         torch.testing.assert_close(w.detach(), expected, rtol=0, atol=1e-13)
 
 
-def test_a_group_may_join_later_and_another_go_without() -> None:
+def test_a_group_can_join_later_and_another_have_no_domain() -> None:
     first, second, third = (nn.Parameter(torch.zeros(3, dtype=torch.float64)) for _ in range(3))
     opt = FrankWolfe([{"params": [first]}, {"params": [third], "averaging": None}], averaging=0)
     early = walk(opt, 3)
@@ -179,7 +179,7 @@ def test_a_group_may_join_later_and_another_go_without() -> None:
         assert torch.equal(third.detach(), late[-1][1])
 
 
-def test_a_state_without_averages_lets_them_begin() -> None:
+def test_a_state_without_averages_starts_them() -> None:
     layer = nn.Linear(3, 2)
     adam = torch.optim.Adam(layer.parameters())
     walk(adam, 2)

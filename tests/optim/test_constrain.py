@@ -209,7 +209,7 @@ def test_other_bad_input() -> None:
         constrain(net, {"fc.weight": fwnet.TraceNormBall("init")})
 
 
-def test_a_radius_from_the_start_is_only_a_recipe() -> None:
+def test_a_radius_init_has_no_number_yet() -> None:
     ball = fwnet.LpBall(3.0, radius="init")
     assert isinstance(ball, Unsized)
     assert repr(ball) == "LpBall(3.0, radius='init')"

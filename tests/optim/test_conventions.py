@@ -62,7 +62,7 @@ def averages(net: nn.Module, opt: FrankWolfe) -> dict[str, Tensor]:
         return copy.deepcopy(net.state_dict())
 
 
-def test_a_saved_run_goes_on_to_the_bit_with_its_domains() -> None:
+def test_a_saved_run_resumes_bit_for_bit_with_its_domains() -> None:
     net = network()
     opt = build(net)
     train(net, opt, 5)
@@ -104,7 +104,7 @@ def test_every_domain_and_oracle_survives_a_state_dict() -> None:
             assert repr(fresh.param_groups[0]["oracle"]) == repr(oracle)
 
 
-def test_a_domain_of_the_users_own_needs_its_class() -> None:
+def test_a_user_defined_domain_needs_its_class() -> None:
     class Ball(fwnet.Domain):
         def __init__(self, radius: float) -> None:
             self.radius = radius
@@ -140,7 +140,7 @@ def test_schedulers_move_the_rate() -> None:
 
 
 @pytest.mark.parametrize("lr", [-0.1, float("nan")])
-def test_a_rate_that_a_schedule_spoils_changes_nothing(lr: float) -> None:
+def test_an_invalid_scheduled_rate_changes_nothing(lr: float) -> None:
     """A step of negative length would leave the ball."""
     w, free = nn.Parameter(torch.zeros(4, 5)), nn.Parameter(torch.zeros(3))
     opt = FrankWolfe([{"params": [free]}, {"params": [w], "domain": fwnet.SpectralBall(1.0)}])
@@ -359,7 +359,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
     assert bool(torch.isfinite(w).all())
 
 
-def test_a_state_of_adamw_takes_no_domain_away() -> None:
+def test_a_state_of_adamw_keeps_the_domains() -> None:
     layer = nn.Linear(3, 2)
     adam = torch.optim.Adam(layer.parameters(), lr=0.25)
     layer(torch.ones(1, 3)).sum().backward()
@@ -371,7 +371,7 @@ def test_a_state_of_adamw_takes_no_domain_away() -> None:
     opt.step()
 
 
-def test_a_domain_may_come_and_go() -> None:
+def test_a_domain_can_be_added_and_removed() -> None:
     w = nn.Parameter(torch.zeros(3, 4))
     opt = FrankWolfe([w], lr=0.1)
     w.grad = torch.ones(3, 4)
@@ -457,7 +457,7 @@ def test_conditional_gradient_in_closed_form() -> None:
             torch.testing.assert_close(w.detach(), expected, rtol=0, atol=1e-8)
 
 
-def test_every_group_may_have_its_own_pull() -> None:
+def test_every_group_can_be_constrained_or_not() -> None:
     pulled, free = (nn.Parameter(torch.full((2, 2), 4.0)) for _ in range(2))
     groups = [{"params": [pulled]}, {"params": [free], "constrained": False}]
     opt = ConditionalGradient(groups, 0.5, sign(2.0), momentum=0.0)

@@ -126,7 +126,7 @@ BALLS = [
 
 @pytest.mark.parametrize(("domain", "oracle"), BALLS, ids=str)
 @pytest.mark.parametrize("shape", [(4, 6), (40, 60)])
-def test_one_rate_moves_all_layers_balls_and_oracles_alike(domain, oracle, shape) -> None:
+def test_one_rate_moves_all_layers_balls_and_oracles_equally(domain, oracle, shape) -> None:
     """From the centre, entries move by half of lr, root mean square: half of the longest move."""
     w, lr = parameter(*shape, scale=1e-9), 1e-3
     opt = FrankWolfe([w], lr=lr, domain=domain, momentum=0.0, oracle=oracle)
@@ -175,7 +175,7 @@ def test_a_bias_next_to_a_matrix_domain_is_moved_by_adam() -> None:
     torch.testing.assert_close(layer.bias.detach(), twin.detach(), rtol=1e-12, atol=0)
 
 
-def test_a_parameter_without_gradient_stays_and_shifts_nobody() -> None:
+def test_a_parameter_without_gradient_changes_nothing_else() -> None:
     weights = [parameter(3, 4, seed=k) for k in range(3)]
     alone = nn.Parameter(weights[2].detach().clone())
     options = {"lr": 0.1, "domain": fwnet.TraceNormBall(1.0)}
@@ -247,7 +247,7 @@ def test_thousands_of_steps_stay_in_the_ball(ball, oracle, steps: int, kind: str
     assert 0 < worst <= ball.radius * (1 + 1e-6)
 
 
-def test_a_radius_may_shrink_on_the_way() -> None:
+def test_a_radius_can_shrink_during_training() -> None:
     w, noise = nn.Parameter(torch.zeros(40, 30)), seeded(2)
     opt = FrankWolfe([w], lr=0.1, domain=fwnet.TraceNormBall(5.0), rescale=None)
     for t in range(30):
@@ -259,7 +259,7 @@ def test_a_radius_may_shrink_on_the_way() -> None:
 
 
 @pytest.mark.parametrize("lr", [1e-7, 1e-6, 1e-4, 1e-2])
-def test_a_large_matrix_that_rests_on_the_sphere_stays_inside(lr: float) -> None:
+def test_a_large_matrix_on_the_sphere_stays_inside(lr: float) -> None:
     """W = the vertex of rank 1 that the gradient asks for: rounding is all that happens."""
     u, v = torch.linspace(-1, 2, 200), torch.linspace(1, 3, 300)
     w = nn.Parameter(5.0 * torch.outer(u, v) / (u.norm() * v.norm()) * (1 - 2e-7))

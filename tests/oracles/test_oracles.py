@@ -1,4 +1,4 @@
-"""Oracles: exact ends, soft middles, honest estimates."""
+"""Oracles: exact limits, soft vertices, true estimates."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_matrix_oracles_in_a_batch(oracle: fwnet.Oracle) -> None:
 # Lazy, stochastic, blocks -----------------------------------------------------------------------
 
 
-def test_lazy_asks_seldom_and_never_lies() -> None:
+def test_lazy_calls_the_oracle_rarely_and_its_gap_is_true() -> None:
     calls = 0
 
     class Counted(fwnet.Domain):

@@ -1,4 +1,4 @@
-"""Bad data gets a sentence."""
+"""Error texts for bad data."""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ def test_slopes_are_inner_products_with_the_gradient(name: str) -> None:
     problem = PROBLEMS[name]
     b, shape = problem.batch_dims, tuple(problem.shape)
     it = problem.at(0.1 * normal(10, *shape))
-    ways = normal(11, *shape[:b], 4, *shape[b:])
+    directions = normal(11, *shape[:b], 4, *shape[b:])
     gradient = dense_gradient(problem.gradient(it)).unsqueeze(b)
-    wanted = (ways * gradient).flatten(b + 1).sum(-1)
-    bent = problem.images(ways)
+    wanted = (directions * gradient).flatten(b + 1).sum(-1)
+    images = problem.images(directions)
     if problem.image(torch.zeros(shape, dtype=F64)).abs().max() > 0:
-        bent = bent - problem.images(0 * ways)  # directions have no constant part
-    assert torch.allclose(problem.slopes(it, ways, bent), wanted)
+        images = images - problem.images(0 * directions)  # directions have no constant part
+    assert torch.allclose(problem.slopes(it, directions, images), wanted)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -60,7 +60,7 @@ def test_images_of_atoms_are_those_of_their_dense_points(name: str) -> None:
     assert torch.allclose(problem.vertex_images(atoms), wanted)
 
 
-def test_chances_of_far_logits_are_torchs() -> None:
+def test_probabilities_of_extreme_logits_agree_with_torch() -> None:
     """Logits of ±1000: what underflows is 0 up to rounding, and nothing is NaN."""
     X = torch.tensor([[1000.0], [-1000.0], [0.5]], dtype=F64)
     problem = fwnet.SoftmaxRegression(X, torch.tensor([0, 1, 2]))

@@ -231,7 +231,7 @@ def test_minimize_and_the_presets_take_it() -> None:
         assert again.steps == 0
 
 
-def test_atoms_of_another_domain_are_taken_apart() -> None:
+def test_atoms_of_another_domain_are_decomposed_again() -> None:
     problem = fwnet.LeastSquares(normal(18, 13, 8), normal(19, 13))
     small = fwnet.PairwiseFrankWolfe(fwnet.L1Ball(0.4), tol=1e-9)(problem)
     large = fwnet.PairwiseFrankWolfe(fwnet.L1Ball(1.0), tol=1e-9, compiled=True)(problem, small)
@@ -360,7 +360,7 @@ def test_numbers_that_are_not_finite() -> None:
         assert bool(SIMPLEX.domain.contains(alone.x))
 
 
-def test_numbers_that_stop_being_finite_on_the_way() -> None:
+def test_numbers_that_become_infinite_during_a_run() -> None:
     """Steps of size 1 go from the middle to a vertex where f overflows."""
     K = torch.eye(8, dtype=F64) * torch.linspace(1.0, 2.0, 8).double()
     K[0, 0] = 1e308
@@ -394,7 +394,7 @@ def test_threads_share_a_batch() -> None:
     assert shared.steps == alone.steps
 
 
-def test_data_may_want_gradients_and_be_transposed() -> None:
+def test_data_may_require_gradients_and_be_transposed() -> None:
     A = normal(28, 8, 13).requires_grad_()
     found = solver(max_steps=20)(fwnet.LeastSquares(A.mT, normal(29, 13).requires_grad_()))
     plain = solver(False, max_steps=20)(fwnet.LeastSquares(A.mT, normal(29, 13)))
@@ -410,7 +410,7 @@ def test_a_start_may_be_transposed() -> None:
     torch.testing.assert_close(found.x, plain.x, rtol=0, atol=1e-12)
 
 
-def test_a_start_slot_is_asked() -> None:
+def test_a_start_slot_is_used() -> None:
     class Corner(fwnet.Start):
         def forward(self, problem: fwnet.Problem, domain: fwnet.Domain) -> Tensor:
             assert problem.shape is not None

@@ -76,7 +76,7 @@ def check_caches(problem: fwnet.Problem, it: Iterate, tol: float) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=str)
-def test_image_and_atoms_follow_a_long_walk(solver: SolverCase) -> None:
+def test_image_and_atoms_stay_accurate_over_many_steps(solver: SolverCase) -> None:
     for case in (L1, PRODUCT, TRACE_NORM):
         if solver.suits(case):
             problem = suited_problem(solver, case)
@@ -127,7 +127,7 @@ def test_two_solves_share_nothing(solver: SolverCase, case: DomainCase) -> None:
 
 
 @every
-def test_results_never_are_the_start(solver: SolverCase, case: DomainCase) -> None:
+def test_results_do_not_alias_the_start(solver: SolverCase, case: DomainCase) -> None:
     x0 = inner_start(case)
     kept = x0.clone()
     result = solver.make(case.domain, max_steps=0)(suited_problem(solver, case), x0)
@@ -279,9 +279,9 @@ def test_the_second_order_partner_is_the_best_one() -> None:
             atom = it.active.atoms.select(torch.tensor(k)).dense()
             direction = lin.vertex.dense() - atom
             slope = float(lin.gradient @ direction)
-            bend = float((normal(30, 12, 8) @ direction).square().sum())
-            step = 0.0 if bend == 0 else min(max(-slope / bend, 0.0), weight)
-            decrease = -step * slope - 0.5 * step**2 * bend
+            curvature = float((normal(30, 12, 8) @ direction).square().sum())
+            step = 0.0 if curvature == 0 else min(max(-slope / curvature, 0.0), weight)
+            decrease = -step * slope - 0.5 * step**2 * curvature
             if decrease > best:
                 best, best_atom = decrease, atom
         assert best_atom is not None

@@ -1,4 +1,4 @@
-"""Running: why a solve stops, what it shows, what it returns, how it goes on."""
+"""Running: why a solve stops, what it shows, what it returns, how it continues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_max_seconds() -> None:
     assert result.trace[-1].seconds >= 0.05
 
 
-def test_a_frozen_problem_is_judged_anew() -> None:
+def test_a_frozen_problem_is_judged_again() -> None:
     """Its gap may pass `tol` by rounding when Ax is computed anew: then it has to go on."""
     problem = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
     watch = Watch(fwnet.FrankWolfe(L1.domain, tol=1.0), problem, [])
@@ -72,7 +72,7 @@ def test_on_step_stops(answer: object) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, False, 1, "yes", torch.tensor([True, False]), 0.5])
-def test_on_step_goes_on(answer: object) -> None:
+def test_on_step_continues(answer: object) -> None:
     assert SOLVER(PROBLEM, on_step=lambda record: answer).status == "converged"
 
 
@@ -231,7 +231,7 @@ def test_idle_blocks_are_no_stall() -> None:
         )
 
 
-def test_frozen_problems_thaw_if_rounding_froze_them() -> None:
+def test_problems_frozen_by_rounding_resume() -> None:
     """The cached image of one problem drifts: its gap looks like 0, but not to the certificate."""
 
     class Drifting(fwnet.Problem):
@@ -270,7 +270,7 @@ def test_frozen_problems_thaw_if_rounding_froze_them() -> None:
     "make",
     [fwnet.AwayFrankWolfe, fwnet.PairwiseFrankWolfe, fwnet.BlendedPairwise, fwnet.FrankWolfe],
 )
-def test_warm_start_goes_on_where_it_was(make: type) -> None:
+def test_warm_start_continues_where_it_stopped(make: type) -> None:
     # A line search has no state: two halves are the whole, up to the refreshed image.
     rule = fwnet.OverRelaxed(1.5)
     whole = make(L1.domain, rule, max_steps=20, tol=0.0)(PROBLEM, torch.zeros(8, dtype=F64))
@@ -347,7 +347,7 @@ def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert result.status == "converged"
     sampled = fwnet.StochasticFrankWolfe(L1.domain, batch_size=4, max_steps=5)
     sampled(PROBLEM, progress=True)
-    with pytest.raises(ZeroDivisionError):  # the bar is closed on the way out
+    with pytest.raises(ZeroDivisionError):  # and closes the progress bar
         SOLVER(PROBLEM, progress=True, on_step=lambda record: 1 / 0)
     SOLVER(PROBLEM, progress=True)
 
@@ -364,7 +364,7 @@ def test_repr() -> None:
 # minimize ---------------------------------------------------------------------------------------
 
 
-def test_the_contract_of_the_readme() -> None:
+def test_minimize_with_all_defaults() -> None:
     n = 10
     A, b = normal(8, 20, n), normal(9, 20)
     result = fwnet.minimize(

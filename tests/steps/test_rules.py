@@ -204,7 +204,7 @@ def test_backtracking_satisfies_its_bound() -> None:
         x = move.trial(size).x
 
 
-def test_backtracking_needs_no_more_than_one_value_a_step_once_settled() -> None:
+def test_backtracking_needs_one_value_per_step_once_settled() -> None:
     calls = 0
 
     class Counted(fwnet.Problem):
@@ -244,7 +244,7 @@ def test_armijo_falls_by_its_share() -> None:
         assert size == 1.0 or not falls(2 * size)
 
 
-def test_monotonic_is_the_open_loop_halved_for_good() -> None:
+def test_monotonic_is_the_open_loop_halved_permanently() -> None:
     problem = problem_for(L1)
     solver = fwnet.FrankWolfe(L1.domain, fwnet.Monotonic())
     factors = []
@@ -260,7 +260,7 @@ def test_monotonic_is_the_open_loop_halved_for_good() -> None:
 @pytest.mark.parametrize(
     "rule", [fwnet.LineSearch, fwnet.Armijo, fwnet.Backtracking, fwnet.Monotonic]
 )
-def test_undefined_far_ends_are_too_far(rule: type) -> None:
+def test_an_undefined_far_end_is_too_far(rule: type) -> None:
     """f is NaN where a coordinate falls below 0.05, as every vertex does."""
 
     def objective(x: Tensor) -> Tensor:

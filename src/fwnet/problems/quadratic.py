@@ -72,11 +72,11 @@ class Quadratic(Problem):
 
     def first_order(self, it: Iterate) -> FirstOrder:
         z = image_of(it)
-        bend = torch.linalg.vecdot(it.x, z)
+        form = torch.linalg.vecdot(it.x, z)
         if self.c is None:
-            return FirstOrder(0.5 * bend, z, bend)
+            return FirstOrder(0.5 * form, z, form)
         tilt = torch.linalg.vecdot(it.x, self.c)
-        return FirstOrder(0.5 * bend + tilt, z + self.c, bend + tilt)
+        return FirstOrder(0.5 * form + tilt, z + self.c, form + tilt)
 
     def image(self, x: Tensor) -> Tensor:
         return self.matrix.apply(x)
