@@ -5,7 +5,7 @@ from sklearn.svm import LinearSVC
 
 import fwnet
 from fwnet.estimators.deep.head import head_of, solve_head, with_bias
-from fwnet.estimators.deep.modes import Batch, ExactMode, NetMode
+from fwnet.estimators.deep.modes import ExactMode, NetMode, TrainingBatch
 
 SHAPES = [(80, 3, 1), (80, 5, 4), (30, 60, 3), (2, 2, 1)]
 
@@ -74,7 +74,7 @@ def test_any_multipliers_give_a_true_bound():
 def test_the_envelope_gradient_is_that_of_the_optimum():
     H, Y = sample(40, 3, 3)
     features = H[:, :-1].clone().requires_grad_()
-    batch = Batch(features, Y, 0.7, torch.arange(40))
+    batch = TrainingBatch(features, Y, 0.7, torch.arange(40))
     loss, _ = ExactMode("svm").loss(batch)
     (gradient,) = torch.autograd.grad(loss, features)
 
@@ -100,7 +100,7 @@ def test_unrolled_gradients_are_those_of_finite_differences(objective):
     def loss_at(X: torch.Tensor) -> torch.Tensor:
         mode = NetMode(objective, fwnet.FWNet(solver), unrolled=True)
         mode.begin(start)
-        return mode.loss(Batch(X, Y, 1.0, torch.arange(12)))[0]
+        return mode.loss(TrainingBatch(X, Y, 1.0, torch.arange(12)))[0]
 
     features = H[:, :-1].clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss_at(features), features)
@@ -120,6 +120,6 @@ def test_enough_forward_steps_reach_the_solution():
     mode = NetMode("svm", fwnet.FWNet(solver), unrolled=False)
     wrong = Y.clamp_min(0)
     mode.begin(head_of(H, Y, 1.0, wrong))
-    _, head = mode.loss(Batch(H[:, :-1], Y, 1.0, torch.arange(60)))
+    _, head = mode.loss(TrainingBatch(H[:, :-1], Y, 1.0, torch.arange(60)))
     assert float(head.gap.max()) <= 1e-6
     torch.testing.assert_close(head.weights, solve_head(H, Y, 1.0).weights, atol=1e-3, rtol=1e-3)

@@ -101,7 +101,7 @@ def test_exact_weights_and_newton_look_at_the_clock() -> None:
     with pytest.raises(OutOfTime):
         exact_weights(rbf_kernel(X), TubeProblem(y, box, order, 0.1), 1.0, 0.0 * y, Clock(0.0))
     solved = solve_newton(X, BinaryProblem(y, box, order), Limits(1e-9, 2**62, Clock(0.0), 1.0))
-    assert (solved.stopped, solved.steps) == ("max_seconds", 0)
+    assert (solved.status, solved.steps) == ("max_seconds", 0)
 
 
 def test_liblinear_begins_no_run_that_would_not_end_in_time(
@@ -119,6 +119,6 @@ def test_liblinear_begins_no_run_that_would_not_end_in_time(
     problem = BinaryProblem(y, np.ones(60), np.arange(60))
     clock = Clock(0.5)
     solved = liblinear.solve_liblinear(X, problem, Limits(1e-3, 2**62, clock, 1.0))
-    assert solved.stopped == "max_seconds"
+    assert solved.status == "max_seconds"
     assert clock.seconds <= 0.6
     assert len(runs) >= 3

@@ -30,7 +30,7 @@ OBJECTIVES = ("svm", "squared_hinge", "logistic")
 
 @final
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TrainingBatch:
     """What one iteration sees: features with their graph, labels, C, which points."""
 
     features: Tensor  # (n, d)
@@ -71,7 +71,7 @@ class Mode(ABC):
         """Start from the head that is exact for the first features of all points."""
 
     @abstractmethod
-    def loss(self, batch: Batch) -> tuple[Tensor, Head]:
+    def loss(self, batch: TrainingBatch) -> tuple[Tensor, Head]:
         """The loss of a batch, to be differentiated, and the head behind it."""
 
 
@@ -82,7 +82,7 @@ class ExactMode(Mode):
     def begin(self, head: Head) -> None:
         self.state = head.weights
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Head]:
+    def loss(self, batch: TrainingBatch) -> tuple[Tensor, Head]:
         H = with_bias(batch.features)
         head = solve_head(H.detach(), batch.labels, batch.C, self.state, tol=1e-9)
         self.state = head.weights
@@ -110,7 +110,7 @@ class NetMode(Mode):
         # From α = 1/n, a network that moves faster than α settled in poor minima for some seeds.
         self.state = head.beta.clone()
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Head]:
+    def loss(self, batch: TrainingBatch) -> tuple[Tensor, Head]:
         assert self.state is not None
         Y, C = batch.labels, batch.C
         H = with_bias(batch.features)

@@ -27,7 +27,7 @@ from fwnet.estimators.deep.head import Head
 from fwnet.estimators.deep.modes import OBJECTIVES, ExactMode, Mode, NetMode
 from fwnet.estimators.deep.modules import evaluating, features_of, kind_of, own_module, try_points
 from fwnet.estimators.deep.progress import shown
-from fwnet.estimators.deep.training import SENTENCES, Points, Schedule, Training
+from fwnet.estimators.deep.training import LabelledPoints, Schedule, Training
 from fwnet.layers import FWNet
 from fwnet.numerics import checks
 from fwnet.oracles import Softmin
@@ -35,6 +35,7 @@ from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
 
 _MODES = ("exact", "forward", "unrolled")
+_STOPPED = {"max_steps": "max_iter", "max_seconds": "max_time", "stalled": "patience"}
 _SHARP = 1e-6  # the relative gap that the last solve must reach; double precision allows 1e-12
 
 
@@ -83,8 +84,9 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             more trainings.
 
     Attributes: module_, classes_, n_features_in_, n_iter_ (updates), history_ (a `DeepRound` each
-    round), stopped_, support_ (indices of training points), n_support_, dual_coef_ (problems,
-    support) with entries yᵢβᵢ, coef_ (problems, d) on the features, intercept_, duality_gap_ (the
+    round), stopped_ ("max_iter", "max_time", "patience", "interrupted" or "non_finite"),
+    support_ (indices of training points), n_support_, dual_coef_ (problems, support) with entries
+    yᵢβᵢ, coef_ (problems, d) on the features, intercept_, duality_gap_ (the
     largest (P − D)/P of the problems).
 
     >>> from sklearn.datasets import make_circles
@@ -169,7 +171,8 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             show = shown(stack, self.progress, self.verbose, schedule.max_iter)
             path = checkpoint_path(self.checkpoint)
             facts = {} if path is None else self._facts(training)
-            self.stopped_ = training.run(path, facts, show)
+            status = training.run(path, facts, show)
+        self.stopped_: str = _STOPPED.get(status, status)
         self._store(training, labels, kept, there)
         self._warn()
         self._forget_sigmoids()
@@ -201,7 +204,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[found])
 
     def _schedule(self) -> Schedule:
-        """The budgets, after a look at every parameter."""
+        """The limits, after a look at every parameter."""
         inputs.check_switches(self)
         checks.positive("DeepSVC(C=...)", self.C)
         checks.positive("DeepSVC(lr=...)", self.lr)
@@ -269,9 +272,9 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         module = own_module(self.module, points_64, weight_64)
         dtype, device = kind_of(module)
 
-        def points(index: np.ndarray) -> Points:
+        def points(index: np.ndarray) -> LabelledPoints:
             classes = torch.tensor(labels[index], device=device)
-            return Points(
+            return LabelledPoints(
                 torch.tensor(X[index], dtype=dtype, device=device),
                 classes,
                 _signs(classes, len(self.classes_)),
@@ -345,8 +348,9 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
     def _warn(self) -> None:
         if self.stopped_ == "non_finite":
             warnings.warn(
-                f"DeepSVC stopped after {self.n_iter_} updates: {SENTENCES['non_finite']}. The "
-                "best network before that is kept. Lower lr, or scale X.",
+                f"DeepSVC stopped after {self.n_iter_} updates: the network's features or "
+                "gradients became infinite or NaN. The best network before that is kept. Lower lr, "
+                "or scale X.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

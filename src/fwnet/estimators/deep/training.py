@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +12,9 @@ from torch import Tensor, nn
 
 from fwnet.estimators.deep import checkpoint as deep_checkpoint
 from fwnet.estimators.deep.head import Head, solve_head, with_bias
-from fwnet.estimators.deep.modes import Batch, Mode
+from fwnet.estimators.deep.modes import Mode, TrainingBatch
 from fwnet.estimators.deep.modules import check_features, features_of
-
-SENTENCES = {
-    "max_iter": "all updates were made",
-    "max_time": "the time was up",
-    "patience": "no round improved on the best one for `patience` rounds",
-    "interrupted": "it was interrupted",
-    "non_finite": "the network's features or gradients became infinite or NaN",
-}
+from fwnet.trace import Clock, Status
 
 
 class DeepRound(NamedTuple):
@@ -47,7 +39,7 @@ class DeepRound(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Points:
+class LabelledPoints:
     """Points `(n, …)` with their classes `(n,)` and labels −1, +1 `(problems, n)`."""
 
     X: Tensor
@@ -78,7 +70,7 @@ class Training:
         mode: how the SVM moves.
         train, held_out: points; `held_out` may be None.
         C: weights of the errors, `(n,)`.
-        schedule: budgets.
+        schedule: limits.
     """
 
     def __init__(
@@ -86,8 +78,8 @@ class Training:
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
         mode: Mode,
-        train: Points,
-        held_out: Points | None,
+        train: LabelledPoints,
+        held_out: LabelledPoints | None,
         C: Tensor,
         schedule: Schedule,
     ) -> None:
@@ -107,32 +99,32 @@ class Training:
 
     def run(
         self, checkpoint: Path | None, facts: dict[str, Any], show: Callable[[DeepRound], None]
-    ) -> str:
-        """Train until a budget ends; return why. The module then has the best weights seen."""
-        began = time.perf_counter() - self._resume(checkpoint, facts)
-        stopped = ""
+    ) -> Status:
+        """Train until a limit is reached; return why. The module then has the best weights seen."""
+        clock = Clock(self.schedule.max_time, self._resume(checkpoint, facts))
+        status: Status | None = None
         try:
             if not self.history:
-                self._close_round(time.perf_counter() - began)
-            while not stopped:
+                self._close_round(clock.seconds)
+            while status is None:
                 show(self.history[-1])
-                stopped = self._ended(began)
-                while not stopped:
+                status = self._ended(clock)
+                while status is None:
                     self._update()
-                    if time.perf_counter() - began >= self.schedule.max_time:
-                        stopped = "max_time"
+                    if clock.is_over:
+                        status = "max_seconds"
                     elif self.t % self.every == 0 or self.t == self.schedule.max_iter:
                         break
                 if self.t > self.history[-1].t:
-                    self._close_round(time.perf_counter() - began)
+                    self._close_round(clock.seconds)
                     if checkpoint is not None:
                         deep_checkpoint.save(checkpoint, facts, self._contents())
         except (KeyboardInterrupt, FloatingPointError) as error:
             if not self.best_weights:
                 raise
-            stopped = "interrupted" if isinstance(error, KeyboardInterrupt) else "non_finite"
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "non_finite"
         self.module.load_state_dict(self.best_weights)
-        return stopped
+        return status
 
     def solve(self) -> tuple[Tensor, Head]:
         """Features of all training points with the bias's, and the exact head on them."""
@@ -144,14 +136,14 @@ class Training:
             )
         return H, solve_head(H, self.train.labels, self.C)
 
-    def _ended(self, began: float) -> str:
+    def _ended(self, clock: Clock) -> Status | None:
         schedule = self.schedule
         if self.t >= schedule.max_iter:
-            return "max_iter"
+            return "max_steps"
         waited = len(self.history) - 1 - self.best_round
         if schedule.patience is not None and waited >= schedule.patience:
-            return "patience"
-        return "max_time" if time.perf_counter() - began >= schedule.max_time else ""
+            return "stalled"
+        return "max_seconds" if clock.is_over else None
 
     def _update(self) -> None:
         """One update of the network."""
@@ -165,7 +157,7 @@ class Training:
         labels = self.train.labels[:, points]
         # The sum over a batch stands for the sum over all points.
         C = self.C[points] * (n / len(points))
-        loss, head = self.mode.loss(Batch(features, labels, C, points))
+        loss, head = self.mode.loss(TrainingBatch(features, labels, C, points))
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -235,7 +227,7 @@ class Training:
         return self.history[-1].seconds
 
 
-def _accuracy(decisions: Tensor, points: Points) -> float:
+def _accuracy(decisions: Tensor, points: LabelledPoints) -> float:
     """The share of points whose class has the largest decision value `(problems, n)`."""
     if decisions.shape[0] == 1:
         found = (decisions[0] > 0).to(points.classes)

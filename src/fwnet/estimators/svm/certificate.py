@@ -26,8 +26,15 @@ from scipy import sparse
 from fwnet.estimators.svm.encoding import Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
-from fwnet.estimators.svm.records import BinaryProblem, Machine, Problem, Weights, relative_gap
-from fwnet.trace import Clock, Status
+from fwnet.estimators.svm.records import (
+    BinaryProblem,
+    DualPoint,
+    Expansion,
+    MarginProblem,
+    relative_gap,
+    result_of,
+)
+from fwnet.trace import Clock, Trace
 
 _ENTRIES = 1 << 20  # numbers that are taken into extended precision at a time
 
@@ -37,9 +44,9 @@ def certified_gap(
     spec: KernelSpec,
     encoding: Encoding,
     problem: BinaryProblem,
-    found: Weights,
+    found: DualPoint,
     clock: Clock | None = None,
-) -> Weights:
+) -> DualPoint:
     """Return `found` with ρ, scores and (P − D)/P evaluated again in float64.
 
     The weights were found in float32. Only support vectors and points near or inside the margin
@@ -76,12 +83,12 @@ def certified_gap(
 
 def certified_kernel(
     kernel: KernelRows,
-    problem: Problem,
-    solved: Machine,
+    problem: MarginProblem,
+    solved: Expansion,
     scores: Array,
     tol: float,
     dtype: Any = np.float64,
-) -> Machine:
+) -> Expansion:
     """Return the machine with the gap of its coefficients, given f (n,) summed from the kernel.
 
     `dtype` is that of the kernel values in f.
@@ -105,10 +112,10 @@ def certified_kernel(
     return _concluded(solved, _gap(problem, solved.coef, _Sums(scores, errors, square, 0.0)), tol)
 
 
-def certified_linear(X: Any, problem: Problem, solved: Machine, tol: float) -> Machine:
+def certified_linear(X: Any, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:
     """Return the linear machine with the gap of its vector w, its intercept and coefficients."""
     gap = _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.float64))
-    if gap > tol and solved.stopped in BY_PRECISION:  # rounding may decide
+    if gap > tol and solved.status in BY_PRECISION:  # rounding may decide
         gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.longdouble)))
     return _concluded(solved, gap, tol)
 
@@ -137,7 +144,7 @@ def _products(a: Array, b: Array) -> Array:
     return np.concatenate([product, error])
 
 
-def _bias(problem: Problem) -> float:
+def _bias(problem: MarginProblem) -> float:
     return problem.bias if isinstance(problem, BinaryProblem) else 1.0
 
 
@@ -152,7 +159,7 @@ class _Sums:
     apart: float  # |(w, b) − v|, its error added
 
 
-def _linear_sums(X: Any, problem: Problem, solved: Machine, dtype: Any) -> _Sums:
+def _linear_sums(X: Any, problem: MarginProblem, solved: Expansion, dtype: Any) -> _Sums:
     assert solved.w is not None
     bias = _bias(problem)
     eps, w, b = float(np.finfo(dtype).eps), solved.w.astype(dtype), dtype(solved.intercept)
@@ -187,7 +194,7 @@ def _times(points: Any, u: Array, dtype: Any) -> Array:
     return total
 
 
-def _gap(problem: Problem, coef: Array, sums: _Sums) -> float:
+def _gap(problem: MarginProblem, coef: Array, sums: _Sums) -> float:
     """Return (P − D)/P, each term of P − D the largest that the errors of the scores allow."""
     aims = problem.aims(np.sign(coef))
     terms = np.zeros(len(coef), sums.scores.dtype)
@@ -212,9 +219,11 @@ def _rounding(terms: int, eps: float = float(np.finfo(np.float64).eps)) -> float
     return eps * (2.0 + 4.0 * float(np.sqrt(terms)))
 
 
-def _concluded(solved: Machine, gap: float, tol: float) -> Machine:
+def _concluded(solved: Expansion, gap: float, tol: float) -> Expansion:
     """The machine with its gap; one that is above tol was not stopped by its tolerance."""
-    rounded = solved.stopped == "converged" and not gap <= tol
-    stopped: Status = "stalled" if rounded else solved.stopped
-    trace = [*solved.trace[:-1], *(replace(r, gap=gap) for r in solved.trace[-1:])]
-    return replace(solved, gap=gap, stopped=stopped, trace=trace)
+    status = "stalled" if solved.status == "converged" and not gap <= tol else solved.status
+    trace = Trace()
+    for r in solved.trace[:-1]:
+        trace.append(r)
+    trace.append(solved.trace[-1]._replace(gap=gap))
+    return replace(solved, result=result_of(solved.coef, status, solved.steps, trace))

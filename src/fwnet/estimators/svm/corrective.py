@@ -20,8 +20,8 @@ from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.pairwise import EXHAUSTED, STUCK, pairwise_steps, reflect
-from fwnet.estimators.svm.records import BinaryProblem, Round, Weights, relative_gap
-from fwnet.trace import Clock, Status
+from fwnet.estimators.svm.records import BinaryProblem, DualPoint, record, relative_gap
+from fwnet.trace import Clock, Status, Trace
 
 # Vertices of the first round, times √n, and the least that a later round adds: with many features
 # a first block is dear, and so is a round.
@@ -42,7 +42,7 @@ def corrective(
     mode: str = "auto",
     alpha0: Array | None = None,
     soft: float = np.inf,
-) -> Weights:
+) -> DualPoint:
     """Solve one binary problem with kernel rows from `columns`, from the weights `alpha0`.
 
     `mode` is "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto". The
@@ -50,15 +50,15 @@ def corrective(
     objective: then many points will be support vectors. A round that the clock breaks off counts
     for nothing, and before the first one is over, the weight is on a single point.
     """
-    run = _Run(problem, columns, limits, mode)
+    run = _CorrectiveRun(problem, columns, limits, mode)
     run.soft = soft
     while run.status is None:
         run.round(alpha0)
-    return run.weights()
+    return run.point()
 
 
 @final
-class _Run:
+class _CorrectiveRun:
     status: Status | None
 
     def __init__(
@@ -70,7 +70,7 @@ class _Run:
     ) -> None:
         self.problem, self.columns, self.limits = problem, columns, limits
         self.clock, self.steps, self.status = Clock(), 0, None
-        self.trace: list[Round] = []
+        self.trace = Trace()
         n, dtype = len(problem.y), columns.kernel.dtype
         self.curvature = np.empty(0)  # diagonal of Q on the working vertices
         self.most = max(256, int(np.sqrt(limits.megabytes * 2**20 / (2 * dtype.itemsize))))
@@ -209,8 +209,7 @@ class _Run:
             self.status = status or self.status
 
     def _record(self) -> None:
-        support = int(np.count_nonzero(self.alpha))
-        self.trace.append(Round(self.steps, 0.5 / self.rho, self.gap, support, self.clock.seconds))
+        record(self.trace, self.steps, -0.5 / self.rho, self.gap, self.clock)
 
     def _certificate_seconds(self) -> float:
         """How long the gap will take in float64, where the kernel values here are float32."""
@@ -241,19 +240,18 @@ class _Run:
                 self._trim(self.most - extra)
             self._admit(np.argpartition(outside, -extra)[-extra:])
 
-    def weights(self) -> Weights:
+    def point(self) -> DualPoint:
         """What was reached."""
         assert self.status is not None
-        solver = "pairwise" if self.whole else "corrective"
-        return Weights(
+        return DualPoint(
             self.alpha,
             self.scores,
             self.rho,
             self.gap,
             self.steps,
             self.status,
-            solver,
             self.trace,
+            "pairwise" if self.whole else "corrective",
         )
 
     def _refresh(self) -> None:

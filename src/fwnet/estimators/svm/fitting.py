@@ -19,7 +19,7 @@ from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
-from fwnet.estimators.svm.records import BinaryProblem, Machine
+from fwnet.estimators.svm.records import BinaryProblem, Expansion
 
 
 @final
@@ -34,7 +34,7 @@ class Options:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Task:
+class SVMTask:
     """What to solve: points, kernel, C of each point, binary problems, their starting points."""
 
     X: Any
@@ -45,7 +45,7 @@ class Task:
     bias: float = 1.0  # added to the kernel
 
 
-def solve_all(task: Task, options: Options, limits: Limits) -> list[Machine]:
+def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion]:
     """Solve the binary problems, all with one store of kernel rows."""
     network = is_network(options.solver)
     linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
@@ -89,14 +89,14 @@ def trial_order(random_state: Any, n: int) -> Array:
 
 
 def _solve(
-    task: Task,
+    task: SVMTask,
     points: Points | None,
     order: Array,
     solver: Any,
     limits: Limits,
     split: Split,
     start: Array | None,
-) -> Machine:
+) -> Expansion:
     index, box = split.points, task.box
     if index is not None:
         place = np.full(len(box), -1)
@@ -136,18 +136,18 @@ _ADVICE = {  # what stopped the fit, in the estimator's words, and what to do
 }
 
 
-def report(name: str, machines: list[Machine], tol: float, verbose: int) -> None:
+def report(name: str, machines: list[Expansion], tol: float, verbose: int) -> None:
     """Warn about a gap above tol; with `verbose`, say what was reached on standard error."""
     for k, solved in enumerate(machines):
         lines = solved.trace if verbose > 1 else solved.trace[-1:] if verbose else []
         for r in lines:
             sys.stderr.write(
-                f"{name} problem {k}: {r.t} steps, dual {r.value:.6g}, gap {r.gap:.2e}, "
-                f"{r.support} support vectors, {r.seconds:.3f} s\n"
+                f"{name} problem {k}: {r.t} steps, dual {-r.value:.6g}, gap {r.gap:.2e}, "
+                f"{r.seconds:.3f} s\n"
             )
     worst = max(machines, key=lambda solved: solved.gap)
     if worst.gap > tol:
-        reason, advice = _ADVICE[worst.stopped]
+        reason, advice = _ADVICE[worst.status]
         warnings.warn(
             f"{name} stopped after {worst.steps} steps ({reason}) at a relative duality gap "
             f"of {worst.gap:.2e}, above tol={tol:g}. {advice}.",

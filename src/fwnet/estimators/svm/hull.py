@@ -24,7 +24,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import check_time
-from fwnet.estimators.svm.records import Problem
+from fwnet.estimators.svm.records import MarginProblem
 from fwnet.numerics.line_search import scalar_root
 from fwnet.trace import Clock
 
@@ -35,7 +35,7 @@ _NOISE = 8 * np.finfo(np.float64).eps  # of a score, of the sizes it is summed f
 
 def exact_weights(
     kernel: Array,
-    problem: Problem,
+    problem: MarginProblem,
     bias: float,
     u: Array,
     clock: Clock | None = None,
@@ -69,7 +69,7 @@ def exact_weights(
 
 
 def _dual_active_sets(
-    kernel: Array, problem: Problem, bias: float, u: Array, clock: Clock, max_steps: int
+    kernel: Array, problem: MarginProblem, bias: float, u: Array, clock: Clock, max_steps: int
 ) -> Array:
     """Minimise ½ uᵀ(G + diag(1/C))u − tᵀu by steps to the minimum on a set S of signs.
 
@@ -149,7 +149,7 @@ def cholesky(matrix: Array, clock: Clock) -> tuple[Array, bool]:
 
 
 def line_search(
-    norms: tuple[float, float, float], problem: Problem, scores: Array, move: Array
+    norms: tuple[float, float, float], problem: MarginProblem, scores: Array, move: Array
 ) -> float:
     """Minimise ½|w + t(v − w)|² + ½ Σ Cᵢeᵢ(f + t move)² over t > 0.
 

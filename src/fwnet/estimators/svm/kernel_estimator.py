@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fwnet.estimators import inputs
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits
-from fwnet.estimators.svm.records import Machine
+from fwnet.estimators.svm.records import Expansion
 from fwnet.numerics import checks
-from fwnet.trace import Clock, StepRecord, Trace
+from fwnet.trace import Clock
 
 _SLICE = 1 << 22  # kernel values that a prediction makes at a time
 
@@ -86,11 +86,8 @@ class KernelEstimator(BaseEstimator):
         self.support_vectors_ = np.empty((0, 0)) if given else X[support]
         return support
 
-    def _certify(self, machines: list[Machine]) -> None:
-        """Store what proves the result; a trace's value is minus the dual objective, so it falls.
-
-        A round takes many steps, so a step size would tell nothing.
-        """
+    def _certify(self, machines: list[Expansion]) -> None:
+        """Store what proves the result; the value of a trace is −D, so it falls."""
         if not all(math.isfinite(solved.gap) for solved in machines):
             raise ValueError(
                 f"{type(self).__name__}: the kernel values of these points, or their products with "
@@ -102,12 +99,7 @@ class KernelEstimator(BaseEstimator):
         self.duality_gap_ = float(self.duality_gaps_[worst])
         self.n_iter_ = max(1, *(solved.steps for solved in machines))
         self.solver_ = "+".join(sorted({solved.solver for solved in machines}))
-        self.traces_ = []
-        for solved in machines:
-            trace = Trace()
-            for r in solved.trace:
-                trace.append(StepRecord(r.t, -r.value, r.gap, math.nan, r.seconds))
-            self.traces_.append(trace)
+        self.traces_ = [solved.trace for solved in machines]
         self.trace_ = self.traces_[worst]
 
     def _expansion(self, X: Any) -> Array:

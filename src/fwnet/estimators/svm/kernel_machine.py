@@ -19,7 +19,13 @@ from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime
-from fwnet.estimators.svm.records import BinaryProblem, Machine, Weights, relative_gap
+from fwnet.estimators.svm.records import (
+    BinaryProblem,
+    DualPoint,
+    Expansion,
+    expansion,
+    relative_gap,
+)
 from fwnet.trace import Clock, Status
 
 TINY = 384  # points up to which float64 and an exact finish cost less than a millisecond
@@ -68,25 +74,25 @@ class Points:
 
 def solve_kernel(
     points: Points, problem: BinaryProblem, limits: Limits, mode: str, alpha0: Array | None = None
-) -> Machine:
+) -> Expansion:
     """Solve one binary problem to the certified relative duality gap `limits.tol`."""
     found = corrective(problem, points.columns, limits, mode, alpha0)
     if points.columns.kernel.dtype == np.float64:
         exact = points.columns.fits and len(problem.y) <= TINY and not limits.clock.is_over
-        if exact and found.stopped != "max_seconds":
+        if exact and found.status != "max_seconds":
             found = _finished(points.columns.square(), problem, found, limits.tol)
     found, dtype = in_double(points, problem, found, limits)
     single = points.columns.kernel.dtype == np.float32
-    if single and found.stopped in BY_PRECISION and not found.gap <= limits.tol:
+    if single and found.status in BY_PRECISION and not found.gap <= limits.tol:
         double = Points.prepare(points.X, points.spec, limits, np.float64)
         again = solve_kernel(double, problem, limits, mode, found.alpha)
-        return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
+        return again.after(found)
     return certified_machine(points, problem, found, limits.tol, dtype)
 
 
 def in_double(
-    points: Points, problem: BinaryProblem, found: Weights, limits: Limits
-) -> tuple[Weights, Any]:
+    points: Points, problem: BinaryProblem, found: DualPoint, limits: Limits
+) -> tuple[DualPoint, Any]:
     """Return the weights with ρ, scores and gap from kernel values in float64, and that dtype.
 
     Out of time, the weights are returned as they are, and float32.
@@ -99,12 +105,12 @@ def in_double(
         found = certified_gap(points.X, points.spec, points.encoding, problem, found, clock)
         return found, np.float64
     except OutOfTime:
-        return replace(found, stopped="max_seconds"), np.float32
+        return replace(found, status="max_seconds"), np.float32
 
 
 def certified_machine(
-    points: Points, problem: BinaryProblem, found: Weights, tol: float, dtype: Any = np.float64
-) -> Machine:
+    points: Points, problem: BinaryProblem, found: DualPoint, tol: float, dtype: Any = np.float64
+) -> Expansion:
     """Return the classifier of the weights, whose scores are from values in `dtype`, certified.
 
     For a linear kernel ρ = |w|² + Σα²/C is taken again from w: where much of αᵀKα cancels, the
@@ -114,15 +120,15 @@ def certified_machine(
         signed = problem.y * found.alpha
         w, b = combination(points.X, signed), problem.bias * float(signed.sum())
         rho = float(w @ w) + b * b + float(found.alpha @ (found.alpha / problem.box))
-        solved = machine(problem, replace(found, rho=rho))
+        solved = expansion(problem, replace(found, rho=rho))
         solved = replace(solved, w=combination(points.X, solved.coef))  # not w/ρ: α/ρ is rounded
         return certified_linear(points.X, problem, solved, tol)
-    solved = machine(problem, found)
+    solved = expansion(problem, found)
     scores = found.scores / found.rho
     return certified_kernel(points.columns.kernel, problem, solved, scores, tol, dtype)
 
 
-def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float) -> Weights:
+def _finished(kernel: Array, problem: BinaryProblem, found: DualPoint, tol: float) -> DualPoint:
     """Replace the weights by the exact optimum, if that is what the active sets found."""
     try:
         start = problem.y * found.alpha / found.rho
@@ -135,14 +141,5 @@ def _finished(kernel: Array, problem: BinaryProblem, found: Weights, tol: float)
     rho, gap = relative_gap(problem, alpha, scores)
     if not gap < found.gap:
         return found
-    stopped: Status = "converged" if gap <= tol else found.stopped
-    return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap, stopped=stopped)
-
-
-def machine(problem: BinaryProblem, found: Weights) -> Machine:
-    """Return the classifier of the weights: yᵢβᵢ = yᵢαᵢ/ρ."""
-    coef = problem.y * found.alpha / found.rho
-    intercept = problem.bias * float(coef.sum())
-    return Machine(
-        coef, intercept, found.gap, found.steps, found.stopped, found.solver, found.trace
-    )
+    status: Status = "converged" if gap <= tol else found.status
+    return replace(found, alpha=alpha, scores=scores, rho=rho, gap=gap, status=status)

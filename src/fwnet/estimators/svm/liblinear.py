@@ -13,20 +13,20 @@ from sklearn.svm import LinearSVC, LinearSVR
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import linear_gap
-from fwnet.estimators.svm.records import Machine, Problem, Round, TubeProblem
-from fwnet.trace import Clock
+from fwnet.estimators.svm.records import Expansion, MarginProblem, TubeProblem, record, result_of
+from fwnet.trace import Clock, Trace
 
 _MOST = 10_000  # iterations of one run
 _SAFE = 0.5  # share of the time left that a run may take by the time of the last one
 
 
-def solve_liblinear(X: Any, problem: Problem, limits: Limits) -> Machine:
+def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion:
     """Run LinearSVC or LinearSVR with C/2, with our optimum, ever finer until the gap is met.
 
     A run cannot be broken off. With a limit of time the first one takes one iteration, each next
     one up to four times as many, and none is begun that would not end in time.
     """
-    clock, trace, steps, tol = Clock(), list[Round](), 0, 10.0 * limits.tol
+    clock, trace, steps, tol = Clock(), Trace(), 0, 10.0 * limits.tol
     most = _MOST if math.isinf(limits.clock.max_seconds) else 1
     while True:
         run = Clock()
@@ -35,8 +35,7 @@ def solve_liblinear(X: Any, problem: Problem, limits: Limits) -> Machine:
         excess = problem.excess(scores)
         value, gap, factor = linear_gap(X, problem, w, scores)
         steps += used
-        support = int(np.count_nonzero(excess))
-        trace.append(Round(steps, value, gap, support, clock.seconds))
+        record(trace, steps, -value, gap, clock)
         status = limits.status(gap, steps, stalled=tol < 1e-12)
         if used < most or most == _MOST:
             tol *= 0.1
@@ -46,11 +45,11 @@ def solve_liblinear(X: Any, problem: Problem, limits: Limits) -> Machine:
             if affordable <= used:
                 status = "max_seconds"
         if status is not None:
-            coef = factor * problem.box * excess
-            return Machine(coef, float(w[-1]), gap, steps, status, "liblinear", trace, w[:-1])
+            result = result_of(factor * problem.box * excess, status, steps, trace)
+            return Expansion(result, float(w[-1]), "liblinear", w[:-1])
 
 
-def _fit(X: Any, problem: Problem, tol: float, max_steps: int) -> tuple[Array, int]:
+def _fit(X: Any, problem: MarginProblem, tol: float, max_steps: int) -> tuple[Array, int]:
     limits = {"C": 0.5, "tol": tol, "dual": "auto", "max_iter": max_steps}
     if isinstance(problem, TubeProblem):
         loss = "squared_epsilon_insensitive"

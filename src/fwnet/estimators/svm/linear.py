@@ -10,12 +10,12 @@ import numpy as np
 from fwnet.estimators.svm.certificate import certified_linear, combination
 from fwnet.estimators.svm.columns import LinearColumns
 from fwnet.estimators.svm.corrective import corrective
-from fwnet.estimators.svm.kernel_machine import TINY, Points, machine, solve_kernel
+from fwnet.estimators.svm.kernel_machine import TINY, Points, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import BinaryProblem, Machine
+from fwnet.estimators.svm.records import BinaryProblem, Expansion, expansion
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
 _FEW_POINTS = 2000  # points for which the dual is the small side
@@ -24,14 +24,14 @@ _SOFT = 0.1  # share of errors in the objective from which Newton in feature spa
 
 def solve_linear(
     X: Any, problem: BinaryProblem, limits: Limits, solver: str, start: Array | None
-) -> Machine:
+) -> Expansion:
     """Solve one linear problem; "auto" chooses by the number of features and support vectors."""
     n, d = X.shape
     if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
         return certified_linear(X, problem, solve_liblinear(X, problem, limits), limits.tol)
     if solver == "newton" or (solver == "auto" and (d <= _NARROW or start is not None)):
         solved = certified_linear(X, problem, solve_newton(X, problem, limits, start), limits.tol)
-        if solver == "auto" and solved.stopped == "stalled" and n <= TINY:
+        if solver == "auto" and solved.status == "stalled" and n <= TINY:
             points = Points.prepare(X, KernelSpec("linear"), limits)
             dual = solve_kernel(points, problem, limits, solver)
             return min(solved, dual, key=lambda machine: machine.gap)
@@ -39,17 +39,17 @@ def solve_linear(
     return certified_linear(X, problem, _from_dual(X, problem, limits, solver), limits.tol)
 
 
-def _from_dual(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Machine:
+def _from_dual(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Expansion:
     """Solve the dual; go on with Newton's method in feature space if many points are support."""
     n, d = X.shape
     soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
     dtype = np.float32 if limits.tol >= 1e-5 and n > _NARROW else np.float64
     columns = LinearColumns(KernelRows(X, KernelSpec("linear"), dtype), X)
     found = corrective(problem, columns, limits, solver, soft=soft)
-    solved = machine(problem, found)
+    solved = expansion(problem, found)
     solved = replace(solved, w=combination(X, solved.coef))
-    if found.stopped != "stopped":
+    if found.status != "stopped":
         return solved
     assert solved.w is not None
     again = solve_newton(X, problem, limits, np.append(solved.w, solved.intercept))
-    return replace(again, steps=found.steps + again.steps, trace=found.trace + again.trace)
+    return again.after(found)

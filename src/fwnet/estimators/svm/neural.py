@@ -15,13 +15,19 @@ from fwnet.estimators.svm.kernel_machine import (
     solve_kernel,
 )
 from fwnet.estimators.svm.limits import Limits, OutOfTime
-from fwnet.estimators.svm.records import BinaryProblem, Machine, Round, Weights, relative_gap
+from fwnet.estimators.svm.records import (
+    BinaryProblem,
+    DualPoint,
+    Expansion,
+    record,
+    relative_gap,
+)
 from fwnet.layers import FWNet
 from fwnet.oracles import Softmin
 from fwnet.problems import Quadratic
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import OpenLoop
-from fwnet.trace import Clock, Status
+from fwnet.trace import Clock, Status, Trace
 
 _DEPTH = 300  # steps of the default network
 
@@ -49,7 +55,7 @@ def default_network(depth: int) -> FWNet:
     return FWNet(FrankWolfe(Simplex(), OpenLoop(30.0), oracle=oracle, max_steps=depth))
 
 
-def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver: Any) -> Machine:
+def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver: Any) -> Expansion:
     """min ½ αᵀ(yyᵀ∘(k + 1) + diag(1/C))α by the network; its true gap is certified."""
     clock, network = Clock(), solver
     if isinstance(solver, str):
@@ -66,9 +72,10 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     weighted = alpha * y
     scores = kernel @ weighted + problem.bias * weighted.sum()
     rho, gap = relative_gap(problem, alpha, scores)
-    record = Round(steps, 0.5 / rho, gap, int(np.count_nonzero(alpha)), clock.seconds)
+    trace = Trace()
+    record(trace, steps, -0.5 / rho, gap, clock)
     status: Status = limits.status(gap, steps) or "max_steps"
-    found = Weights(alpha, scores, rho, gap, steps, status, "fwnet", [record])
+    found = DualPoint(alpha, scores, rho, gap, steps, status, trace, "fwnet")
     found, dtype = in_double(points, problem, found, limits)
     return certified_machine(points, problem, found, limits.tol, dtype)
 

@@ -27,8 +27,8 @@ from scipy.linalg.lapack import dposv
 from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
-from fwnet.estimators.svm.records import BinaryProblem, Machine, Problem, Round
-from fwnet.trace import Clock
+from fwnet.estimators.svm.records import BinaryProblem, Expansion, MarginProblem, record, result_of
+from fwnet.trace import Clock, Trace
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
 _LARGE = 2048  # features from which the clock is looked at during a factorisation
@@ -37,10 +37,12 @@ _PATIENCE = 5  # rounds without a tenth of progress in the gap that end a run
 _BAND, _FEW = 1.0, 0.2  # how far outside the margin is near; the share of points worth a gather
 
 
-def solve_newton(X: Any, problem: Problem, limits: Limits, start: Array | None = None) -> Machine:
+def solve_newton(
+    X: Any, problem: MarginProblem, limits: Limits, start: Array | None = None
+) -> Expansion:
     """Solve one linear problem with points X (n, d), dense or CSR, from w = start (d + 1,)."""
     n, d = X.shape
-    clock, steps, trace = Clock(), 0, list[Round]()
+    clock, steps, trace = Clock(), 0, Trace()
     w = np.zeros(d + 1) if start is None else start
     size = max(_SAMPLE, 3 * d)
     while start is None and 3 * size < n:
@@ -54,8 +56,7 @@ def solve_newton(X: Any, problem: Problem, limits: Limits, start: Array | None =
         scores = part.scores(w)
         excess = problem.excess(scores)
         value, gap, factor = part.gap(w, scores, excess)
-        support = int(np.count_nonzero(excess))
-        trace.append(Round(steps, value, gap, support, clock.seconds))
+        record(trace, steps, -value, gap, clock)
         stalled = len(trace) > 1 and (steps == trace[-2].t or _stalled(trace))
         status = limits.status(gap, steps, stalled)
         if status is not None:
@@ -69,15 +70,15 @@ def solve_newton(X: Any, problem: Problem, limits: Limits, start: Array | None =
             closer = _Part(X[near], problem.part(near), limits.clock)
             w, used = closer.minimise(w, goal, left, scores[near])
         steps += used
-    coef = factor * problem.box * excess
-    return Machine(coef, float(w[-1]), gap, steps, status, "newton", trace, w[:-1])
+    result = result_of(factor * problem.box * excess, status, steps, trace)
+    return Expansion(result, float(w[-1]), "newton", w[:-1])
 
 
 @final
 class _Part:
     """Some of the points; minimises P over them and takes the duality gap."""
 
-    def __init__(self, X: Any, problem: Problem, clock: Clock) -> None:
+    def __init__(self, X: Any, problem: MarginProblem, clock: Clock) -> None:
         self.X, self.problem, self.box, self.clock = X, problem, problem.box, clock
 
     def scores(self, w: Array) -> Array:
@@ -188,12 +189,14 @@ def _solve(hessian: Array, right: Array, clock: Clock) -> Array:
     return np.asarray(vectors @ ((vectors.T @ right) / np.maximum(values, 1.0)))
 
 
-def _stalled(trace: list[Round]) -> bool:
+def _stalled(trace: Trace) -> bool:
     """Whether the last rounds made less than a tenth of progress in the gap."""
-    gaps = [r.gap for r in trace]
+    gaps = trace.column("gap")
     return len(gaps) > _PATIENCE and not min(gaps[-_PATIENCE:]) <= 0.9 * min(gaps[:-_PATIENCE])
 
 
-def linear_gap(X: Any, problem: Problem, w: Array, scores: Array) -> tuple[float, float, float]:
+def linear_gap(
+    X: Any, problem: MarginProblem, w: Array, scores: Array
+) -> tuple[float, float, float]:
     """Return the dual value, (P − D)/P and the dual's factor of w (d + 1,) with its scores."""
     return _Part(X, problem, Clock()).gap(w, scores, problem.excess(scores))

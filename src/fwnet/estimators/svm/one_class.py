@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 
 from fwnet.estimators import inputs
-from fwnet.estimators.svm.fitting import Options, Task, report, solve_all
+from fwnet.estimators.svm.fitting import Options, SVMTask, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
@@ -86,7 +86,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         box = inputs.positive("C", self.C) * weight
         inputs.check_kernel(X, spec, box, limits.clock, bias=0.0)
         everything = Split(None, np.ones(len(box)))  # a classifier of one class, without a bias
-        task = Task(X, spec, box, [everything], [None], bias=0.0)
+        task = SVMTask(X, spec, box, [everything], [None], bias=0.0)
         machines = solve_all(task, Options("auto", self.random_state, None), limits)
         total = float(machines[0].coef.sum())  # the coefficients are α/ρ
         self._keep(X, spec, machines[0].coef[None] / total, kept)

@@ -1,22 +1,24 @@
-"""What the SVM solvers pass on: a problem, a budget, the rounds, the weights, the certificate."""
+"""What the SVM solvers pass on: a problem, weights on the simplex, a machine with its result."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TypeVar, final
 
 import numpy as np
+import torch
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.pairwise import survey
-from fwnet.trace import Status
+from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
 
-_Problem = TypeVar("_Problem", bound="Problem")  # typing.Self came with Python 3.11
+_Problem = TypeVar("_Problem", bound="MarginProblem")  # typing.Self came with Python 3.11
 
 
 @dataclass(frozen=True, eq=False)
-class Problem(ABC):
+class MarginProblem(ABC):
     """A machine with a squared loss beyond a margin: min ½|w|² + ½b² + ½ Σ Cᵢeᵢ².
 
     The excess eᵢ is 0 or tᵢ − f(xᵢ) with a target tᵢ, so that a piece of the objective is a least
@@ -46,7 +48,7 @@ class Problem(ABC):
 
 @final
 @dataclass(frozen=True, eq=False)
-class BinaryProblem(Problem):
+class BinaryProblem(MarginProblem):
     """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b."""
 
     bias: float = 1.0  # what is added to the kernel: 1, or 0 for no bias
@@ -66,7 +68,7 @@ class BinaryProblem(Problem):
 
 @final
 @dataclass(frozen=True, eq=False)
-class TubeProblem(Problem):
+class TubeProblem(MarginProblem):
     """Squared ε-insensitive loss: targets y, e = y − f, less ε, where |y − f| > ε."""
 
     epsilon: float = 0.0
@@ -85,33 +87,6 @@ class TubeProblem(Problem):
         return coef
 
 
-@final
-@dataclass(frozen=True)
-class Round:
-    """What one round reached: steps so far, dual value, relative gap, support, seconds."""
-
-    t: int
-    value: float
-    gap: float
-    support: int
-    seconds: float
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights on the simplex with their image: scores = Σ αⱼyⱼ(k(·, xⱼ) + bias), ρ = αᵀQα."""
-
-    alpha: Array  # (n,)
-    scores: Array  # (n,)
-    rho: float
-    gap: float
-    steps: int
-    stopped: Status
-    solver: str
-    trace: list[Round]
-
-
 def relative_gap(
     problem: BinaryProblem, alpha: Array, scores: Array, lack: Array | None = None
 ) -> tuple[float, float]:
@@ -123,14 +98,87 @@ def relative_gap(
 
 @final
 @dataclass(frozen=True, eq=False)
-class Machine:
-    """A solved problem: f(x) = Σ coefᵢ k(xᵢ, x) + intercept, with its certificate."""
+class DualPoint:
+    """Weights α on the simplex with their image, and how they were found; D = 1/(2ρ)."""
 
-    coef: Array  # (n,) Cᵢeᵢ; for labels, yᵢβᵢ
-    intercept: float
+    alpha: Array  # (n,)
+    scores: Array  # (n,) Σ αⱼyⱼ(k(·, xⱼ) + bias)
+    rho: float  # αᵀQα
     gap: float  # (P − D)/P
     steps: int
-    stopped: Status
+    status: Status
+    trace: Trace  # of −D and (P − D)/P
     solver: str
-    trace: list[Round]
-    w: Array | None = None  # (d,) for a linear kernel
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """A solved problem: f(x) = Σ uᵢ k(xᵢ, x) + intercept, with its certificate.
+
+    Arguments:
+        result: x = u, value −D, gap (P − D)/P.
+        intercept: b.
+        solver: which one ran.
+        w: `(d,)` for a linear kernel.
+    """
+
+    result: Result
+    intercept: float
+    solver: str
+    w: Array | None = None
+
+    @property
+    def coef(self) -> Array:
+        """u = Ce `(n,)`; for labels, yᵢβᵢ."""
+        return np.asarray(self.result.x.numpy())
+
+    @property
+    def gap(self) -> float:
+        """(P − D)/P."""
+        return float(self.result.gap)
+
+    @property
+    def trace(self) -> Trace:
+        """A record each round."""
+        return self.result.trace
+
+    @property
+    def status(self) -> Status:
+        """Why the solver stopped."""
+        assert isinstance(self.result.status, str)  # one problem, no batch
+        return self.result.status
+
+    @property
+    def steps(self) -> int:
+        """How many steps it took."""
+        assert isinstance(self.result.steps, int)
+        return self.result.steps
+
+    def after(self, earlier: DualPoint) -> Expansion:
+        """Return the end of a solve that went on from a dual point."""
+        trace, last = Trace(), earlier.trace[-1]
+        for r in earlier.trace:
+            trace.append(r)
+        for r in self.trace:
+            trace.append(r._replace(t=r.t + last.t, seconds=r.seconds + last.seconds))
+        steps = earlier.steps + self.steps
+        return replace(self, result=replace(self.result, steps=steps, trace=trace))
+
+
+def result_of(x: Array, status: Status, steps: int, trace: Trace) -> Result:
+    """Return the result whose value and gap are those of the last record."""
+    value, gap = (torch.tensor(float(v), dtype=torch.float64) for v in trace[-1][1:3])
+    return Result(torch.from_numpy(x), value, gap, status, steps, trace, MESSAGES[status])
+
+
+def record(trace: Trace, t: int, value: float, gap: float, clock: Clock) -> None:
+    """Add what a round reached; a round takes many steps, so it has no step size."""
+    trace.append(StepRecord(t, value, gap, math.nan, clock.seconds))
+
+
+def expansion(problem: BinaryProblem, found: DualPoint) -> Expansion:
+    """Return the classifier of the weights: yᵢβᵢ = yᵢαᵢ/ρ."""
+    coef = problem.y * found.alpha / found.rho
+    result = result_of(coef, found.status, found.steps, found.trace)
+    return Expansion(result, problem.bias * float(coef.sum()), found.solver)

@@ -17,23 +17,22 @@ from fwnet.estimators.svm.columns import Columns
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
-from fwnet.estimators.svm.records import Machine, Round, TubeProblem
-from fwnet.trace import Clock, Status
+from fwnet.estimators.svm.records import Expansion, TubeProblem, record, result_of
+from fwnet.trace import Clock, Status, Trace
 
 _FIRST = 1024  # points that come in at once
 
 
-def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Machine:
+def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Expansion:
     """Solve to the relative duality gap `limits.tol`, with kernel rows from `columns`."""
-    clock, trace = Clock(), list[Round]()
+    clock, trace = Clock(), Trace()
     status: Status | None
     columns.kernel.clock = limits.clock
     n = len(problem.y)
     coef, scores, working = np.zeros(n), np.zeros(n), np.empty(0, np.int64)
     while True:
         value, gap = tube_gap(problem, coef, scores)
-        support = np.flatnonzero(coef)
-        trace.append(Round(len(trace), value, gap, len(support), clock.seconds))
+        record(trace, len(trace), -value, gap, clock)
         lack = np.sqrt(problem.box) * np.abs(problem.excess(scores) - coef / problem.box)
         lack[working] = 0.0
         wanting = int(np.count_nonzero(lack))
@@ -51,8 +50,8 @@ def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Machin
             status = "max_seconds" if isinstance(error, OutOfTime) else "stalled"
             break
     columns.kernel.clock = Clock()
-    steps = len(trace) - 1
-    solved = Machine(coef, float(coef.sum()), gap, steps, status, "corrective", trace)
+    result = result_of(coef, status, len(trace) - 1, trace)
+    solved = Expansion(result, float(coef.sum()), "corrective")
     return certified_kernel(columns.kernel, problem, solved, scores, limits.tol)
 
 

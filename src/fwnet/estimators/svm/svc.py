@@ -11,12 +11,12 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from fwnet.estimators import inputs
 from fwnet.estimators.calibration import FOLDS, Calibrated, cross_validated_sigmoids
-from fwnet.estimators.svm.fitting import Options, Task, report, solve_all
+from fwnet.estimators.svm.fitting import Options, SVMTask, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split, splits, votes
 from fwnet.estimators.svm.neural import check_network, is_network
-from fwnet.estimators.svm.records import Machine
+from fwnet.estimators.svm.records import Expansion
 
 _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
 _LINEAR_ONLY = ("newton", "liblinear")
@@ -124,7 +124,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         box = inputs.positive("C", self.C) * weight * self._class_weights(y)[labels]
         inputs.check_kernel(X, spec, box, limits.clock)
         problems = splits(labels, len(self.classes_), self.multi_class)
-        task = Task(X, spec, box, problems, self._starts(problems))
+        task = SVMTask(X, spec, box, problems, self._starts(problems))
         options = Options(self.solver, self.random_state, self.n_jobs)
         machines = solve_all(task, options, limits)
         self._store(task, machines, labels, kept)
@@ -198,7 +198,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
             return [None] * len(problems)
         return list(last)
 
-    def _store(self, task: Task, machines: list[Machine], labels: Array, kept: Array) -> None:
+    def _store(self, task: SVMTask, machines: list[Expansion], labels: Array, kept: Array) -> None:
         coefs = np.zeros((len(machines), len(labels)))
         for row, split, solved in zip(coefs, task.problems, machines, strict=True):
             row[slice(None) if split.points is None else split.points] = solved.coef

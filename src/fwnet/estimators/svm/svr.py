@@ -109,7 +109,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
             solved = certified_linear(X, problem, solved, limits.tol)
         else:
             solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
-            if solved.stopped == "stalled" and len(box) <= TINY:  # the dual is better conditioned
+            if solved.status == "stalled" and len(box) <= TINY:  # the dual is better conditioned
                 points = Points.prepare(X, spec, limits, np.float64)
                 dual = solve_tube(points.columns, problem, limits)
                 dual = replace(dual, w=combination(X, dual.coef))
