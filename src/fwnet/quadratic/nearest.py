@@ -11,8 +11,9 @@ def hull_weights(vertices: Tensor, point: Tensor) -> Tensor:
 
         min over w >= 0 of |Σ w_k (vertices_k − point)|² + (Σ w_k − 1)²,   then w / Σ w
 
-    For w = t λ with Σ λ = 1 the best t gives r / (1 + r), r = |Σ λ_k (vertices_k − point)|²: the
-    λ of the free problem is that of the constrained one.
+    On the points themselves, not as a quadratic program: their Gram matrix would square the
+    condition number. For w = t λ with Σ λ = 1 the best t gives r / (1 + r),
+    r = |Σ λ_k (vertices_k − point)|²: the λ of the free problem is that of the constrained one.
 
     Arguments:
         vertices: `(K, n)` in float64; point: `(n,)`.
