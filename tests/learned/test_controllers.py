@@ -327,3 +327,36 @@ def test_weights_that_overflow_are_no_worse_than_the_line_search(
     plain = fwnet.FrankWolfe(domain, fwnet.LineSearch(), **steps)(fwnet.Quadratic(problem))
     assert bool(domain.contains(ours.x))
     assert float(ours.value) <= float(plain.value) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("beta", [1.0, 10.0])
+def test_the_papers_direction_is_a_softmin_of_sharpness_beta(beta: float) -> None:
+    torch.manual_seed(0)
+    direction = learned.LSTMDirection(beta=beta)
+    problem, radius = svm_family(n=10).sample(1, seeded(1)), 2.0
+    start = fwnet.Simplex(radius).start((1, 10), torch.float64)
+    solver = fwnet.FrankWolfe(
+        fwnet.Simplex(radius), fwnet.Constant(1.0), direction=direction, max_steps=1, tol=0.0
+    )
+    with torch.no_grad():
+        reshaped, _ = direction.network(problem.gradient(problem.at(start)), None)
+    expected = radius * torch.softmax(-beta * reshaped, -1)
+    torch.testing.assert_close(solver(problem, start).x, expected)
+
+
+def test_the_papers_lagrangian_is_what_l2l_sees() -> None:
+    """The network's inputs are the gradients of ½ θᵀKθ − λ Σθ at the θ that it made."""
+    torch.manual_seed(0)
+    direction, multiplier = learned.L2LLagrangian(hidden=4, multiplier=0.7), 0.7
+    problem = svm_family(n=10).sample(2, seeded(1))
+    K = problem.matrix.matrix
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    direction.network.register_forward_hook(lambda _, args, out: seen.append((args[0], out[0])))
+    result = direction.solver(fwnet.Simplex(), max_steps=5, tol=0.0)(problem)
+    theta = torch.full((2, 10), 0.1, dtype=torch.float64)
+    for inputs, answers in seen[:5]:
+        leaf = theta.clone().requires_grad_()
+        (0.5 * torch.einsum("bi,bij,bj->", leaf, K, leaf) - multiplier * leaf.sum()).backward()
+        torch.testing.assert_close(inputs, leaf.grad)
+        theta = (theta + 0.01 * answers).clamp_min(0)
+    torch.testing.assert_close(result.x, theta / theta.sum(-1, keepdim=True))

@@ -162,3 +162,49 @@ def test_a_method_says_where_it_does_not_fit() -> None:
         baselines.AdamSoftmax().run(problem, fwnet.L1Ball(), 3)
     with pytest.raises(TypeError, match="a controller must be a StepRule"):
         baselines.as_solver("fast", fwnet.Simplex())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_called_as_a_solver_it_returns_a_certified_point(name: str) -> None:
+    K, domain = matrices(2), fwnet.Simplex()
+    problem, method = fwnet.Quadratic(K), ALL[name]
+    result = method(problem, domain, max_steps=30)
+    assert bool(domain.contains(result.x).all())
+    values = 0.5 * torch.einsum("bi,bij,bj->b", result.x, K, result.x)
+    torch.testing.assert_close(result.value, values)
+    torch.testing.assert_close(torch.as_tensor(result.trace[-1].value).to(values), values)
+    assert bool((result.value - minimum(K) <= result.gap + 1e-9).all())
+    assert max(result.steps) <= 30
+
+
+def test_a_method_that_reports_no_points_says_so_when_it_is_called() -> None:
+    class Silent(Baseline):
+        name = "silent"
+
+        def follow(self, problem, domain, max_steps, report):  # type: ignore[no-untyped-def]
+            while not report(1.0):
+                pass
+
+    problem = fwnet.Quadratic(torch.eye(3))
+    assert len(Silent().run(problem, fwnet.Simplex(), 4).values) == 5
+    with pytest.raises(TypeError, match="must report its points too"):
+        Silent()(problem, fwnet.Simplex(), 4)
+
+
+def test_the_papers_lagrangian_has_a_constant_multiplier() -> None:
+    """θ moves by Adam on ½ θᵀKθ − λ Σθ, clipped at 0: torch's own Adam on that objective."""
+    K, rate, multiplier = matrices(1)[0], 0.5, 0.7
+    theta = torch.full((30,), 1 / 30, dtype=K.dtype, requires_grad=True)
+    adam = torch.optim.Adam([theta], rate / 30, eps=0.0)
+    expected = []
+    for _ in range(20):
+        x = theta.detach() / theta.detach().sum()
+        expected.append(0.5 * float(x @ K @ x))
+        adam.zero_grad()
+        (0.5 * theta @ K @ theta - multiplier * theta.sum()).backward()
+        adam.step()
+        with torch.no_grad():
+            theta.clamp_(min=0)
+    method = baselines.AdamLagrangian(rate, multiplier)
+    found = method.run(fwnet.Quadratic(K), fwnet.Simplex(), 19).values
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)

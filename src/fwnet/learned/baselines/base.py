@@ -14,11 +14,14 @@ from torch import Tensor
 
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
+from fwnet.oracles import certify
 from fwnet.problems import Gradient, Problem
 from fwnet.problems.base import FirstOrder
+from fwnet.trace import Result, Status, StepRecord, Trace
 from fwnet.vertices import OneHot, Vertex
 
-Report = Callable[[Tensor | float], bool]
+Report = Callable[..., bool]
+"""report(f(x_t), x_t); the point may be left out by a method that is never called for its x."""
 
 
 @final
@@ -34,11 +37,13 @@ class Trajectory:
         values: f(x_t) of feasible iterates, `(steps + 1, *batch)`.
         gradients: gradient evaluations before that value was known, `(steps + 1,)`.
         seconds: processor time before that value was known, `(steps + 1,)`.
+        x: the last iterate, if the method reports its points.
     """
 
     values: Tensor
     gradients: Tensor
     seconds: Tensor
+    x: Tensor | None = None
 
     def first(self, target: Tensor) -> Tensor:
         """The first t with f(x_t) <= target, of each problem `(*batch,)`; −1 if there is none."""
@@ -57,11 +62,46 @@ class Baseline(ABC):
 
     @abstractmethod
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
-        """Call `report` with f(x_0), f(x_1), … of feasible points, until it answers True."""
+        """Call `report` with f(x_t) and x_t, t = 0, 1, …, feasible, until it answers True."""
 
     def fits(self, problem: Problem, domain: Domain) -> bool:
         """Whether the method can run on this problem and domain."""
         return True
+
+    def __call__(self, problem: Problem, domain: Domain, max_steps: int = 1000) -> Result:
+        """Minimise as a solver does: x, its value and a certified gap.
+
+        Example:
+            >>> from fwnet import learned
+            >>> problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+            >>> learned.baselines.FISTA()(problem, fwnet.Simplex(), max_steps=50).x.shape
+            torch.Size([5])
+        """
+        found = self.run(problem, domain, max_steps)
+        if found.x is None:
+            raise TypeError(f"{self.name}.follow must report its points too: report(f(x), x).")
+        end = problem.at(found.x)
+        with torch.no_grad():
+            value, gap = problem.value(end), certify(problem, domain, end).gap
+        assert gap is not None
+        steps, batch = len(found.values) - 1, gap.shape[0] if gap.ndim else 0
+        status: Status = "max_steps"
+        trace = Trace(
+            records=[
+                StepRecord(t, value, torch.nan, torch.nan, float(seconds))
+                for t, (value, seconds) in enumerate(zip(found.values, found.seconds, strict=True))
+            ]
+        )
+        return Result(
+            found.x,
+            value,
+            gap,
+            (status,) * batch if batch else status,
+            (steps,) * batch if batch else steps,
+            trace,
+            f"all steps of {self.name} were taken",
+            None,
+        )
 
     @torch.no_grad()
     def run(
@@ -142,12 +182,14 @@ class _Recorder:
         self.values: list[Tensor] = []
         self.gradients: list[int] = []
         self.seconds: list[float] = []
+        self.x: Tensor | None = None
         self.spent, self.since = 0.0, time.process_time()
 
-    def __call__(self, value: Tensor | float) -> bool:
+    def __call__(self, value: Tensor | float, x: Tensor | None = None) -> bool:
         self.spent += time.process_time() - self.since  # taking down is not the method's work
         value = torch.as_tensor(value, dtype=torch.float64)
         self.values.append(value)
+        self.x = x
         self.gradients.append(self.counter.evaluations)
         self.seconds.append(self.spent)
         done = self.target is not None and bool((value <= self.target).all())
@@ -157,5 +199,8 @@ class _Recorder:
 
     def trajectory(self) -> Trajectory:
         return Trajectory(
-            torch.stack(self.values), torch.tensor(self.gradients), torch.tensor(self.seconds)
+            torch.stack(self.values),
+            torch.tensor(self.gradients),
+            torch.tensor(self.seconds),
+            self.x,
         )

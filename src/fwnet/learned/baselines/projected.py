@@ -50,7 +50,7 @@ class FISTA(Projected):
         before, theta = here, torch.ones_like(problem.value(here))
         gradient = dense_gradient(problem.gradient(ahead))
         smoothness = _first_curvature(problem, domain, here, gradient)
-        while not report(problem.value(here)):
+        while not report(problem.value(here), here.x):
             while True:
                 step = ahead.x - gradient / expand(smoothness, ahead.x.ndim - b)
                 there = problem.at(_project(domain, step))
@@ -96,7 +96,7 @@ class SpectralProjectedGradient(Projected):
         gradient, value = dense_gradient(problem.gradient(here)), problem.value(here)
         length = 1 / _first_curvature(problem, domain, here, gradient)
         recent = [value]
-        while not report(value):
+        while not report(value, here.x):
             step = here.x - expand(length, here.x.ndim - b) * gradient
             there = problem.at(_project(domain, step))
             slope = inner(gradient, there.x - here.x, b)
@@ -149,7 +149,7 @@ class ProjectedMomentum(Projected):
         x, terms = _start(problem, domain).x, problem.terms()
         speed, generator = torch.zeros_like(x), torch.Generator().manual_seed(0)
         part = problem
-        while not report(problem.value(problem.at(x))):
+        while not report(problem.value(problem.at(x)), x):
             for _ in range(self.every):
                 if self.rows is not None:
                     assert terms is not None

@@ -48,7 +48,7 @@ class MirrorDescent(OnSimplex):
         it = problem.at(x)
         gradient, value = dense_gradient(problem.gradient(it)).double(), problem.value(it)
         length = 1 / _spread(gradient)
-        while not report(value):
+        while not report(value, it.x):
             for _ in range(60):
                 trial = (logits - length * gradient).log_softmax(-1)
                 step = radius * (trial.exp() - logits.exp())
@@ -86,7 +86,7 @@ class AdamSoftmax(OnSimplex):
         x = _centre(problem, domain)
         radius, logits, adam = x.sum(-1, keepdim=True), torch.zeros_like(x), _Adam(self.rate)
         it = problem.at(x)
-        while not report(problem.value(it)):
+        while not report(problem.value(it), it.x):
             gradient = dense_gradient(problem.gradient(it))
             along = (gradient * it.x).sum(-1, keepdim=True) / radius
             logits = logits - adam.step(it.x * (gradient - along))
@@ -95,32 +95,39 @@ class AdamSoftmax(OnSimplex):
 
 @final
 class AdamLagrangian(OnSimplex):
-    """Adam on the Lagrangian of Σ x = radius, kept at x >= 0 by clipping.
+    """Adam on the Lagrangian of Σ x = radius, kept at θ >= 0 by clipping.
 
-        L(x, λ) = f(x) − λ (Σ x − radius),   λ = ⟨∇f(x), x⟩ / Σ x
+        L(θ) = f(θ) − λ Σ θ,   θ <- max(0, Adam(θ, ∇f(θ) − λ)),   x = radius · θ / Σθ
 
-    with the multiplier that the optimality conditions ask for. What is judged is the feasible
-    point radius · x / Σ x. Step sizes are relative to radius / n.
+    What is judged is the feasible point x. Without a λ, it is the multiplier that the optimality
+    conditions ask for, ⟨∇f, x⟩/radius, and the next θ is x. Step sizes are relative to radius / n.
 
     Arguments:
         rate: learning rate, to be tuned.
+        multiplier: the paper's constant λ.
     """
 
-    def __init__(self, rate: float = 0.1) -> None:
+    def __init__(self, rate: float = 0.1, multiplier: float | None = None) -> None:
         self.rate = checks.positive("AdamLagrangian(rate=...)", rate)
-        self.name = "Adam Lagrangian"
+        if multiplier is not None:
+            checks.positive("AdamLagrangian(multiplier=...)", multiplier)
+        self.multiplier, self.name = multiplier, "Adam Lagrangian"
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
-        x = _centre(problem, domain)
-        radius, adam = x.sum(-1, keepdim=True), _Adam(self.rate / x.shape[-1])
-        it = problem.at(x)
-        while not report(problem.value(it)):
-            gradient = dense_gradient(problem.gradient(it))
-            level = (gradient * it.x).sum(-1, keepdim=True) / radius
-            x = (it.x - radius * adam.step(gradient - level)).clamp_min(0)
-            total = x.sum(-1, keepdim=True)
-            x = torch.where(total > 0, radius * x / total.clamp_min(1e-30), it.x)
-            it = problem.at(x)
+        theta = _centre(problem, domain)
+        radius, adam = theta.sum(-1, keepdim=True), _Adam(self.rate / theta.shape[-1])
+        it = problem.at(theta)
+        while not report(problem.value(it), it.x):
+            if self.multiplier is None:
+                theta = it.x
+                gradient = dense_gradient(problem.gradient(it))
+                level: Tensor | float = (gradient * it.x).sum(-1, keepdim=True) / radius
+            else:
+                gradient = dense_gradient(problem.gradient(problem.at(theta)))
+                level = self.multiplier
+            theta = (theta - radius * adam.step(gradient - level)).clamp_min(0)
+            total = theta.sum(-1, keepdim=True)
+            it = problem.at(torch.where(total > 0, radius * theta / total.clamp_min(1e-30), it.x))
 
 
 class _Adam:

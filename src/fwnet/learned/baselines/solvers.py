@@ -14,6 +14,7 @@ from fwnet.oracles import Oracle
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch, StepRule
+from fwnet.trace import Result
 
 Slot = Controller | StepRule | Direction | Oracle | FrankWolfe
 
@@ -43,10 +44,16 @@ class Solver(Baseline):
         smooth = problem.quadratic or not self.quadratic
         return smooth and (isinstance(domain, Simplex) or not self.simplex)
 
+    def __call__(self, problem: Problem, domain: Domain, max_steps: int = 1000) -> Result:
+        return self._solver(domain, max_steps)(problem)
+
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
+        self._solver(domain, max_steps)(problem, on_step=lambda record: report(record.value))
+
+    def _solver(self, domain: Domain, max_steps: int) -> FrankWolfe:
         solver = copy.copy(self.make(domain))  # a caller's own solver keeps its budgets
         solver.max_steps, solver.tol = max_steps, 0.0
-        solver(problem, on_step=lambda record: report(record.value))
+        return solver
 
 
 def as_solver(slot: Slot, domain: Domain) -> FrankWolfe:

@@ -18,6 +18,7 @@ from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
@@ -83,19 +84,26 @@ class L2LSoftmax(LogitDirection):
 
 @final
 class L2LLagrangian(Controller, Direction):
-    """L2L on the Lagrangian of Σ x = radius, kept at x >= 0 by clipping.
+    """L2L on the Lagrangian of Σ x = radius, kept at θ >= 0 by clipping.
 
-        x <- max(0, x + 0.1 radius/n · LSTM(∇L)) rescaled,   ∇L = ∇f − ⟨∇f, x⟩/radius
+        L(θ) = f(θ) − λ Σ θ,   θ <- max(0, θ + 0.1 radius/n · LSTM(∇f(θ) − λ)),   x = radius · θ/Σθ
 
-    The multiplier is the one that the optimality conditions ask for.
+    Without a λ, it is the multiplier that the optimality conditions ask for, ⟨∇f, x⟩/radius, and
+    the next θ is x.
 
     Arguments:
         hidden: units of a layer.
         layers: how many.
+        multiplier: the paper's constant λ.
+
+    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018).
     """
 
-    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
-        super().__init__(hidden=hidden, layers=layers)
+    def __init__(self, hidden: int = 20, layers: int = 2, multiplier: float | None = None) -> None:
+        super().__init__(hidden=hidden, layers=layers, multiplier=multiplier)
+        if multiplier is not None:
+            checks.positive("L2LLagrangian(multiplier=...)", multiplier)
+        self.multiplier = multiplier
         self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
 
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
@@ -104,19 +112,23 @@ class L2LLagrangian(Controller, Direction):
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         self.check_domain(domain)
         assert isinstance(domain, Simplex)
-        return domain.radius, None
+        return domain.radius, it.x, None
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        radius, memory = state
-        slope = dense_gradient(lin.gradient) - lin.along.unsqueeze(-1) / radius
+        radius, theta, memory = state
+        if self.multiplier is None:
+            theta = it.x
+            slope = dense_gradient(lin.gradient) - lin.along.unsqueeze(-1) / radius
+        else:
+            slope = dense_gradient(problem.gradient(problem.at(theta.detach()))) - self.multiplier
         out, memory = self.network(slope.detach(), memory)
-        ahead = (it.x + (_OUTPUT * radius / it.x.shape[-1]) * out).clamp_min(0)
-        total = ahead.sum(-1, keepdim=True)
+        theta = (theta + (_OUTPUT * radius / it.x.shape[-1]) * out).clamp_min(0)
+        total = theta.sum(-1, keepdim=True)
         kept = torch.where(total > 0, total, 1.0)
-        point = torch.where(total > 0, radius * ahead / kept, it.x)
-        return _to(problem, it, lin, point), (radius, memory)
+        point = torch.where(total > 0, radius * theta / kept, it.x)
+        return _to(problem, it, lin, point), (radius, theta, memory)
 
 
 def _to(problem: Problem, it: Iterate, lin: Linearization, point: Tensor) -> Move:

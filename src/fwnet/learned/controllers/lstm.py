@@ -111,10 +111,12 @@ class LSTMStep(Controller, StepRule):
 
 
 class SoftminDirection(Controller, Direction):
-    """d = softmin(network(∇f(x))) − x on the simplex; a subclass says which network.
+    """d = softmin(β network(∇f(x))) − x on the simplex; a subclass has the network.
 
     Feasible whatever the network answers; nothing says that d descends.
     """
+
+    beta: float = 1.0
 
     network: nn.Module  # entries (*batch, n), memory -> entries, memory
 
@@ -132,7 +134,7 @@ class SoftminDirection(Controller, Direction):
         radius, memory = state
         gradient = dense_gradient(lin.gradient)
         out, memory = self.network(gradient.detach(), memory)
-        vertex = Dense(radius * torch.softmax(-out, -1))
+        vertex = Dense(radius * torch.softmax(-self.beta * out, -1))
         term = Term(1.0, vertex, image_if_kept(problem, it, vertex))
         slope = vertex.inner(gradient) - lin.along
         return Move(it, -1.0, (term,), lin.value, slope), (radius, memory)
@@ -142,7 +144,7 @@ class SoftminDirection(Controller, Direction):
 class LSTMDirection(SoftminDirection):
     """L2LC_∇ on the simplex: an LSTM reshapes the gradient, entry by entry.
 
-        g_t, h_{t+1} = LSTM(∇f(x_t), h_t),   d = softmin(g_t) − x
+        g_t, h_{t+1} = LSTM(∇f(x_t), h_t),   d = σ_β(g_t) − x,   σ_β(g) ∝ exp(−β g)
 
     for γ = 2/(t + 2) or a constant. Nothing says that d descends; `LearnedDirection` is safe.
 
@@ -150,12 +152,16 @@ class LSTMDirection(SoftminDirection):
         hidden: units of a layer.
         layers: how many.
         preprocess: feed log|g| and sign instead of g.
+        beta: β, the sharpness of the softmin; the paper's are 10 and 1.
 
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 8.
     """
 
-    def __init__(self, hidden: int = 20, layers: int = 2, preprocess: bool = False) -> None:
-        super().__init__(hidden=hidden, layers=layers, preprocess=preprocess)
+    def __init__(
+        self, hidden: int = 20, layers: int = 2, preprocess: bool = False, beta: float = 1.0
+    ) -> None:
+        super().__init__(hidden=hidden, layers=layers, preprocess=preprocess, beta=beta)
+        self.beta = checks.positive("LSTMDirection(beta=...)", beta)
         self.network = EntrywiseLSTM(hidden, layers, preprocess)
 
 

@@ -314,7 +314,7 @@ def _grids(config: Cifar2Config) -> dict[str, dict[str, Mover]]:
 def _learned(config: Cifar2Config, seed: int) -> dict[str, dict[str, Version]]:
     """What is trained and what moves α with it, by a text that names the version."""
     step = with_seed(LSTMStep, seed)
-    direction = with_seed(lambda: LSTMDirection(preprocess=True), seed)
+    direction = with_seed(lambda: LSTMDirection(preprocess=True, beta=config.beta), seed)
     l2l: dict[str, Version] = {}
     for scale in config.l2l_grid:
         updates = with_seed(partial(LSTMUpdates, scale=scale), seed)

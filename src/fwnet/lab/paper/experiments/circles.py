@@ -84,7 +84,7 @@ class Circles(Experiment[CirclesConfig]):
         }
         best = min(scores, key=scores.__getitem__)
         arms[TUNED], chosen = choices[best], {TUNED: best}
-        direction = with_seed(lambda: LSTMDirection(preprocess=True), seed)
+        direction = with_seed(lambda: LSTMDirection(preprocess=True, beta=config.beta), seed)
         both = nn.ModuleList([direction, with_seed(LSTMUpdates, seed)])
         learned: dict[str, tuple[nn.Module, Callable[[Any], Make]]] = {
             GAMMA: (with_seed(LSTMStep, seed), lambda rule: _make(config, rule, adam)),
