@@ -1,4 +1,4 @@
-"""One list of every rule, domain and solver that the laws run on; a class joins by a line.
+"""One list of every rule, domain and solver that the laws run on; a new class is one line.
 
 Constraints and objectives are written a second time here, so that nothing checks itself.
 """
@@ -100,7 +100,7 @@ def _svals(x: Tensor) -> Tensor:
     return torch.linalg.svdvals(x)
 
 
-# Radii that float32 cannot hold, so that a float32 step on the way of float64 shows.
+# Radii that float32 cannot represent, to reveal a float32 step within float64 code.
 DOMAINS = [
     DomainCase(
         fwnet.Simplex(2.1), (8,), lambda x: [x >= 0, cp.sum(x) == 2.1], _sum_and_caps(2.1, 2.1)
@@ -190,7 +190,7 @@ SIMPLEX, L1, PRODUCT, TRACE_NORM = DOMAINS[0], DOMAINS[2], DOMAINS[7], DOMAINS[8
 class SolverCase:
     name: str
     make: Callable[..., fwnet.FrankWolfe]  # (domain, rule, **budgets)
-    looks: bool = True  # takes rules that look at f
+    looks: bool = True  # takes rules that evaluate f
     product_only: bool = False
     precise: bool = False  # converges linearly on polytopes
 
@@ -251,14 +251,14 @@ def walk(
 
 
 def csr(A: Tensor) -> Tensor:
-    """torch calls its CSR tensors a beta, once per process: that is the caller's warning."""
+    """Hide torch's warning, once per process, that CSR tensors are in beta."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return A.to_sparse_csr()
 
 
 def forms(A: Tensor) -> dict[str, Any]:
-    """One matrix as everything that a problem takes for it."""
+    """One matrix in every form that a problem accepts."""
     return {
         "dense": A,
         "csr": csr(A),

@@ -9,6 +9,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
-    """First weights and shuffles are the same in whatever order the tests are run."""
+    """Initial weights and shuffles do not depend on the order of the tests."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002 - scikit-learn asks it where no state is given

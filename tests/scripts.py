@@ -1,4 +1,4 @@
-"""Run a script as a user would, in a process that finds the large imports done."""
+"""Run a script as a user would, in a process with the large imports already done."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PRELOADED = [
 
 
 def run(arguments: list[str], folder: Path) -> None:
-    """Run a script to its end, which must be a good one."""
+    """Run a script, which must succeed."""
     assert finish(start(arguments, folder)) == 0, printed(folder)
 
 
 def start(arguments: list[str], folder: Path) -> BaseProcess:
     """Start a script in a folder of its own, without a screen, warnings as errors.
 
-    The process is a fork of a server that has imported what everybody needs, but not fwnet: half
+    The process is a fork of a server that has imported the common libraries, but not fwnet: half
     the time of a new interpreter, and a missing import of ours still fails.
     """
     os.environ["MPLBACKEND"] = "Agg"  # before the server starts
@@ -44,7 +44,7 @@ def start(arguments: list[str], folder: Path) -> BaseProcess:
 
 
 def finish(process: BaseProcess) -> int | None:
-    """Wait for the end; return the exit code, None if it did not come."""
+    """Wait for the end; return the exit code, None after a timeout."""
     process.join(timeout=300)
     code = process.exitcode
     if code is None:
@@ -54,7 +54,7 @@ def finish(process: BaseProcess) -> int | None:
 
 
 def printed(folder: Path) -> str:
-    """What the script of a folder has printed until now, its end if that is long."""
+    """What the script of a folder has printed so far, cut to its end if long."""
     return (folder / "output.txt").read_text()[-6000:]
 
 

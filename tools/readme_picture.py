@@ -39,14 +39,15 @@ def run(net: nn.Sequential, opt: torch.optim.Optimizer) -> tuple[list[float], li
             opt.zero_grad()
             nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
             opt.step()
-            norms.append(float(torch.linalg.matrix_norm(net[0].weight.detach(), 2)))
+            norms.append(float(torch.linalg.matrix_norm(net.get_parameter("0.weight").detach(), 2)))
         accuracies.append(float((net(X[test]).argmax(1) == y[test]).double().mean()))
     return accuracies, norms
 
 
 def main() -> None:
     free, held = network(), network()
-    groups = constrain(held, {"*.weight": fwnet.SpectralBall("4x init")})
+    ball = fwnet.SpectralBall("4x init")  # type: ignore[arg-type]
+    groups = constrain(held, {"*.weight": ball})
     radius = groups[0]["domain"].radius
     runs = {
         "Adam": run(free, torch.optim.Adam(free.parameters(), lr=1e-2)),
@@ -58,7 +59,7 @@ def main() -> None:
         right.plot(norms, color=colour, label=name)
     right.axhline(radius, color="black", linestyle=":")
     right.text(len(runs["Adam"][1]), radius * 1.05, "limit", ha="right")
-    left.set(xlabel="epoch", ylabel="test images that are right (%)")
+    left.set(xlabel="epoch", ylabel="test accuracy (%)")
     right.set(xlabel="step", ylabel="largest singular value", ylim=(0, None))
     left.set_title("As accurate", fontsize=11)
     right.set_title("The first layer stays within its limit", fontsize=11)

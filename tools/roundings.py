@@ -11,8 +11,8 @@ numerical libraries choose their code by the processor; these variables make the
     NPY_DISABLE_CPU_FEATURES NumPy's own loops
     NUMBA_CPU_NAME           Numba's machine code
 
-Every setting that this processor can run is run, one after the other, with a table at the end; the
-exit code is 1 if one of them fails. What follows the options goes to pytest.
+Runs every setting that this processor supports, one after the other, and prints a table; the exit
+code is 1 if one of them fails. All other arguments go to pytest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True)
 class Setting:
-    """A name, the processor's features that it needs, and the variables that make it."""
+    """A name, the processor features it needs, and the variables it sets."""
 
     name: str
     needs: tuple[str, ...]
@@ -88,7 +88,7 @@ SETTINGS = [
 
 
 def features() -> set[str]:
-    """What the processor can do, in the words of Linux; nothing where that is not known."""
+    """The features of the processor as Linux names them; empty if unknown."""
     if not CPUINFO.exists():
         return set()
     match = re.search(r"^(?:flags|Features)\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)
@@ -97,7 +97,7 @@ def features() -> set[str]:
 
 
 def environment(setting: Setting) -> dict[str, str]:
-    """This one's variables without those of any other setting."""
+    """The environment with the variables of this setting and of no other."""
     ours = {name for other in SETTINGS for name in other.variables}
     inherited = {name: value for name, value in os.environ.items() if name not in ours}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(setting.threads))
@@ -127,7 +127,7 @@ def run(setting: Setting, arguments: list[str]) -> tuple[int, str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="show the settings and stop")
-    parser.add_argument("--only", help="names of settings, with commas between")
+    parser.add_argument("--only", help="names of settings, separated by commas")
     options, arguments = parser.parse_known_args()
     able = features()
     known = {setting.name: setting for setting in SETTINGS}

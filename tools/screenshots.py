@@ -1,9 +1,9 @@
-"""Look at a report in headless Chromium: light, dark, phone, print; fail on console messages.
+"""Open a report in headless Chromium: light, dark, phone, print; fail on console messages.
 
     python tools/screenshots.py report --out screenshots
 
-Hovers a figure, hides a curve and switches an axis before the picture is taken, so that the
-page's script is seen at work. Needs Chromium; the tests do not.
+Hovers over a figure, hides a curve and switches an axis before the screenshot, so that the page's
+script is exercised. Needs Chromium; the tests do not.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def chromium(*arguments: str) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Take the pictures, then judge the page."""
+    """Take the screenshots, then check the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", type=Path, help="the folder with index.html")
     parser.add_argument("--out", type=Path, default=Path("screenshots"))
@@ -59,7 +59,7 @@ def main() -> None:
         touched, phone, paper = (Path(folder, f"{n}.html") for n in ("page", "phone", "paper"))
         touched.write_text(text.replace("</body>", TOUCH), encoding="utf-8")
         phone.write_text(PHONE.format(touched.name, options.height), encoding="utf-8")
-        # A PDF cannot be looked at everywhere: the rules of print on a screen as wide as A4 can.
+        # Not every viewer shows a PDF, so render the print rules on a screen as wide as A4 too.
         on_paper = text.replace("@media print", "@media all").replace(
             "@media screen", "@media not all"
         )
@@ -89,7 +89,7 @@ def main() -> None:
     for line in [*said, *more]:
         print(line)
     if said or more or drawn != plots or (plots and 'data-tip="true"' not in dom):
-        sys.exit("The page is not in order.")
+        sys.exit("The page has errors.")
 
 
 if __name__ == "__main__":
