@@ -252,8 +252,8 @@ def test_a_damaged_matrix_of_scipy(tmp_path: Path, capsys: pytest.CaptureFixture
     np.save(tmp_path / "y.npy", rows(100, 4, 3)[1])
     files = [str(tmp_path / "X.npz"), str(tmp_path / "y.npy")]
     assert main(["shard", *files, "--out", str(tmp_path / "parts")]) == 1
-    told = "X.npz' cannot be read as a matrix of scipy.sparse.save_npz: "
-    assert told in capsys.readouterr().err
+    expected = "X.npz' cannot be read as a matrix of scipy.sparse.save_npz: "
+    assert expected in capsys.readouterr().err
 
 
 MODELS = {

@@ -1,4 +1,4 @@
-"""Shards of CSR rows: the fit of the same rows kept dense, and bad ones get a sentence."""
+"""Shards of CSR rows: the fit of the same rows kept dense, and clear errors for bad ones."""
 
 from __future__ import annotations
 

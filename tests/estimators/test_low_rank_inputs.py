@@ -180,8 +180,8 @@ def test_no_flipped_bit_gives_another_model(name: str, tmp_path: Path) -> None:
         else:
             assert np.array_equal(again.decision_function(X), clf.decision_function(X))
     assert len(refused) > 20
-    told = r"is not a whole LowRank|holds a .*, not a LowRankSoftmaxClassifier\.|has format "
-    assert all(re.search(told, text) for text in refused)
+    expected = r"is not a whole LowRank|holds a .*, not a LowRankSoftmaxClassifier\.|has format "
+    assert all(re.search(expected, text) for text in refused)
 
 
 def test_cross_validation_with_folds_that_lack_a_class() -> None:

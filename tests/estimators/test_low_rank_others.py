@@ -160,9 +160,9 @@ def test_cross_validation_chooses_a_radius() -> None:
     model = LowRankSoftmaxClassifierCV(4, cv=2, path_tol=0.1, tol=0.1).fit(X, y)
     assert model.scores_.shape == (2, 4)
     assert model.radius_ == model.radii_[model.scores_.mean(0).argmax()]
-    alone = LowRankSoftmaxClassifier(model.radius_, tol=0.1).fit(X, y)
-    assert model.duality_gap_ == alone.duality_gap_
-    assert (model.rank_, model.U_.shape[1]) == (alone.rank_, len(model.s_))
+    fixed = LowRankSoftmaxClassifier(model.radius_, tol=0.1).fit(X, y)
+    assert model.duality_gap_ == fixed.duality_gap_
+    assert (model.rank_, model.U_.shape[1]) == (fixed.rank_, len(model.s_))
     images, labels = load_digits(return_X_y=True)
     rivals = [LogisticRegression(C=C, max_iter=3000).fit(X, y) for C in (0.1, 1.0, 10.0)]
     best = max(rival.score(images[test] / 16, labels[test]) for rival in rivals)

@@ -1,4 +1,4 @@
-"""LowRankSoftmaxClassifier: scikit-learn's manners, outside answers, rows out of memory."""
+"""LowRankSoftmaxClassifier: scikit-learn's conventions, outside answers, rows out of memory."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def test_a_path_of_radii() -> None:
     values = [model.value_ for model in models]
     assert values == sorted(values, reverse=True)
     for model in models:
-        alone = LowRankSoftmaxClassifier(model.radius_, tol=1e-2).fit(X, y)
-        assert abs(alone.value_ - model.value_) <= max(alone.duality_gap_, model.duality_gap_)
+        fixed = LowRankSoftmaxClassifier(model.radius_, tol=1e-2).fit(X, y)
+        assert abs(fixed.value_ - model.value_) <= max(fixed.duality_gap_, model.duality_gap_)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])

@@ -36,7 +36,7 @@ def losses() -> dict[str, Loss]:
 
 
 def all_rows() -> dict[str, Rows]:
-    """The same rows, kept in five ways."""
+    """The same rows, in five kinds of storage."""
     X, _ = data()
     array = X.numpy()
     parts = [array[:1], array[1:200], array[200:]]

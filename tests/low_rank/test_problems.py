@@ -1,4 +1,4 @@
-"""Row problems: every way to keep the rows gives the f and the gradient of a dense autograd."""
+"""Row problems: every storage of the rows gives the f and the gradient of a dense autograd."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def dense_value(kind: str, W: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("kind", ["softmax", "squared"])
-@pytest.mark.parametrize("way", list(cases.all_rows()))
+@pytest.mark.parametrize("storage", list(cases.all_rows()))
 def test_value_and_gradient(
-    way: str, kind: str, cached: bool, monkeypatch: pytest.MonkeyPatch
+    storage: str, kind: str, cached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_ENTRIES", 64 * cases.D)  # several blocks
     if not cached:
@@ -39,7 +39,7 @@ def test_value_and_gradient(
     value = dense_value(kind, W, X)
     (gradient,) = torch.autograd.grad(value, W)
     value = value.item()
-    problem = RowProblem(cases.all_rows()[way], cases.losses()[kind])
+    problem = RowProblem(cases.all_rows()[storage], cases.losses()[kind])
     scores = problem.scores(L)
     probe, other = torch.eye(cases.M, 3).double(), torch.eye(cases.D, 2).double()
     look = problem.look(scores, V, probe)
@@ -54,12 +54,12 @@ def test_value_and_gradient(
 
 
 @pytest.mark.parametrize("kind", ["softmax", "squared"])
-@pytest.mark.parametrize("way", list(cases.all_rows()))
-def test_a_batch_of_all_rows_has_the_gradients_of_the_factors(way: str, kind: str) -> None:
+@pytest.mark.parametrize("storage", list(cases.all_rows()))
+def test_a_batch_of_all_rows_has_the_gradients_of_the_factors(storage: str, kind: str) -> None:
     X, _ = cases.data()
     L, R = (factor.requires_grad_() for factor in cases.factors())
     left, right = torch.autograd.grad(dense_value(kind, L @ R.mT, X), (L, R))
-    rows = cases.all_rows()[way]
+    rows = cases.all_rows()[storage]
     problem = RowProblem(rows, cases.losses()[kind])
     total = [torch.zeros_like(left), torch.zeros_like(right)]
     weight = cases.weights() / cases.weights().sum()
@@ -75,10 +75,10 @@ def test_a_batch_of_all_rows_has_the_gradients_of_the_factors(way: str, kind: st
     torch.testing.assert_close(total[1], right)
 
 
-@pytest.mark.parametrize("way", list(cases.all_rows()))
-def test_a_column_of_ones(way: str) -> None:
+@pytest.mark.parametrize("storage", list(cases.all_rows()))
+def test_a_column_of_ones(storage: str) -> None:
     X, y = cases.data()
-    rows = cases.all_rows()[way]
+    rows = cases.all_rows()[storage]
     rows.constant, rows.d = 0.5, cases.D + 1
     wide = torch.cat([X, torch.full((cases.N, 1), 0.5).double()], 1)
     U = torch.randn(cases.D + 1, 3, dtype=torch.float64)

@@ -18,7 +18,7 @@ from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
 from fwnet.estimators.low_rank.sweeps import LogitMove, Sweep, compiled_sweep, sweep, torch_sweep
 from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
 
-WAYS = ("compiled", "torch")
+CODES = ("compiled", "torch")
 
 
 @pytest.fixture(params=[1, 3])
@@ -44,8 +44,8 @@ def start(f: RowProblem, scale: float) -> tuple[torch.Tensor, LogitMove, torch.T
     return Z, LogitMove(0.75, left[:, 0], right), u
 
 
-def run(way: str, f: RowProblem, Z: torch.Tensor, move: LogitMove, u: torch.Tensor) -> Sweep:
-    if way == "torch":
+def run(code: str, f: RowProblem, Z: torch.Tensor, move: LogitMove, u: torch.Tensor) -> Sweep:
+    if code == "torch":
         return torch_sweep(f, Z, move, u)
     assert isinstance(f.rows, ArrayRows)
     assert isinstance(f.loss, SoftmaxLoss)
@@ -55,9 +55,9 @@ def run(way: str, f: RowProblem, Z: torch.Tensor, move: LogitMove, u: torch.Tens
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("constant", [None, 2.0])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("code", CODES)
 def test_a_sweep_is_that_of_dense_matrices(
-    way: str, kind: str, constant: float | None, scale: float, threads: int
+    code: str, kind: str, constant: float | None, scale: float, threads: int
 ) -> None:
     f = problem(kind, constant)
     Z, move, u = start(f, scale)
@@ -65,7 +65,7 @@ def test_a_sweep_is_that_of_dense_matrices(
     if constant is not None:
         X = torch.cat([X, torch.full((len(X), 1), constant)], 1)
     moved = move.keep * Z.double() + torch.outer(move.left, move.right).double()
-    found = run(way, f, Z, move, u)
+    found = run(code, f, Z, move, u)
     torch.testing.assert_close(Z.double(), moved, rtol=1e-6, atol=1e-6 * scale)
     moved = Z.double()  # the errors of the logits that were reached: rounding moves exp by |Z| eps
     weight = f.loss.weight.double()
@@ -103,13 +103,13 @@ def test_the_exponential_is_good_to_rounding() -> None:
     assert np.isnan(exp(np.float32(np.nan)))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_logit_that_is_no_number_is_not_hidden(way: str, bad: float) -> None:
+def test_a_logit_that_is_no_number_is_not_hidden(code: str, bad: float) -> None:
     f = problem()
     Z, move, u = start(f, 1.0)
     Z[17, 3] = bad
-    assert np.isnan(run(way, f, Z, move, u).value)
+    assert np.isnan(run(code, f, Z, move, u).value)
 
 
 def test_steps_are_the_same_compiled_and_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:

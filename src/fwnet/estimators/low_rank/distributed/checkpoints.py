@@ -41,7 +41,7 @@ def load_checkpoint(
     Arguments:
         folder: where they are.
         facts: what makes two fits the same one; another fit's checkpoint is refused.
-        say: called with a sentence for every damaged checkpoint.
+        say: called with a message for every damaged checkpoint.
     """
     newest = CheckpointSeries(folder, _FORMAT).read(say)
     if newest is None:
