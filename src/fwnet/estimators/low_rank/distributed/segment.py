@@ -12,11 +12,14 @@ from fwnet.directions import Direction
 from fwnet.estimators.low_rank.distributed.softmax import Derivatives, ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics import checks
+from fwnet.numerics.line_search import scalar_root
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.quadratic.solve import simplex_qp
-from fwnet.steps import LineSearch, StepRule
-from fwnet.vertices import Dense, Rank1
+from fwnet.steps import StepRule
+from fwnet.vertices import Rank1
+
+_TOL = 1e-2  # of the slope at γ = 0, what is small enough where f is least
 
 
 @final
@@ -125,8 +128,9 @@ class SearchOnShards(StepRule):
 
         γ = argmin over [0, 1] of f(x + γ d)
 
-    The root of the slope is found by `LineSearch`, to which the segment is a problem of one
-    number; an evaluation sends two numbers.
+    γ = 1 is the minimum of the model that made d, so it is looked at first, and Newton's method
+    begins there. Begun at 0, its first guess would be 1 up to rounding, and which side of 1 it
+    falls on would decide on the step. An evaluation sends two numbers.
 
     Arguments:
         rows: of the sample, about; all of them where there are no more.
@@ -137,7 +141,6 @@ class SearchOnShards(StepRule):
     def __init__(self, rows: int = 65_536) -> None:
         super().__init__()
         self.rows = checks.at_least("SearchOnShards(rows=...)", rows, 1)
-        self.search = LineSearch(tol=1e-2)
 
     def extra_repr(self) -> str:
         return f"rows={self.rows}"
@@ -147,40 +150,16 @@ class SearchOnShards(StepRule):
     ) -> tuple[Tensor | float, Any]:
         assert isinstance(problem, ShardedSoftmax)
         assert isinstance(move, Segment)
-        line = _Line(problem, move, _stride(problem, self.rows))
-        start = Iterate(move.slope.new_zeros(1))
-        ahead = Term(1.0, Dense(move.slope.new_ones(1)))
-        along = Move(start, 0.0, (ahead,), move.value, move.slope)
-        return self.search(line, start, along, None)[0], state
+        segment, stride = (move.scores, move.mix, float(move.scale)), _stride(problem, self.rows)
 
+        def slope_at(step_size: float) -> tuple[float, float]:
+            slope, curvature = problem.derivatives(move.it, segment, step_size, stride)
+            return float(slope), float(curvature)
 
-@final
-class _Line(Problem):
-    """f along a segment, as a problem of one number; remembers its last evaluation."""
-
-    def __init__(self, problem: ShardedSoftmax, move: Segment, stride: int) -> None:
-        self.problem, self.move, self.stride = problem, move, stride
-        self.last = (0.0, move.at_start)
-
-    def derivatives(self, it: Iterate) -> Derivatives:
-        """Slope and curvature at γ = x."""
-        at, move = float(it.x), self.move
-        if self.last[0] != at:
-            segment = (move.scores, move.mix, float(move.scale))
-            self.last = (at, self.problem.derivatives(move.it, segment, at, self.stride))
-        return self.last[1]
-
-    def value(self, it: Iterate) -> Tensor:
-        return self.move.value  # no line search asks for it
-
-    def gradient(self, it: Iterate) -> Tensor:
-        return self.derivatives(it).slope.reshape(1)
-
-    def slope(self, it: Iterate, move: Move) -> Tensor:
-        return self.derivatives(it).slope
-
-    def curvature(self, it: Iterate, move: Move) -> Tensor:
-        return self.derivatives(it).curvature
+        start, (end, curvature) = float(move.slope), slope_at(1.0)
+        guess = 1.0 - end / curvature if curvature > 0 else 0.5
+        found = scalar_root(slope_at, start, 1.0, _TOL * abs(start), end=end, guess=guess)
+        return move.slope.new_tensor(found), state
 
 
 def _stride(problem: ShardedSoftmax, rows: int) -> int:
