@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fwnet.layers.simplex_qp import SimplexQP
 from fwnet.numerics import checks
 from fwnet.numerics.precision import in_full_precision
+from fwnet.problems.svm import dual_matrix
 
 
 @final
@@ -106,9 +107,8 @@ class SVMLayer(nn.Module):
 
     def _from_kernel(self, inner: Tensor, outer: Tensor, signs: Tensor) -> Tensor:
         inner = (inner + inner.mT) / 2  # products round differently on either side of the diagonal
-        K = signs.unsqueeze(-1) * inner.unsqueeze(1) * signs.unsqueeze(-2)
-        ridge = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device) / self.C
-        alpha = self.qp(K + ridge)  # (batch, classes, n)
+        Q = dual_matrix(inner.unsqueeze(1), signs, 1.0 / self.C, bias=False)  # `inner` has it
+        alpha = self.qp(Q)  # (batch, classes, n)
         coefficients = alpha * signs
         value = (coefficients * (coefficients @ inner)).sum(-1)
         rho = value + alpha.square().sum(-1) / self.C
@@ -129,7 +129,7 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 def one_against_rest(labels: Tensor, features: Tensor) -> Tensor:
-    """Signs `(batch, classes, n)` in the features' dtype; one row alone for −1 and 1."""
+    """Signs `(batch, classes, n)` in the features' dtype; a single row for −1 and 1."""
     if not isinstance(labels, Tensor):
         raise TypeError(f"support_labels must be a torch.Tensor; got {type(labels).__name__}.")
     if labels.shape != features.shape[:2]:

@@ -29,7 +29,8 @@ class SVMDual(Problem):
         y: labels −1, +1, `(n,)` or `(batch, n)`.
         features: X `(n, d)` or `(batch, n, d)` in place of K: a linear kernel through feature
             space, n·d numbers instead of n².
-        C: weight of the errors; None leaves I/C out (the hard margin).
+        C: weight of the errors, a number or one for each point `(n,)`; None leaves I/C out (the
+            hard margin).
         bias: add the constant feature 1; by default if there are labels.
     """
 
@@ -41,7 +42,7 @@ class SVMDual(Problem):
         y: Tensor | None = None,
         *,
         features: Tensor | None = None,
-        C: float | None = 1.0,
+        C: float | Tensor | None = 1.0,
         bias: bool | None = None,
     ) -> None:
         if (K is None) == (features is None):
@@ -60,13 +61,13 @@ class SVMDual(Problem):
             check_symmetric(name, data)
         if bias and y is None:
             raise ValueError("SVMDual(bias=True) needs the labels y.")
-        ridge = 0.0 if C is None else 1 / checks.positive("SVMDual(C=...)", C)
+        ridge = 0.0 if C is None else 1 / _penalty(C, data)
         self.ridge = ridge
         labels = None if y is None else _labels(y, data)
         use_bias = labels is not None if bias is None else bias
         self.form: Quadratic | LeastSquares
         if features is None:
-            self.form = _kernel_form(data, labels, ridge, use_bias)
+            self.form = Quadratic(dual_matrix(data, labels, ridge, use_bias))
         else:
             self.form = _feature_form(data, labels, ridge, use_bias)
         self.shape, self.batch_dims = self.form.shape, self.form.batch_dims
@@ -108,17 +109,17 @@ class SVMDual(Problem):
     def hinge_gap(self, it: Iterate) -> tuple[Tensor, Tensor]:
         """Duality gap of the squared-hinge form, and its primal value.
 
-            primal = ½‖w‖² + C/2 Σ max(0, 1 − yᵢ⟨w, xᵢ⟩)²,   dual = 1 / (4 f(α))
+            primal = ½‖w‖² + ½ Σ Cᵢ max(0, 1 − yᵢ⟨w, xᵢ⟩)²,   dual = 1 / (4 f(α))
 
         at w = Σ αᵢ yᵢ xᵢ / ρ, ρ = 2 f(α). Needs a finite C.
         """
-        if self.ridge == 0:
+        if isinstance(self.ridge, float) and self.ridge == 0:
             raise ValueError("hinge_gap: the hard margin (C=None) has no squared-hinge form.")
         rho = 2 * self.form.value(it)
         margins = (self.form.gradient(it) - self.ridge * it.x) / rho.unsqueeze(-1)
         errors = (1 - margins).clamp_min(0)
-        norm = (rho - self.ridge * torch.linalg.vecdot(it.x, it.x)) / rho**2  # ‖w‖²
-        primal = 0.5 * norm + 0.5 / self.ridge * errors.square().sum(-1)
+        norm = (rho - torch.linalg.vecdot(self.ridge * it.x, it.x)) / rho**2  # ‖w‖²
+        primal = 0.5 * norm + 0.5 * (errors.square() / self.ridge).sum(-1)
         return primal - 0.5 / rho, primal
 
 
@@ -134,16 +135,35 @@ def _labels(y: Tensor, data: Tensor) -> Tensor:
     return y.to(data)
 
 
-def _kernel_form(K: Tensor, y: Tensor | None, ridge: float, bias: bool) -> Quadratic:
-    Q = K
-    if y is not None:
-        Q = y.unsqueeze(-1) * (K + 1.0 if bias else K) * y.unsqueeze(-2)
-    if ridge:
-        Q = Q + ridge * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
-    return Quadratic(Q)
+def _penalty(C: float | Tensor, data: Tensor) -> float | Tensor:
+    if not isinstance(C, Tensor):
+        return checks.positive("SVMDual(C=...)", C)
+    if C.shape != data.shape[-2:-1]:
+        raise ValueError(
+            f"SVMDual(C=...) must be a number, or have shape {tuple(data.shape[-2:-1])}; "
+            f"got {tuple(C.shape)}."
+        )
+    if not bool((C.isfinite() & (C > 0)).all()):
+        raise ValueError("SVMDual(C=...) must hold positive finite numbers only.")
+    return C.to(data)
 
 
-def _feature_form(X: Tensor, y: Tensor | None, ridge: float, bias: bool) -> LeastSquares:
+def dual_matrix(K: Tensor, y: Tensor | None, ridge: float | Tensor, bias: bool) -> Tensor:
+    """Return Q = yyᵀ ∘ (K + bias) + diag(ridge), `(*batch, n, n)`.
+
+    Arguments:
+        K: kernel matrix `(*batch, n, n)`.
+        y: labels −1, +1 `(*batch, n)`; None if K has them.
+        ridge: 1/C, a number or one for each point `(*batch, n)`.
+        bias: whether 1 is added to the kernel.
+    """
+    Q = K if y is None else y.unsqueeze(-1) * (K + 1.0 if bias else K) * y.unsqueeze(-2)
+    if isinstance(ridge, Tensor):
+        return Q + torch.diag_embed(ridge)
+    return Q + ridge * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device) if ridge else Q
+
+
+def _feature_form(X: Tensor, y: Tensor | None, ridge: float | Tensor, bias: bool) -> LeastSquares:
     if bias:
         X = torch.cat([X, X.new_ones(*X.shape[:-1], 1)], -1)
     if y is not None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics.line_search import batched_root
+from fwnet.problems.svm import dual_matrix
 from fwnet.quadratic.solve import simplex_qp
 
 _MAX_NEWTON, _MAX_SEARCH = 100, 60
@@ -60,9 +61,7 @@ def solve_head(
         tol: relative duality gap.
     """
     if H.shape[1] > H.shape[0]:
-        signed = Y.unsqueeze(-1) * H  # (problems, n, d + 1)
-        Q = signed @ signed.mT
-        Q.diagonal(dim1=-2, dim2=-1).add_(1 / C)
+        Q = dual_matrix(H @ H.mT, Y, 1 / C, bias=False)  # H has the constant feature
         alpha = simplex_qp(Q, tol=tol)
         rho = (alpha * (Q @ alpha.unsqueeze(-1)).squeeze(-1)).sum(-1, keepdim=True)
         return head_of(H, Y, C, alpha / rho)

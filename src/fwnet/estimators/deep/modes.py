@@ -23,7 +23,7 @@ from torch.nn.functional import softplus
 
 from fwnet.estimators.deep.head import Head, Penalty, head_of, solve_head, with_bias
 from fwnet.layers import FWNet
-from fwnet.problems import LeastSquares
+from fwnet.problems import SVMDual
 
 OBJECTIVES = ("svm", "squared_hinge", "logistic")
 
@@ -118,10 +118,7 @@ class NetMode(Mode):
         start = self.state[:, batch.points]
         total = start.sum(-1, keepdim=True)
         start = torch.where(total > 0, start / total, 1.0 / start.shape[-1])
-        signed = Y.unsqueeze(-1) * with_bias(features)  # (problems, n, d + 1)
-        problem = LeastSquares(
-            signed.mT, signed.new_zeros(signed.shape[0], signed.shape[2]), ridge=1 / C
-        )
+        problem = SVMDual(features=features.expand(len(Y), -1, -1), y=Y, C=C)
         with torch.set_grad_enabled(self.unrolled):
             alpha = self.net(problem, start).x
         head = head_of(H.detach(), Y, C, alpha.detach())

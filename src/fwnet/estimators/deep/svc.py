@@ -27,7 +27,7 @@ from fwnet.estimators.deep.head import Head
 from fwnet.estimators.deep.modes import OBJECTIVES, ExactMode, Mode, NetMode
 from fwnet.estimators.deep.modules import evaluating, features_of, kind_of, own_module, try_points
 from fwnet.estimators.deep.progress import shown
-from fwnet.estimators.deep.training import LabelledPoints, Schedule, Training
+from fwnet.estimators.deep.training import LabelledPoints, Training, TrainingSchedule
 from fwnet.layers import FWNet
 from fwnet.numerics import checks
 from fwnet.oracles import Softmin
@@ -203,7 +203,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         found = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(1)
         return np.asarray(self.classes_[found])
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> TrainingSchedule:
         """The limits, after a look at every parameter."""
         inputs.check_switches(self)
         checks.positive("DeepSVC(C=...)", self.C)
@@ -231,7 +231,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         checkpoint_path(self.checkpoint)
         _whole("fw_steps", self.fw_steps, 1)
         most = None if self.max_time is None else checks.positive("max_time", self.max_time)
-        return Schedule(
+        return TrainingSchedule(
             _whole("max_iter", self.max_iter, 1) or 1,
             _whole("batch_size", self.batch_size, 2),
             _whole("check_every", self.check_every, 1),
@@ -265,7 +265,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         weight: np.ndarray,
         kept: np.ndarray,
         held: np.ndarray,
-        plan: Schedule,
+        plan: TrainingSchedule,
     ) -> Training:
         self._shape = X.shape[1:]
         points_64, weight_64 = (torch.tensor(a[kept], dtype=torch.float64) for a in (X, weight))

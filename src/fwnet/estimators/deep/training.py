@@ -49,7 +49,7 @@ class LabelledPoints:
 
 @final
 @dataclass(frozen=True)
-class Schedule:
+class TrainingSchedule:
     """How long and in what portions; counts of updates, seconds."""
 
     max_iter: int
@@ -81,7 +81,7 @@ class Training:
         train: LabelledPoints,
         held_out: LabelledPoints | None,
         C: Tensor,
-        schedule: Schedule,
+        schedule: TrainingSchedule,
     ) -> None:
         self.module, self.optimizer, self.mode = module, optimizer, mode
         self.train, self.held_out = train, held_out

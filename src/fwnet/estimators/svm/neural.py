@@ -24,7 +24,7 @@ from fwnet.estimators.svm.records import (
 )
 from fwnet.layers import FWNet
 from fwnet.oracles import Softmin
-from fwnet.problems import Quadratic
+from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import OpenLoop
 from fwnet.trace import Clock, Status, Trace
@@ -65,8 +65,9 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
         kernel, y = np.asarray(points.columns.square(), dtype=np.float64), problem.y
     except OutOfTime:
         return solve_kernel(points, problem, limits, "auto")
-    Q = y[:, None] * (kernel + problem.bias) * y + np.diag(1.0 / problem.box)
-    x, steps = _run(network, Quadratic(torch.from_numpy((Q + Q.T) / 2)), limits.clock)
+    K, labels, C = (torch.from_numpy(a) for a in ((kernel + kernel.T) / 2, y, problem.box))
+    dual = SVMDual(K, labels, C=C, bias=problem.bias == 1.0)
+    x, steps = _run(network, dual, limits.clock)
     alpha = np.maximum(x.numpy(), 0.0)
     alpha /= alpha.sum()
     weighted = alpha * y
@@ -81,7 +82,7 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
 
 
 @torch.no_grad()
-def _run(network: Any, problem: Quadratic, clock: Clock) -> tuple[torch.Tensor, int]:
+def _run(network: Any, problem: SVMDual, clock: Clock) -> tuple[torch.Tensor, int]:
     """Return the last iterate and the number of steps, fewer than the network's by the clock."""
     if isinstance(network, FrankWolfe):
         result = network(problem, on_step=lambda record: clock.is_over)
