@@ -24,10 +24,15 @@ from fwnet.learned.controllers import (
 from fwnet.learned.evaluation.evaluate import evaluate
 from fwnet.learned.evaluation.results import Cost, Evaluation
 from fwnet.learned.families import LogUniform, ProblemFamily
-from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
+from fwnet.learned.networks import HierarchicalUpdates, LearnedUpdates, LSTMUpdates
 from fwnet.learned.optimizer import Optimizer
 from fwnet.learned.training.config import Cosine, Linear, MetaConfig
-from fwnet.learned.training.gradients import Backpropagation, EvolutionStrategies, PersistentES
+from fwnet.learned.training.gradients import (
+    Backpropagation,
+    EvolutionStrategies,
+    PersistentES,
+    Rollout,
+)
 from fwnet.learned.training.losses import LogSuboptimality, SumOfValues
 from fwnet.learned.training.runs import MetaHistory, MetaRecord
 from fwnet.learned.training.tasks import TrainingTask
@@ -57,6 +62,7 @@ __all__ = [
     "LearnedStart",
     "LearnedStep",
     "LearnedTraceNorm",
+    "LearnedUpdates",
     "Linear",
     "LogSuboptimality",
     "LogUniform",
@@ -66,6 +72,7 @@ __all__ = [
     "Optimizer",
     "PersistentES",
     "ProblemFamily",
+    "Rollout",
     "Slots",
     "SumOfValues",
     "TrainingFailed",
