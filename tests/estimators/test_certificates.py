@@ -1,4 +1,4 @@
-"""The reported gap against one from public attributes alone, in extended precision.
+"""The reported gap against one from public attributes only, in extended precision.
 
 P = ½|w|² + ½b² + ½ Σ Cᵢeᵢ²      the least P by Newton's method in 80 digits
 """

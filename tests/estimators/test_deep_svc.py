@@ -1,4 +1,4 @@
-"""DeepSVC: that it trains, its results, and scikit-learn's manners."""
+"""DeepSVC: that it trains, its results, and scikit-learn's conventions."""
 
 import pickle
 
@@ -52,15 +52,15 @@ def same(a: DeepSVC, b: DeepSVC) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "updates", "bar"),
+    ("mode", "updates", "target"),
     [("exact", 100, 0.99), ("forward", 500, 0.95), ("unrolled", 60, 0.9)],
 )
-def test_the_circles_are_separated(mode, updates, bar):
+def test_the_circles_are_separated(mode, updates, target):
     for seed in range(2):
         X, y = circles(seed, 2000)
         clf = DeepSVC(kernel_net, mode=mode, lr=0.05, max_iter=updates, random_state=seed)
         clf.fit(X[:1000], y[:1000])
-        assert clf.score(X[1000:], y[1000:]) >= bar
+        assert clf.score(X[1000:], y[1000:]) >= target
         assert clf.duality_gap_ <= 1e-9
         assert clf.n_iter_ == updates
         assert clf.stopped_ == "max_iter"
@@ -77,7 +77,7 @@ def test_the_head_is_the_svm_of_liblinear_on_the_features():
     np.testing.assert_allclose(
         clf.decision_function(X), peer.decision_function(features), atol=1e-4
     )
-    # The same classifier from its support vectors alone.
+    # The same classifier from its support vectors only.
     kernel = features @ features[clf.support_].T + 1.0
     np.testing.assert_allclose(clf.decision_function(X), kernel @ clf.dual_coef_[0], atol=1e-6)
     assert clf.n_support_.sum() == len(clf.support_)

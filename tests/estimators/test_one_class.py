@@ -1,4 +1,4 @@
-"""FWOneClassSVM against libsvm's one-class solver, CVXPY and closed forms; its manners."""
+"""FWOneClassSVM against libsvm's one-class solver, CVXPY and closed forms; its conventions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ TOL = 1e-9
 
 
 def primal(K: np.ndarray, y: np.ndarray, C: np.ndarray | float, model: FWSVC) -> float:
-    """P of the fitted classifier from its public attributes alone."""
+    """P of the fitted classifier from its public attributes only."""
     coef = np.zeros(len(y))
     coef[model.support_] = model.dual_coef_[0]
     f = K @ coef + model.intercept_[0]

@@ -98,9 +98,9 @@ def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:
     X, p = problem(80)
     K = rbf_kernel(X)
     alpha = rng.dirichlet(np.ones(80))
-    weights, lack = alpha * p.y, np.empty(80)
+    weights, violations = alpha * p.y, np.empty(80)
     scores = K @ weights + weights.sum()
-    rho, gap = survey(p.y, p.box, alpha, scores, lack)
+    rho, gap = survey(p.y, p.box, alpha, scores, violations)
     Q = p.y[:, None] * (K + 1.0) * p.y + np.diag(1.0 / p.box)
     beta = alpha / rho
     coef = beta * p.y
@@ -109,7 +109,7 @@ def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:
     dual = beta.sum() - 0.5 * beta @ Q @ beta
     assert rho == pytest.approx(alpha @ Q @ alpha, rel=1e-12)
     assert gap == pytest.approx((primal - dual) / primal, rel=1e-12)
-    assert lack == pytest.approx(np.sqrt(p.box) * np.abs(1.0 - Q @ alpha / rho), abs=1e-12)
+    assert violations == pytest.approx(np.sqrt(p.box) * np.abs(1.0 - Q @ alpha / rho), abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

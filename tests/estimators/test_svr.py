@@ -1,4 +1,4 @@
-"""FWSVR against liblinear, kernel ridge regression and CVXPY; its manners."""
+"""FWSVR against liblinear, kernel ridge regression and CVXPY; its conventions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_rounds_on_growing_hulls_reach_the_optimum_of_all_points(cache_size: flo
     assert model.n_iter_ > 1
     coef = np.zeros(2500)
     coef[model.support_] = model.dual_coef_[0]
-    rest = y - K @ coef - coef.sum()  # the optimality condition, from public attributes alone
+    rest = y - K @ coef - coef.sum()  # the optimality condition, from public attributes only
     wanted = 10.0 * np.sign(rest) * np.maximum(0.0, np.abs(rest) - 0.15)
     assert coef == pytest.approx(wanted, abs=1e-6)
     assert model.score(X, y) >= SVR(C=10.0, gamma=0.5, epsilon=0.15).fit(X, y).score(X, y) - 0.005

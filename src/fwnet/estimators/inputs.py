@@ -186,7 +186,7 @@ def check_kernel(X: Any, spec: KernelSpec, box: Array, clock: Clock, bias: float
         )
     warnings.warn(
         f"{text}. The dual is convex at this C and its only solution is returned, but duality_gap_ "
-        "then tells how far its optimality conditions are met, not a distance to a primal.",
+        "then says how far its optimality conditions are met, not a distance to a primal.",
         UserWarning,
         stacklevel=3,
     )

@@ -140,8 +140,8 @@ def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: Penalty, weights: Te
     tiny = torch.finfo(square.dtype).tiny
     with torch.no_grad():
         t = (weights * vector).sum(-1) / square.clamp_min(tiny)
-        bend = square + (C * (t.unsqueeze(-1) * ahead < 1) * ahead.square()).sum(-1)
+        curvature = square + (C * (t.unsqueeze(-1) * ahead < 1) * ahead.square()).sum(-1)
     left = (1 - t.unsqueeze(-1) * ahead).clamp_min(0)
     slope = t * square - (C * left * ahead).sum(-1)
-    t = t - (slope - slope.detach()) / bend.clamp_min(tiny)
+    t = t - (slope - slope.detach()) / curvature.clamp_min(tiny)
     return t.unsqueeze(-1) * vector

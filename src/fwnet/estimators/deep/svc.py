@@ -58,7 +58,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             "forward" moves α by `fw_steps` Frank-Wolfe steps an update, forward only, as in the
             paper; "unrolled" differentiates through these steps. Both start from the solved SVM.
         objective: what the network minimises: "svm" (the optimum above), "squared_hinge" or
-            "logistic" of the margins alone. Where w is held fixed, the first two have one gradient.
+            "logistic" of the margins only. Where w is held fixed, the first two have one gradient.
         fw_steps: steps an update, by default 1 (forward) or 10 (unrolled).
         solver: the Frank-Wolfe cell on the simplex for these two modes; by default
             `FrankWolfe(Simplex(), LineSearch())`, in forward mode with

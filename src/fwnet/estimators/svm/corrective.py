@@ -27,7 +27,7 @@ from fwnet.trace import Clock, Status, Trace
 # a first block is dear, and so is a round.
 _NARROW_ROUNDS, _WIDE_ROUNDS = (7.0, 128), (5.0, 256)
 _SMALL = 384  # points for which the whole kernel matrix is the quickest
-_EXACT = 3000  # working vertices up to which slow pairwise steps make way for an exact solve
+_EXACT = 3000  # working vertices up to which slow pairwise steps are replaced by an exact solve
 _MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 _DOUBLE = 2.5  # the time of kernel values in float64, over that in float32
@@ -79,7 +79,7 @@ class _CorrectiveRun:
         chosen = mode == "pairwise" or (mode == "auto" and columns.complete)
         self.whole = columns.fits and (chosen or n <= _SMALL)
         self.alpha, self.scores = np.zeros(n), np.zeros(n)
-        self.lack = np.empty(n)
+        self.violations = np.empty(n)
         self.rho, self.gap, self.goal, self.soft = 1.0, 1.0, 0.1, np.inf
         self.first, self.least = _WIDE_ROUNDS if columns.kernel.wide else _NARROW_ROUNDS
         columns.kernel.clock = limits.clock
@@ -220,11 +220,11 @@ class _CorrectiveRun:
         return _DOUBLE * self.columns.kernel.seconds_for(support * (0.5 * support + near))
 
     def _survey(self) -> None:
-        self.rho, self.gap = relative_gap(self.problem, self.alpha, self.scores, self.lack)
+        self.rho, self.gap = relative_gap(self.problem, self.alpha, self.scores, self.violations)
 
     def _widen(self) -> None:
         """Admit the points outside that violate their optimality condition most."""
-        tol, outside = self.limits.tol, self.lack
+        tol, outside = self.limits.tol, self.violations
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-10))
         # Steps on few vertices cost less than another round; on many, the round decides.

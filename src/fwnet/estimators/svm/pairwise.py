@@ -138,7 +138,7 @@ def _advance(y, gradient, row, other, bias, to, off, best, place):  # type: igno
 
 @compiled
 def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  # type: ignore[no-untyped-def]
-    """(P − D)/P with w = Σ αᵢyᵢφᵢ/ρ, from the gradient alone: y f = (∇f − α/C)/ρ, D = 1/(2ρ)."""
+    """(P − D)/P with w = Σ αᵢyᵢφᵢ/ρ, from the gradient: y f = (∇f − α/C)/ρ, D = 1/(2ρ)."""
     square, loss = outside_square, outside_loss
     scale = 1.0 / rho
     for t in range(y.shape[0]):
@@ -151,8 +151,8 @@ def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  
 
 
 @compiled
-def survey(y, box, alpha, scores, lack):  # type: ignore[no-untyped-def]
-    """Return ρ and (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ; fill lack (n,) with each point's violation.
+def survey(y, box, alpha, scores, violations):  # type: ignore[no-untyped-def]
+    """Return ρ and (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ; fill violations (n,), one a point.
 
     P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   D = 1/(2ρ),   f = scores/ρ
 
@@ -168,7 +168,7 @@ def survey(y, box, alpha, scores, lack):  # type: ignore[no-untyped-def]
     for t in range(y.shape[0]):
         slack = 1.0 - y[t] * scores[t] / rho
         short = slack - alpha[t] / (box[t] * rho)
-        lack[t] = np.sqrt(box[t]) * (abs(short) if alpha[t] > 0.0 else short)
+        violations[t] = np.sqrt(box[t]) * (abs(short) if alpha[t] > 0.0 else short)
         slack = max(slack, 0.0)
         loss += box[t] * slack * slack
     primal = 0.5 * (square / (rho * rho) + loss)

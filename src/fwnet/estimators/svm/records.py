@@ -88,11 +88,11 @@ class TubeProblem(MarginProblem):
 
 
 def relative_gap(
-    problem: BinaryProblem, alpha: Array, scores: Array, lack: Array | None = None
+    problem: BinaryProblem, alpha: Array, scores: Array, violations: Array | None = None
 ) -> tuple[float, float]:
     """Return ρ and (P − D)/P for the weights and their scores; see `pairwise.survey`."""
-    lack = np.empty(len(alpha)) if lack is None else lack
-    rho, gap = survey(problem.y, problem.box, alpha, scores, lack)
+    violations = np.empty(len(alpha)) if violations is None else violations
+    rho, gap = survey(problem.y, problem.box, alpha, scores, violations)
     return float(rho), float(gap)
 
 

@@ -33,16 +33,16 @@ def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Expans
     while True:
         value, gap = tube_gap(problem, coef, scores)
         record(trace, len(trace), -value, gap, clock)
-        lack = np.sqrt(problem.box) * np.abs(problem.excess(scores) - coef / problem.box)
-        lack[working] = 0.0
-        wanting = int(np.count_nonzero(lack))
+        violations = np.sqrt(problem.box) * np.abs(problem.excess(scores) - coef / problem.box)
+        violations[working] = 0.0
+        wanting = int(np.count_nonzero(violations))
         stalled = not wanting and len(trace) > 2 and not gap <= 0.5 * trace[-2].gap
         status = limits.status(gap, len(trace) - 1, stalled)
         if status is not None:
             break
         extra = min(wanting, max(_FIRST, len(working)))
         if extra:
-            new = np.argpartition(lack, -extra)[-extra:]
+            new = np.argpartition(violations, -extra)[-extra:]
             working = np.concatenate([working, new])
         try:
             coef, scores, working = _corrected(columns, problem, coef, working, limits.clock)

@@ -41,7 +41,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
             "corrective" (the same on a growing set of vertices; memory within `cache_size`),
             "newton" or "liblinear" (kernel="linear" only), "fwnet" (the paper's neural SVM: a
             softmin network of 300 steps, or `max_iter` if that is less), any `fwnet.FWNet` or
-            core solver over the simplex, or "auto"; `solver_` tells which ran.
+            core solver over the simplex, or "auto"; `solver_` says which ran.
         multi_class: "ovr" (one against the rest) or "ovo" (each pair of classes).
         class_weight: None, "balanced", or a dict from class to weight.
         max_iter: steps a binary problem may take, −1 for no limit.
@@ -49,7 +49,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
             fits of `probability`, share them.
         cache_size: megabytes for kernel rows; if they are 128 at most, the next fit reuses them.
         warm_start: start from the last fit's solution, if the number of points is the same.
-        verbose: 1 tells each binary problem, 2 each round, on the standard error stream.
+        verbose: 1 writes a line a binary problem, 2 a line a round, on the standard error stream.
         n_jobs: threads for several binary problems, as in joblib.
         probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`.
         random_state: order in which points are tried first; None is a fixed order.

@@ -1,4 +1,4 @@
-"""FWSVC keeps scikit-learn's manners: checks, shapes, sparse input, pickling, classes, starts."""
+"""FWSVC and scikit-learn's conventions: checks, shapes, sparse input, pickling, classes, starts."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_one_vs_one_pairs_match_fits_on_two_classes() -> None:
     model = FWSVC(kernel="linear", multi_class="ovo", tol=1e-8).fit(X, y)
     for k, (i, j) in enumerate([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]):
         pair = (y == i) | (y == j)
-        alone = FWSVC(kernel="linear", tol=1e-8).fit(X[pair], y[pair] == i)
-        assert model.coef_[k] == pytest.approx(alone.coef_[0], abs=1e-4)
+        single = FWSVC(kernel="linear", tol=1e-8).fit(X[pair], y[pair] == i)
+        assert model.coef_[k] == pytest.approx(single.coef_[0], abs=1e-4)
 
 
 def test_threads_change_nothing() -> None:
