@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import __version__ as numba_version
 from numba import njit
 
 import fwnet
@@ -23,6 +26,22 @@ def test_without_a_folder_to_write_to_it_compiles_all_the_same() -> None:
     with pytest.raises(RuntimeError, match="no locator available"):
         njit(cache=True)(names["half"])
     assert compiled("contract")(names["half"])(3.0) == 1.5
+
+
+def test_machine_code_of_an_older_version_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its index may name a class that has another name today."""
+    (tmp_path / "halves.py").write_text("def half(x):\n    return x / 2.0")
+    monkeypatch.syspath_prepend(tmp_path)
+    half = importlib.import_module("halves").half
+    assert compiled()(half)(3.0) == 1.5
+    (index,) = tmp_path.rglob("*.nbi")
+    version = pickle.dumps(numba_version)
+    index.write_bytes(version + b"cfwnet.numerics.compiled\nRenamed\n.")
+    with pytest.raises(AttributeError, match="Renamed"):
+        njit(cache=True)(half)(3.0)
+    assert compiled()(half)(3.0) == 1.5
 
 
 def test_nan_and_division_by_zero_keep_their_meaning() -> None:

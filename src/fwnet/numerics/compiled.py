@@ -75,8 +75,26 @@ def compiled(
         }
         try:
             code = njit(cache=True, **options)(function)
-        except RuntimeError:  # no folder to write to, as in a container: once per process then
+            _forget_unreadable(code)
+        except (
+            RuntimeError,
+            OSError,
+        ):  # no folder to write to, as in a container: once per process then
             code = njit(**options)(function)
         return cast(Callable[..., Any], code)
 
     return wrap
+
+
+def _forget_unreadable(code: Any) -> None:
+    """Empty the index of kept machine code if it names a class that is gone.
+
+    Numba reads the index of an older fwnet before it sees that the source is another.
+    """
+    index: Any = getattr(code._cache, "_cache_file", None)
+    if index is None:
+        return
+    try:
+        index.load(None)
+    except (AttributeError, ImportError):
+        index.flush()
