@@ -204,7 +204,7 @@ def test_wrong_moments_raise_a_clear_error() -> None:
         assert not w.any()
         with pytest.raises(RuntimeError, match=r"step\(\) inside averaged\(\) would move the"):
             opt.step()
-        with pytest.raises(RuntimeError, match="the weights are averages"), opt.averaged():
+        with pytest.raises(RuntimeError, match="the weights are already averages"), opt.averaged():
             pass
     opt.step()
     assert bool(w.any())
