@@ -221,7 +221,7 @@ distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank
 torch.manual_seed(0)
 config = learned.MetaConfig(steps=3, unroll=4, horizon=8, batch=2, groups=3, validation_problems=2)
 family = learned.families.QuadraticFamily(n=8)
-trained, _ = learned.meta_train(learned.LearnedDirection(hidden=4), family, config)
+trained, _ = learned.meta_train(learned.LSTMStep(hidden=4), family, config)
 torch.save(parameters_to_vector(trained.parameters()).detach(), "weights.pt")
 distributed.destroy_process_group()
 """
@@ -241,9 +241,10 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
         steps=3, unroll=4, horizon=8, batch=2, groups=3, validation_problems=2
     )
     family = learned.families.QuadraticFamily(n=8)
-    alone, _ = learned.meta_train(learned.LearnedDirection(hidden=4), family, config)
+    one, history = learned.meta_train(learned.LSTMStep(hidden=4), family, config)
+    assert not history.failed  # else all would return the first weights
     for folder in folders:
-        assert torch.equal(torch.load(folder / "weights.pt", weights_only=True), weights(alone))
+        assert torch.equal(torch.load(folder / "weights.pt", weights_only=True), weights(one))
 
 
 class Broken(learned.ProblemFamily):
