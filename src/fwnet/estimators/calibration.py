@@ -11,7 +11,7 @@ Reference: Lin, Lin and Weng (2007), "A note on Platt's probabilistic outputs".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -87,26 +87,31 @@ def cross_validated_sigmoids(
         )
     held = np.full((len(labels), 1 if classes == 2 else classes), np.nan)
     fold = StratifiedKFold(folds, shuffle=True, random_state=0)
-    limited = clock is not None and np.isfinite(clock.max_seconds)
-    part = _PART if limited else len(labels)
+    clock = clock or Clock()
+    limited = np.isfinite(clock.max_seconds)
     for k, (train, test) in enumerate(fold.split(np.zeros(len(labels)), labels)):
-        share = Clock(clock.left / (folds - k) if limited and clock else None)
+        share = Clock(clock.left / (folds - k))
         if k and share.is_over:
             break
         if limited:
             estimator.set_params(max_time=max(_FITTING * share.left, 1e-3))
+            test = np.random.default_rng(k).permutation(test)
         estimator.fit(X[np.ix_(train, train)] if square else X[train], labels[train], weight[train])
-        test = np.random.default_rng(k).permutation(test) if limited else test
-        for lo in range(0, len(test), part):
-            some = test[lo : lo + part]
+        for some in _pieces(test, _PART if limited else len(test), share):
             unseen = X[np.ix_(some, train)] if square else X[some]
             held[some] = estimator.decision_function(unseen).reshape(len(some), -1)
-            if share.is_over:
-                break
     seen = np.isfinite(held[:, 0])
     held, labels, weight = held[seen], labels[seen], weight[seen]
     targets = [1] if classes == 2 else range(classes)
     return np.array([fit_sigmoid(held[:, k], labels == c, weight) for k, c in enumerate(targets)])
+
+
+def _pieces(points: Array, size: int, clock: Clock) -> Iterator[Array]:
+    """Yield points in pieces, at least one piece, until the time is over."""
+    for lo in range(0, len(points), size):
+        yield points[lo : lo + size]
+        if clock.is_over:
+            return
 
 
 def fit_sigmoid(decisions: Array, positive: Array, weight: Array) -> tuple[float, float]:

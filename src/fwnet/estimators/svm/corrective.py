@@ -136,26 +136,10 @@ class _CorrectiveRun:
         p, w = self.problem, self.working
         alpha, y, box = self.alpha[w], p.y[w], p.box[w]
         covered = len(w) == len(p.y) or float(self.alpha.sum() - alpha.sum()) < 1e-12
-        state = np.array([self.rho, 0.0, 0.0, 0.0])
-        if not covered:
-            rest = np.ones(len(p.y), bool)
-            rest[w] = False
-            slack = np.maximum(0.0, 1.0 - p.y[rest] * self.scores[rest] / self.rho)
-            state[1] = np.sum(self.alpha[rest] ** 2 / p.box[rest])
-            state[2] = np.sum(p.box[rest] * slack * slack)
+        state = np.array([self.rho, *((0.0, 0.0) if covered else self._outside()), 0.0])
         gradient = y * self.scores[w] + alpha / box
         before = alpha.copy()
-        left = min(self.limits.max_steps - self.steps, 5 * len(w) + 1000)
-        steps, status = 0, EXHAUSTED
-        while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
-            some = min(left - steps, max(1, _UNTIMED // len(w)))
-            limits = np.array([self.goal, some, max(16, len(w) // 100), p.bias])
-            taken, status = pairwise_steps(
-                self.kernel, y, box, alpha, gradient, self.curvature, state, limits
-            )
-            steps += int(taken)
-        self.steps += steps
-        self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.limits.tol
+        status = self._pairwise(y, box, alpha, gradient, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps
         self.alpha[w], self.rho = alpha, float(state[0])
         if not self.trace and not self.whole:
@@ -167,6 +151,30 @@ class _CorrectiveRun:
             self._move_scores(w[changed], alpha[changed] - before[changed])
         if slow and covered and len(w) <= _EXACT:
             self._solve_exactly()
+
+    def _outside(self) -> tuple[float, float]:
+        """Return what the points outside the working set add to αᵀα/C and to the primal errors."""
+        p, rest = self.problem, np.ones(len(self.alpha), bool)
+        rest[self.working] = False
+        slack = np.maximum(0.0, 1.0 - p.y[rest] * self.scores[rest] / self.rho)
+        errors = np.sum(p.box[rest] * slack * slack)
+        return float(np.sum(self.alpha[rest] ** 2 / p.box[rest])), float(errors)
+
+    def _pairwise(self, y: Array, box: Array, alpha: Array, gradient: Array, state: Array) -> int:
+        """Take compiled pairwise steps in place, in pieces between looks at the clock."""
+        size = len(alpha)
+        left = min(self.limits.max_steps - self.steps, 5 * size + 1000)
+        steps, status = 0, EXHAUSTED
+        while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
+            some = min(left - steps, max(1, _UNTIMED // size))
+            limits = np.array([self.goal, some, max(16, size // 100), self.problem.bias])
+            taken, status = pairwise_steps(
+                self.kernel, y, box, alpha, gradient, self.curvature, state, limits
+            )
+            steps += int(taken)
+        self.steps += steps
+        self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.limits.tol
+        return int(status)
 
     def _first_scores(self) -> None:
         """Guess from the first round how many will come in; take all points, or all the scores."""

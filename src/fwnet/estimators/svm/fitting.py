@@ -47,20 +47,8 @@ class SVMTask:
 
 def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion]:
     """Solve the binary problems, all with one store of kernel rows."""
-    network = is_network(options.solver)
-    linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
-    if linear and options.solver != "pairwise" and not network:
-        points, whole = None, True
-    else:
-        points = Points.prepare(task.X, task.spec, limits)
-        whole = points.columns.fits
-        if (options.solver == "pairwise" or network) and not whole:
-            size = task.X.shape[0] ** 2 * points.columns.kernel.dtype.itemsize / 2**20
-            name = options.solver if isinstance(options.solver, str) else "fwnet"
-            raise ValueError(
-                f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
-                f"cache_size={limits.megabytes:g} MB. Raise cache_size or use solver='auto'."
-            )
+    points = _prepare(task, options.solver, limits)
+    whole = points is None or points.columns.fits
     order = trial_order(options.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     if points is not None and whole and len(jobs) > 2:
@@ -70,15 +58,30 @@ def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     common = (task, points, order, options.solver)
     if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
-        machines = [
-            _solve(*common, limits.share(len(jobs) - k), *job) for k, job in enumerate(jobs)
-        ]
+        found = [_solve(*common, limits.share(len(jobs) - k), *job) for k, job in enumerate(jobs)]
     else:
         run = Parallel(n_jobs=options.n_jobs, prefer="threads")
-        machines = list(run(delayed(_solve)(*common, limits, *job) for job in jobs))
+        found = list(run(delayed(_solve)(*common, limits, *job) for job in jobs))
     if points is not None:
         points.columns.release()
-    return machines
+    return found
+
+
+def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:
+    """Return the points with their store of kernel rows; None where the features serve instead."""
+    network = is_network(solver)
+    linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
+    if linear and solver != "pairwise" and not network:
+        return None
+    points = Points.prepare(task.X, task.spec, limits)
+    if (solver == "pairwise" or network) and not points.columns.fits:
+        size = task.X.shape[0] ** 2 * points.columns.kernel.dtype.itemsize / 2**20
+        name = solver if isinstance(solver, str) else "fwnet"
+        raise ValueError(
+            f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
+            f"cache_size={limits.megabytes:g} MB. Raise cache_size or use solver='auto'."
+        )
+    return points
 
 
 def trial_order(random_state: Any, n: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -89,9 +89,7 @@ def evaluate(
         raise ValueError(f"controllers must not be named as a baseline is; rename {shared}.")
     checks.at_least("problems", problems, 1)
     checks.at_least("max_steps", max_steps, 1)
-    if not isinstance(tolerances, Sequence) or not tolerances:
-        raise ValueError(f"tolerances must be a list of at least one; got {tolerances!r}.")
-    epsilons = sorted((checks.positive("tolerances", tol) for tol in tolerances), reverse=True)
+    epsilons = _epsilons(tolerances)
     fits = _Fits(family, epsilons, max_steps)
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     held_out = fits.draw(family, problems, generator)
@@ -112,10 +110,7 @@ def evaluate(
         methods += [(baseline.name, 0, baseline) for baseline in ready]
         for place, (problem, best) in enumerate(held_out):
             show(len(chosen) + place, f"problem {place + 1}")
-            for name, seed, method in methods:  # side by side, so that all see the same machine
-                if not method.fits(problem, family.domain):
-                    continue
-                run = method.run(problem, family.domain, max_steps, fits.targets(best)[-1])
+            for name, seed, run in fits.runs(methods, problem, best):
                 costs += fits.costs(name, seed, place, run, best)
                 curves.setdefault(name, []).append(_curve(run, best, grid))
         show(len(chosen) + problems, "")
@@ -129,6 +124,13 @@ def evaluate(
     }
     stacked = {name: np.stack(rows) for name, rows in curves.items()}
     return Evaluation(tuple(named), tuple(costs), choices, grid, stacked, facts)
+
+
+def _epsilons(tolerances: Sequence[float]) -> list[float]:
+    """The tolerances, largest first."""
+    if not isinstance(tolerances, Sequence) or not tolerances:
+        raise ValueError(f"tolerances must be a list of at least one; got {tolerances!r}.")
+    return sorted((checks.positive("tolerances", tol) for tol in tolerances), reverse=True)
 
 
 class _Fits:
@@ -160,6 +162,15 @@ class _Fits:
 
     def targets(self, best: Tensor) -> Tensor:  # (tolerances, batch)
         return torch.stack([best + tol * best.abs() for tol in self.tolerances])
+
+    def runs(
+        self, methods: Sequence[tuple[str, int, Baseline]], problem: Problem, best: Tensor
+    ) -> Iterator[tuple[str, int, Trajectory]]:
+        """The runs of all methods that fit, side by side, so that all see the same machine."""
+        goal = self.targets(best)[-1]
+        for name, seed, method in methods:
+            if method.fits(problem, self.domain):
+                yield name, seed, method.run(problem, self.domain, self.max_steps, goal)
 
     def costs(self, name: str, seed: int, place: int, run: Trajectory, best: Tensor) -> list[Cost]:
         found = []

@@ -126,14 +126,7 @@ def meta_train(
         checks.positive("meta_train(minutes=...)", minutes)
     task, others = _tasks(family, validation)
     learned = _placed(controller, solver)
-    if not isinstance(learned, task.trains):
-        kinds = " or ".join(kind.__name__ for kind in task.trains)
-        raise TypeError(f"meta_train(controller) must be a {kinds}; got {learned!r}.")
-    if isinstance(task, SolverTask) and solver is not None and solver.domain != task.family.domain:
-        raise ValueError(
-            f"meta_train(solver=...) must be over {task.family.domain}, as the family's problems "
-            f"are; it is over {solver.domain}."
-        )
+    _check_fit(learned, task, solver)
     if config.horizon is None:
         config = replace(config, horizon=task.horizon(learned))
     attempts = [
@@ -213,6 +206,18 @@ def _firsts(learned: nn.Module, config: MetaConfig) -> list[nn.Module]:
 
 def _seconds(minutes: float | None) -> float | None:
     return None if minutes is None else 60 * minutes
+
+
+def _check_fit(learned: nn.Module, task: TrainingTask, solver: FrankWolfe | None) -> None:
+    """Raise unless the task trains such a thing, and its solver is over the family's domain."""
+    if not isinstance(learned, task.trains):
+        kinds = " or ".join(kind.__name__ for kind in task.trains)
+        raise TypeError(f"meta_train(controller) must be a {kinds}; got {learned!r}.")
+    if isinstance(task, SolverTask) and solver is not None and solver.domain != task.family.domain:
+        raise ValueError(
+            f"meta_train(solver=...) must be over {task.family.domain}, as the family's problems "
+            f"are; it is over {solver.domain}."
+        )
 
 
 def _facts(
