@@ -106,7 +106,12 @@ def ball(
 
 
 def lp(p: float) -> Function:
-    return lambda x: (x.abs() ** p).sum(-1) ** (1 / p)
+    def norm(x: Tensor) -> Tensor:
+        largest = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+        scaled = (x / largest).abs()  # large powers of large numbers are infinite
+        return largest.squeeze(-1) * (scaled**p).sum(-1) ** (1 / p)
+
+    return norm
 
 
 def signs(n: int) -> Tensor:

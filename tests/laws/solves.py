@@ -87,7 +87,8 @@ CONTROLLERS: dict[str, Callable[[], learned.Controller]] = ON_THE_SIMPLEX | {
     "LearnedTraceNorm": lambda: learned.LearnedTraceNorm(hidden=4),
     "LearnedLowRank": lambda: learned.LearnedLowRank(directions=3, memory=2),
 }
-PAIRS = ("LearnedPairwise", "LearnedStart")  # pairs of second order: quadratics only
+# They refuse other problems than quadratics.
+QUADRATIC_ONLY = ("LearnedPairwise", "LearnedStart", "LearnedAtoms", "LearnedAtoms, columns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +197,7 @@ def draw_controller(
         for name, make in CONTROLLERS.items()
         if isinstance(place.domain, make().domains)
         and objective.linear_image
-        and (objective.quadratic or name not in PAIRS)
+        and (objective.quadratic or name not in QUADRATIC_ONLY)
     ]
     if not names:
         return None
