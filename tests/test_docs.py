@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.scripts import ROOT, run
+
+from scripts import ROOT, run
 
 PAGES = sorted(ROOT.glob("docs/*.md"))
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))

@@ -211,7 +211,8 @@ def test_a_series_keeps_the_last_and_skips_the_damaged(tmp_path: Path) -> None:
 
 def test_nested_containers_come_back() -> None:
     x = torch.randn(2)
-    tree = {"state": {0: {"step": x, "betas": (0.9, 0.999)}}, "groups": [{"lr": 1e-3}, None, []]}
+    state = {0: {"step": x, "betas": (0.9, 0.999)}}
+    tree: dict[str, Any] = {"state": state, "groups": [{"lr": 1e-3}, None, []]}
     back = rebuilt(*flattened(tree))
     assert torch.equal(back["state"][0].pop("step"), tree["state"][0].pop("step"))
     assert back == tree

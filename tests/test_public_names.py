@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from tests.public_names import lines
+from public_names import lines
 
 
 def test_public_names_are_as_listed() -> None:

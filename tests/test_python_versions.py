@@ -46,3 +46,10 @@ def test_nothing_newer_is_imported(folder: str) -> None:
                 assert all(alias.name != "tomllib" for alias in node.names), path
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert node.attr not in NEWER.get(node.value.id, ()), f"{path}: {node.attr}"
+
+
+def test_the_types_of_every_test_are_checked_with_the_settings_for_tests() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    files = {path.stem for path in (ROOT / "tests").glob("*.py")}
+    folders = {f"{path.parent.name}.*" for path in (ROOT / "tests").glob("*/__init__.py")}
+    assert [name for name in sorted(files | folders) if f'"{name}"' not in text] == []

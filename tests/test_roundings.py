@@ -8,7 +8,8 @@ import sys
 from types import ModuleType
 
 import pytest
-from tests.scripts import ROOT
+
+from scripts import ROOT
 
 TOOL = ROOT / "tools" / "roundings.py"
 

@@ -63,8 +63,8 @@ def test_records_are_those_of_the_observer() -> None:
 
 def test_indices_are_those_of_a_list() -> None:
     trace, steps = ONE.trace, list(range(13))
-    for index in (slice(None), slice(2, None, 3), slice(-4, None), slice(None, None, -5)):
-        assert [record.t for record in trace[index]] == steps[index]
+    for part in (slice(None), slice(2, None, 3), slice(-4, None), slice(None, None, -5)):
+        assert [record.t for record in trace[part]] == steps[part]
     assert trace[-13].t == 0
     for index in (13, -14):
         with pytest.raises(IndexError):

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear, nnls
 from sklearn.datasets import load_iris
-from tests import scripts
 from typer.testing import CliRunner
 
 import fwnet.lab.paper.experiments as experiments
+import scripts
 from fwnet.cli.app import app
 from fwnet.cli.fit import MODELS
 from fwnet.lab.paper.claims import Verdict

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.datasets
-from tests.data.test_load import LABELS, PIXELS, write_mnist
 
+from data.test_load import LABELS, PIXELS, write_mnist
 from fwnet.data import DataError, load
 from fwnet.data import download as official
 from fwnet.data.checksums import CHECKSUMS

@@ -12,6 +12,7 @@ import fwnet
 from cases import F64, normal
 from fwnet.directions import Corrections, ProjectedStep, SingularVertices
 from fwnet.directions.hull_search import hull_weights
+from fwnet.iterates import Iterate
 
 BALL = fwnet.TraceNormBall(4.0)
 
@@ -27,7 +28,7 @@ def points_of_the_ball(seed: int, *batch: int, count: int = 5) -> Tensor:
     return 4.0 * x / torch.linalg.svdvals(x).sum(-1)[..., None, None]
 
 
-def at(problem: fwnet.SoftmaxRegression, x: Tensor, points: Tensor) -> tuple[fwnet.Iterate, Tensor]:
+def at(problem: fwnet.SoftmaxRegression, x: Tensor, points: Tensor) -> tuple[Iterate, Tensor]:
     it = problem.at(x)
     return it, problem.images(points) - it.image.unsqueeze(problem.batch_dims)
 

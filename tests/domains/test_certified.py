@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from tests.domains.test_singular import implicit_any, matrix_of
 from torch import Tensor
 
 import fwnet
+from domains.test_singular import implicit_any, matrix_of
 from fwnet.domains import Spectraplex, TraceNormBall, bounded_singular_pair, top_singular_pair
 from fwnet.numerics.bounds import bounded_eigenpair
 from fwnet.numerics.tensors import ImplicitMatrix

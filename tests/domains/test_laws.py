@@ -275,7 +275,7 @@ def test_decompose_gives_vertices_where_it_promises(case: Case) -> None:
 
 @every
 def test_polyhedral_domains_are_those_with_known_vertices(case: Case) -> None:
-    curved = ("L2Ball", "LpBall", "GroupL1Ball", "RowBall", "TraceNormBall", "SpectralBall")
-    curved += ("Spectraplex",)
+    curved = {"L2Ball", "LpBall", "GroupL1Ball", "RowBall", "TraceNormBall", "SpectralBall"}
+    curved.add("Spectraplex")
     parts = getattr(case.domain, "domains", [case.domain])
     assert case.domain.polyhedral == all(type(part).__name__ not in curved for part in parts)

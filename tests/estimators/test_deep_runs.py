@@ -8,10 +8,10 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs, make_circles
 from sklearn.exceptions import ConvergenceWarning
-from tests import scripts
 from torch import nn
 
 import fwnet
+import scripts
 from fwnet.estimators import DeepSVC
 from fwnet.numerics.files import FileFormat, rebuilt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
-from tests.estimators.test_low_rank_softmax import EXPECTED
 
+from estimators.test_low_rank_softmax import EXPECTED
 from fwnet.estimators import (
     LowRankCompletion,
     LowRankRegressor,
@@ -173,7 +174,7 @@ def test_cross_validation_chooses_a_radius() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("constant", [0.1, 1 / 3, 5.0])
-def test_constant_targets_leave_nothing_to_fit(constant: float, dtype: type) -> None:
+def test_constant_targets_leave_nothing_to_fit(constant: float, dtype: Any) -> None:
     generator = np.random.default_rng(0)
     X, Y = generator.standard_normal((100, 6)).astype(dtype), np.full((100, 3), constant, dtype)
     model = LowRankRegressor(radius=1.0).fit(X, Y, generator.uniform(size=100))

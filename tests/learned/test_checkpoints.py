@@ -38,7 +38,7 @@ def test_a_shipped_controller(name: str) -> None:
     for entry in ("trained_on", "horizon", "validation", "licence", "recipe", "seed"):
         assert controller.card[entry] is not None, entry
     if issubclass(fwnet.Simplex, controller.domains):
-        family = svm_family(n=40, dtype=torch.float32)
+        family: learned.ProblemFamily = svm_family(n=40, dtype=torch.float32)
     else:
         X = torch.randn(60, 5, generator=seeded())
         family = learned.families.SoftmaxFamily([(X, X[:, :3].argmax(1))], radius=3.0, n=50)

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests import scripts
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import fwnet
+import scripts
 from fwnet import learned
+from fwnet.iterates import Iterate
 from fwnet.learned.training.gradients import Episode, MetaGradient
 from fwnet.learned.training.rollouts import SolverRollout, draw
 from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, values, with_random_weights
@@ -162,11 +163,11 @@ class OwnStep(learned.Controller, fwnet.steps.StepRule):
     def build_solver(self, domain: fwnet.Domain, **budgets: Any) -> fwnet.FrankWolfe:
         return fwnet.FrankWolfe(domain, self, **budgets)
 
-    def init(self, problem: fwnet.Problem, it: fwnet.Iterate) -> None:
+    def init(self, problem: fwnet.Problem, it: Iterate) -> None:
         self.check_weights()
 
     def forward(
-        self, problem: fwnet.Problem, it: fwnet.Iterate, move: Any, state: Any
+        self, problem: fwnet.Problem, it: Iterate, move: Any, state: Any
     ) -> tuple[Tensor, Any]:
         return torch.sigmoid(self.logit).to(it.x), state
 
@@ -196,8 +197,8 @@ def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
             ValueError, match=r"not a whole state of a training: .* Delete the folder"
         ):
             learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=tmp_path)
-    for state in ({"step": 3}, [1, 2]):  # of another program, which could hold code
-        torch.save(state, path)
+    for other in ({"step": 3}, [1, 2]):  # of another program, which could hold code
+        torch.save(other, path)
         with pytest.raises(
             ValueError, match=r"not a whole state of a training: .* Delete the folder"
         ):

@@ -62,7 +62,7 @@ def test_a_face_is_solved_whatever_the_problem_is_made_of() -> None:
     problems = (fwnet.LeastSquares(A, b), fwnet.Quadratic(A.mT @ A, -(A.mT @ b)))
     start = learned.LearnedStart()
     one, other = (start.visit(p, start.begin(p, guess), face).u for p in problems)
-    H, c = (A.mT @ A).numpy()[np.ix_(face, face)], -(A.mT @ b).numpy()[face]
+    H, c = (A.mT @ A).numpy()[np.ix_(np.asarray(face), np.asarray(face))], -(A.mT @ b).numpy()[face]
     ones = np.ones(4)
     level = (3 + ones @ np.linalg.solve(H, c)) / (ones @ np.linalg.solve(H, ones))
     expected = np.linalg.solve(H, level * ones - c)

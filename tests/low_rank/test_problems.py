@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from tests.low_rank import cases
 
 import fwnet
 from fwnet.estimators.low_rank import problems as module
 from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
+from low_rank import cases
 
 
 def dense_value(kind: str, W: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
@@ -36,9 +36,9 @@ def test_value_and_gradient(
     X, _ = cases.data()
     L, V = cases.factors()
     W = (L @ V.mT).requires_grad_()
-    value = dense_value(kind, W, X)
-    (gradient,) = torch.autograd.grad(value, W)
-    value = value.item()
+    loss = dense_value(kind, W, X)
+    (gradient,) = torch.autograd.grad(loss, W)
+    value = loss.item()
     problem = RowProblem(cases.all_rows()[storage], cases.losses()[kind])
     scores = problem.scores(L)
     probe, other = torch.eye(cases.M, 3).double(), torch.eye(cases.D, 2).double()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
-from tests.low_rank import cases
 
 import fwnet
 from fwnet.estimators.low_rank import rank_one
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe, line_search
 from fwnet.low_rank import Factors
+from low_rank import cases
 
 
 def steps(radius: float, count: int) -> RankOneFrankWolfe:

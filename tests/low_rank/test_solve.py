@@ -6,7 +6,6 @@ import cvxpy
 import numpy as np
 import pytest
 import torch
-from tests.low_rank import cases
 
 import fwnet
 from fwnet.estimators.low_rank import solve
@@ -26,6 +25,7 @@ from fwnet.low_rank import (
 )
 from fwnet.oracles.base import linearize
 from fwnet.trace import StepRecord
+from low_rank import cases
 
 
 def trace_norm(W: Factors) -> float:

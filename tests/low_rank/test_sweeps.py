@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from tests.low_rank import cases
 
 from fwnet.estimators.low_rank import sweeps
 from fwnet.estimators.low_rank.compiled_softmax import exp
@@ -17,6 +16,7 @@ from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
 from fwnet.estimators.low_rank.sweeps import LogitMove, Sweep, compiled_sweep, sweep, torch_sweep
 from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss, StreamedRows
+from low_rank import cases
 
 CODES = ("compiled", "torch")
 

@@ -62,7 +62,7 @@ BALLS = [
 
 
 @pytest.mark.parametrize("ball", BALLS, ids=str)
-def test_averages_stay_in_the_ball(ball: fwnet.NormBall) -> None:
+def test_averages_stay_in_the_ball(ball: fwnet.Domain) -> None:
     """In float32, with a gradient that holds the weights on the sphere."""
     net = nn.Linear(24, 16, bias=False)
     with torch.no_grad():

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests import scripts
 from torch import Tensor, nn
 
 import fwnet
+import scripts
 from fwnet.optim import ConditionalGradient, FrankWolfe, constrain, sign, spectral
 
 ROOT = Path(__file__).parents[2]

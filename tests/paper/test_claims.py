@@ -98,7 +98,7 @@ def test_cifar2_against_l2l() -> None:
 def circles_results(
     fwnet: float, tuned: float, gamma: float | None, nabla: float, learned: float = 0.5
 ) -> Results:
-    counts = dict.fromkeys(circles.HAND, fwnet)
+    counts: dict[str, float | None] = dict.fromkeys(circles.HAND, fwnet)
     counts |= {"FWNet, tuned": tuned, "L2LC_γ": gamma, "L2LC_∇": nabla}
     metrics = {
         "loss": {key: [1.0, learned if "L2LC" in key else 0.5] for key in counts},

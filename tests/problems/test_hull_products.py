@@ -8,7 +8,7 @@ import torch
 import fwnet
 from cases import F64, normal, spd
 from fwnet.problems.base import dense_gradient
-from fwnet.vertices import OneHot, Rank1
+from fwnet.vertices import OneHot, Rank1, Vertex
 
 VECTORS = {
     "quadratic": fwnet.Quadratic(spd(1, 5, 5), normal(2, 5)),
@@ -52,7 +52,9 @@ def test_images_of_atoms_are_those_of_their_dense_points(name: str) -> None:
     problem = PROBLEMS[name]
     b, shape = problem.batch_dims, tuple(problem.shape)
     if name in MATRICES:
-        atoms = Rank1(normal(12, *shape[:b], 3, shape[-2]), normal(13, *shape[:b], 3, shape[-1]))
+        atoms: Vertex = Rank1(
+            normal(12, *shape[:b], 3, shape[-2]), normal(13, *shape[:b], 3, shape[-1])
+        )
     else:
         index = torch.tensor([0, 3, 1]).expand(*shape[:b], 3)
         atoms = OneHot(index, normal(14, *shape[:b], 3), shape[-1])
