@@ -89,23 +89,42 @@ def scalar_root(
         return 0.0
     if end is not None and end <= 0:
         return high
-    slope, low, answer, stride, given = start, 0.0, 0.0, math.inf, guess
-    if guess is None:
-        guess = math.nan if end is None else -start * high / (end - start)
+    bracket = _Bracket(start, high)
+    aim = guess
+    if aim is None:
+        aim = math.nan if end is None else -start * high / (end - start)
     for t in range(evaluations):
-        if not low < guess < high or abs(guess - answer) > 0.5 * stride:
-            guess = 2 * answer if math.isinf(high) else 0.5 * (low + high)
-        change, before = guess - answer, slope
-        slope, curvature = slope_at(guess)
+        at = bracket.admit(aim)
+        aim = bracket.newton(at, *slope_at(at))
+        if abs(bracket.slope) <= goal:
+            return bracket.answer
+        if t == 0 and guess is not None:  # the step says nothing about Newton's
+            bracket.stride = math.inf
+    return bracket.low
+
+
+class _Bracket:
+    """low <= root <= high, and the last answer with its slope and the length of its step."""
+
+    def __init__(self, slope: float, high: float) -> None:
+        self.low, self.high, self.answer, self.slope, self.stride = 0.0, high, 0.0, slope, math.inf
+
+    def admit(self, guess: float) -> float:
+        """The guess, or the middle where it is outside or the steps do not shrink."""
+        if self.low < guess < self.high and abs(guess - self.answer) <= 0.5 * self.stride:
+            return guess
+        return 2 * self.answer if math.isinf(self.high) else 0.5 * (self.low + self.high)
+
+    def newton(self, answer: float, slope: float, curvature: float | None) -> float:
+        """Shrink the bracket by the slope at an answer, and guess the root from there."""
+        change = answer - self.answer
         if curvature is None:
-            curvature = (slope - before) / change if change else 0.0
-        answer = guess
-        if t > 0 or given is None:  # else the step says nothing about Newton's
-            stride = abs(change)
-        if abs(slope) <= goal:
-            return answer
-        low, high = (answer, high) if slope < 0 else (low, answer)
+            curvature = (slope - self.slope) / change if change else 0.0
+        self.answer, self.slope, self.stride = answer, slope, abs(change)
+        if slope < 0:
+            self.low = answer
+        else:
+            self.high = answer
         guess = answer - slope / curvature if curvature > 0 else math.nan
-        if math.isinf(high):  # a slope that is nearly constant here may not be so farther away
-            guess = min(guess, _GROWTH * answer)
-    return low
+        # A slope that is nearly constant here may not be so farther away.
+        return min(guess, _GROWTH * answer) if math.isinf(self.high) else guess

@@ -192,8 +192,7 @@ def block_pivots(batch: QPBatch, x: Tensor) -> SimplexQPSolution:
         middle = (x * g).sum(-1, keepdim=True)
         direction, level = face.solve(middle - g)
         target = x + direction
-        x = target.clamp_min(0)
-        x = x / x.sum(-1, keepdim=True)
+        x = _on_simplex(target)
         both = torch.baddbmm(batch.c.unsqueeze(-1), batch.Q, torch.stack((target, x), -1))
         g = both[..., 1]
         wrong = torch.where(
@@ -204,19 +203,14 @@ def block_pivots(batch: QPBatch, x: Tensor) -> SimplexQPSolution:
         if left.numel() == 0 and whole:
             return now
         if left.numel() and bool((~wrong.any(-1) & ~now.converged).any()):
-            # the right face: what is left is rounding, or the ridge
-            middle = (x * g).sum(-1, keepdim=True)
-            refined = (x + face.solve(middle - g)[0]).clamp_min(0)
-            refined = refined / refined.sum(-1, keepdim=True)
-            x = torch.where(wrong.any(-1, keepdim=True), x, refined)
-            now = batch.evaluate(x)
-            g = now.gradient
+            now = _refined(batch, face, now, ~wrong.any(-1, keepdim=True))
+            x, g = now.x, now.gradient
             left = (~now.converged).nonzero().squeeze(-1)
         if t < _PATIENCE:
             free = free ^ wrong
         else:
             free, fewest, patience = _exchange(free, wrong, fewest, patience)
-        few = left.numel() <= _FEW and x.shape[-1] <= SMALL and x.device.type == "cpu"
+        few = left.numel() <= _FEW and _is_scalar_work(x)
         if few or left.numel() <= 0.8 * todo.numel() or t == _BLOCK_STEPS - 1:
             answer.put(todo, now)
             todo, fewest, patience = todo[left], fewest[left], patience[left]
@@ -226,6 +220,24 @@ def block_pivots(batch: QPBatch, x: Tensor) -> SimplexQPSolution:
             answer.put(todo, solve_each(batch, x, 100 + 10 * x.shape[-1]))
             break
     return answer
+
+
+def _is_scalar_work(x: Tensor) -> bool:
+    return x.shape[-1] <= SMALL and x.device.type == "cpu"
+
+
+def _on_simplex(x: Tensor) -> Tensor:
+    x = x.clamp_min(0)
+    return x / x.sum(-1, keepdim=True)
+
+
+def _refined(
+    batch: QPBatch, face: FaceFactor, now: SimplexQPSolution, right: Tensor
+) -> SimplexQPSolution:
+    """One more Newton step where the face is right: what is left is rounding, or the ridge."""
+    middle = (now.x * now.gradient).sum(-1, keepdim=True)
+    refined = _on_simplex(now.x + face.solve(middle - now.gradient)[0])
+    return batch.evaluate(torch.where(right, refined, now.x))
 
 
 def _exchange(

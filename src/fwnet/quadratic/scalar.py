@@ -122,13 +122,7 @@ def _active_set(Q, c, lift, tol, floor, steps, x, g, factor):  # type: ignore[no
     Reference: Wolfe, Finding the nearest point in a polytope (1976).
     """
     n, everything = x.size, np.arange(x.size)
-    _gradient(Q, c, everything, x, g)
-    k = int((0.5 * np.diag(Q) + c).argmin())
-    there = Q[k] + c
-    if not (x * (g - g.min())).sum() < 0.01 * (there[k] - there.min()):
-        x[:] = 0.0
-        x[k] = 1.0
-        g[:] = there
+    _begin(Q, c, everything, x, g)
     face, m = np.empty(n, np.int64), 0
     for j in np.argsort(-x):
         if x[j] > 0.0:
@@ -136,14 +130,8 @@ def _active_set(Q, c, lift, tol, floor, steps, x, g, factor):  # type: ignore[no
     best, best_x, best_g, lowest = np.inf, x.copy(), g.copy(), np.inf
     tried, idle = np.zeros(n, np.bool_), 0
     for _ in range(steps):
-        d = _newton(factor, face[:m], (x * g).sum(), g)
-        step, block = 1.0, -1
-        for k in range(m):
-            if d[k] < 0.0 and x[face[k]] < -step * d[k]:
-                step, block = -x[face[k]] / d[k], k
-        x[face[:m]] = np.maximum(x[face[:m]] + step * d, 0.0)
+        block = _advance(factor, face[:m], x, g)
         if block >= 0:
-            x[face[block]] = 0.0
             m = _leave(Q, lift, block, face, m, factor)
         x /= x.sum()
         _gradient(Q, c, everything, x, g)
@@ -169,6 +157,32 @@ def _active_set(Q, c, lift, tol, floor, steps, x, g, factor):  # type: ignore[no
                 break
     x[:], g[:] = best_x, best_g
     return best, best <= max(tol * abs((x * g).sum()), floor)
+
+
+@_marked
+def _begin(Q, c, everything, x, g):  # type: ignore[no-untyped-def]
+    """Keep x where its gap is small, else move to the best vertex; write the gradient."""
+    _gradient(Q, c, everything, x, g)
+    k = int((0.5 * np.diag(Q) + c).argmin())
+    there = Q[k] + c
+    if not (x * (g - g.min())).sum() < 0.01 * (there[k] - there.min()):
+        x[:] = 0.0
+        x[k] = 1.0
+        g[:] = there
+
+
+@_marked
+def _advance(factor, face, x, g):  # type: ignore[no-untyped-def]
+    """Newton's step on the face as far as x stays positive; which entry stopped it, or -1."""
+    d = _newton(factor, face, (x * g).sum(), g)
+    step, block = 1.0, -1
+    for k in range(face.size):
+        if d[k] < 0.0 and x[face[k]] < -step * d[k]:
+            step, block = -x[face[k]] / d[k], k
+    x[face] = np.maximum(x[face] + step * d, 0.0)
+    if block >= 0:
+        x[face[block]] = 0.0
+    return block
 
 
 @_marked
@@ -235,30 +249,43 @@ def newton_all(rows, D, c, gram, x, solved):  # type: ignore[no-untyped-def]
         free[:], wanted[:] = True, True
         solved[b] = False
         for _ in range(_NEWTON_STEPS):
-            for i in range(n):
-                if wanted[i] != free[i]:
-                    row, weight = rows[b, i], (1.0 if wanted[i] else -1.0) / D[b, i]
-                    for p in range(width):
-                        part = weight * row[p]
-                        right[p] -= part * c[b, i]
-                        for q in range(p, width):
-                            total[p, q] += part * row[q]
-                    free[i] = wanted[i]
+            _exchange_rows(rows[b], D[b], c[b], wanted, free, total, right)
             if not _factor(total, 0.0, face, gram[b]) > 0.0:
                 break
             theta[:] = right
             _substitute(gram[b], theta)
-            settled = True
-            for i in range(n):
-                excess = -c[b, i]
-                for p in range(width):
-                    excess -= rows[b, i, p] * theta[p]
-                wanted[i] = excess > 0.0
-                settled = settled and wanted[i] == free[i]
-                x[b, i] = max(excess, 0.0) / D[b, i]
-            if settled:
-                solved[b] = True
+            solved[b] = _weights_at(rows[b], D[b], c[b], theta, free, wanted, x[b])
+            if solved[b]:
                 break
+
+
+@_marked
+def _exchange_rows(rows, D, c, wanted, free, total, right):  # type: ignore[no-untyped-def]
+    """Add rows that join the face to Newton's equations, and subtract those that leave it."""
+    width = rows.shape[1]
+    for i in range(free.size):
+        if wanted[i] != free[i]:
+            weight = (1.0 if wanted[i] else -1.0) / D[i]
+            for p in range(width):
+                part = weight * rows[i, p]
+                right[p] -= part * c[i]
+                for q in range(p, width):
+                    total[p, q] += part * rows[i, q]
+            free[i] = wanted[i]
+
+
+@_marked
+def _weights_at(rows, D, c, theta, free, wanted, x):  # type: ignore[no-untyped-def]
+    """x at theta, and the face that it wants; whether that is the face that gave theta."""
+    settled = True
+    for i in range(x.size):
+        excess = -c[i]
+        for p in range(theta.size):
+            excess -= rows[i, p] * theta[p]
+        wanted[i] = excess > 0.0
+        settled = settled and wanted[i] == free[i]
+        x[i] = max(excess, 0.0) / D[i]
+    return settled
 
 
 @_marked
