@@ -20,7 +20,7 @@ from matplotlib import pyplot
 import fwnet
 from cases import L1, normal, problem_for
 from fwnet.plotting import plot_trace
-from fwnet.trace import MESSAGES, Clock, Status
+from fwnet.trace import MESSAGES, Clock, Status, StepRecord, Trace, _Column
 
 ONE = fwnet.FrankWolfe(L1.domain, max_steps=12, tol=0.0)(problem_for(L1))
 BATCH = fwnet.LeastSquares(normal(1, 3, 12, 8), normal(2, 3, 12))
@@ -231,3 +231,21 @@ def test_a_clock_counts_from_where_the_run_was_resumed() -> None:
 
 def test_every_status_has_its_message() -> None:
     assert set(MESSAGES) == set(get_args(Status))
+
+
+def test_a_record_that_is_interrupted_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may arrive between two columns."""
+    trace = Trace()
+    trace.append(StepRecord(0, 1.0, 2.0, 0.5, 0.1))
+    append, calls = _Column.append, iter(range(10))
+
+    def interrupted(self: _Column, value: float) -> None:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        append(self, value)
+
+    monkeypatch.setattr(_Column, "append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trace.append(StepRecord(1, 0.5, 1.0, 0.5, 0.2))
+    assert list(trace) == [StepRecord(0, 1.0, 2.0, 0.5, 0.1)]
+    assert {len(trace.column(name)) for name in StepRecord._fields} == {1}

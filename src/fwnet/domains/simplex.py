@@ -9,9 +9,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Domain, argmin, settle, slack
+from fwnet.domains.base import Domain, settle, slack
 from fwnet.numerics import checks
-from fwnet.numerics.tensors import Cost, dense_cost
+from fwnet.numerics.tensors import Cost, argmin, dense_cost
 from fwnet.vertices import Dense, OneHot, Vertex
 
 
@@ -99,10 +99,7 @@ class HyperSimplex(Domain):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        if shape[-1] < self.k:
-            raise ValueError(
-                f"{name}: {self} needs at least k={self.k} coordinates; got shape {tuple(shape)}."
-            )
+        check_count(name, shape, self, self.k)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -129,6 +126,14 @@ class HyperSimplex(Domain):
     def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
         """The ones vector, and e_i where x_i is 0 or radius."""
         return _with_ones(x, (x <= tol) | (x >= self.radius - tol))
+
+
+def check_count(name: str, shape: tuple[int, ...], domain: Domain, k: int) -> None:
+    """Raise unless points of `shape` have the k coordinates that a vertex needs."""
+    if shape[-1] < k:
+        raise ValueError(
+            f"{name}: {domain} needs at least k={k} coordinates; got shape {tuple(shape)}."
+        )
 
 
 def shift_and_clip(x: Tensor, cap: float, k: int) -> Tensor:

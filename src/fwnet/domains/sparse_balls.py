@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fwnet.domains.base import NormBall, settle, slack
 from fwnet.domains.norm_balls import against
-from fwnet.domains.simplex import Simplex, shift_and_clip
+from fwnet.domains.simplex import Simplex, check_count, shift_and_clip
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import Cost, dense_cost, unit
 from fwnet.vertices import Dense, Vertex
@@ -37,10 +37,7 @@ class KSparseBall(NormBall):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        if shape[-1] < self.k:
-            raise ValueError(
-                f"{name}: {self} needs at least k={self.k} coordinates; got shape {tuple(shape)}."
-            )
+        check_count(name, shape, self, self.k)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)

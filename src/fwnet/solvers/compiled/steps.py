@@ -87,12 +87,11 @@ def take_steps(data, plan, state, log, first, last):  # type: ignore[no-untyped-
 @_compiled
 def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-untyped-def]
     """The steps of one problem; how many were taken."""
-    x, image, weights = point
+    x, image, _ = point
     values, gaps, step_sizes, best, best_x = rows
-    gradient, direction = np.empty_like(x), np.empty_like(x)
-    change, typed = np.empty_like(image), np.empty(1, x.dtype)
+    gradient, direction, change = np.empty_like(x), np.empty_like(x), np.empty_like(image)
     for t in range(values.size):
-        # Linearise.
+        # Look.
         if plan.quadratic:
             value, along = _quadratic_form(x, image, shift, gradient)
         else:
@@ -104,41 +103,51 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
             return t
         if value < best[0]:
             best[0] = value
-            for k in range(x.size):
-                best_x[k] = x[k]
+            _copy(x, best_x)
         # Choose.
-        scale, i, a, j, c, limit, slope = _choose(plan, gradient, weights, i, vertex, along, gap)
+        scale, i, a, j, c, limit, slope = _choose(plan, gradient, point[2], i, vertex, along, gap)
         _image_of_direction(matrix, plan.quadratic, image, scale, i, a, j, c, change)
-        if plan.rule == GIVEN:
-            step = sizes[t]
-        else:
+        step = sizes[t]
+        if plan.rule != GIVEN:
             if plan.rule == SHORT or plan.quadratic or ridge.size:
                 _fill_direction(x, scale, i, a, j, c, direction)
             step = -slope / max(_curvature(plan, ridge, direction, change), _TINY)
-        typed[0] = min(max(step, 0.0), limit)
-        size = typed[0]
+        direction[0] = min(max(step, 0.0), limit)  # rounded as the points are
+        size = direction[0]
         if not size > 0.0:
             return t
         # Move.
         step_sizes[t] = size
-        for k in range(image.size):
-            image[k] += size * change[k]
-        if plan.direction == TOWARD:
-            typed[0] = 1.0 - size
-            rest = typed[0]
-            for k in range(x.size):
-                x[k] *= rest
-            x[i] += size * a
-        else:
-            _move_weights(weights, scale, size, plan.dust)
-            _add_weight(weights, i, a, size, plan.dust)
-            _add_weight(weights, j, -c, -size, plan.dust)
-            if scale == 0.0:
-                x[i], x[j] = _entry(weights, i, plan.radius), _entry(weights, j, plan.radius)
-            else:
-                for k in range(x.size):
-                    x[k] = _entry(weights, k, plan.radius)
+        _move(plan, point, change, scale, i, a, j, c, size)
     return values.size
+
+
+@_compiled
+def _move(plan, point, change, scale, i, a, j, c, size):  # type: ignore[no-untyped-def]
+    """Move image, weights and x by a step; x follows from the weights where there are any."""
+    x, image, weights = point
+    for k in range(image.size):
+        image[k] += size * change[k]
+    if plan.direction == TOWARD:
+        rest = x.dtype.type(1.0 - size)
+        for k in range(x.size):
+            x[k] *= rest
+        x[i] += size * a
+        return
+    _move_weights(weights, scale, size, plan.dust)
+    _add_weight(weights, i, a, size, plan.dust)
+    _add_weight(weights, j, -c, -size, plan.dust)
+    if scale == 0.0:
+        x[i], x[j] = _entry(weights, i, plan.radius), _entry(weights, j, plan.radius)
+    else:
+        for k in range(x.size):
+            x[k] = _entry(weights, k, plan.radius)
+
+
+@_compiled
+def _copy(source, target):  # type: ignore[no-untyped-def]
+    for k in range(source.size):
+        target[k] = source[k]
 
 
 @_compiled
