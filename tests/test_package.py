@@ -22,7 +22,7 @@ ROOT = Path(fwnet.__file__).parent
 RANKS = [
     ["numerics", "quadratic"],
     ["vertices", "iterates", "problems", "domains"],
-    ["oracles", "directions", "steps", "starts", "trace", "show", "data"],
+    ["oracles", "directions", "steps", "starts", "show", "trace", "data"],
     ["solvers"],
     ["layers", "optim", "learned"],
     ["estimators"],
@@ -32,8 +32,6 @@ RANKS = [
 ROOMS = [room for rank in RANKS for room in rank]
 # Public names of rooms that lie deeper: they re-export, and nobody inside imports them.
 DOORS = {"low_rank", "distributed", "plotting"}
-# Where a module reaches up, inside a function: a trace that is asked for its picture.
-LATE = {("trace", "show")}
 LOOSE = {"__init__", "__main__", "iterates", "starts", "trace", "vertices"}
 SOURCES = sorted(ROOT.rglob("*.py"))
 MODULES = sorted(["fwnet", *(m.name for m in pkgutil.walk_packages([str(ROOT)], prefix="fwnet."))])
@@ -80,8 +78,7 @@ def test_imports_go_down(path: Path) -> None:
     if me == "__init__":
         return
     below = set(ROOMS if me in DOORS else ROOMS[: ROOMS.index(me)]) | {me}
-    late = {name for module, name in LATE if module == me}
-    assert imported(path) - below - late == set()
+    assert imported(path) - below == set()
 
 
 def test_doors_hold_no_code() -> None:

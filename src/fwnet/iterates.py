@@ -205,6 +205,20 @@ class Move:
         parts = [(term.coefficient, term.image) for term in self.terms]
         return _combination([*parts, (self.scale, z)], z.ndim - self.slope.ndim)
 
+    def clamped(self, step_size: Tensor | float) -> Tensor:
+        """The step size as a tensor `(*batch,)`, clamped to [0, max_step]."""
+        slope = self.slope
+        if not isinstance(step_size, Tensor):
+            step_size = min(step_size, torch.finfo(slope.dtype).max)  # float32 refuses 1e39
+            if not isinstance(self.max_step, Tensor):
+                return torch.full_like(slope, min(max(step_size, 0.0), self.max_step))
+            step_size = torch.full_like(slope, step_size)
+        elif step_size.shape != slope.shape:
+            step_size = step_size.expand(slope.shape)
+        if isinstance(self.max_step, Tensor):
+            return torch.minimum(step_size.clamp_min(0.0), self.max_step)
+        return step_size.clamp(0.0, self.max_step)
+
     def point(self, step_size: Tensor) -> Tensor:
         """x + γ d."""
         x = self.it.x

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fwnet.iterates import ActiveSet
 from fwnet.numerics import checks
+from fwnet.show.plotting import plot_trace
 
 if TYPE_CHECKING:
     import pandas
@@ -165,8 +166,6 @@ class Trace(Sequence[StepRecord]):
 
     def plot(self, against: str = "t", ax: Axes | None = None) -> Axes:
         """Gap and value against steps (`"t"`) or time (`"seconds"`); needs matplotlib."""
-        from fwnet.show.plotting import plot_trace
-
         return plot_trace(self, against, ax)
 
 
@@ -225,9 +224,9 @@ class _Table:
         return StepRecord(self._t[row], value, gap, step_size, float(seconds))
 
     def append(self, record: StepRecord) -> None:
-        self._t.append(record.t)
         for column, value in zip(self._columns.values(), record[1:], strict=True):
             column.append(value)
+        self._t.append(record.t)  # last: a record that Ctrl-C interrupts does not count
 
     def pop(self) -> None:
         self._t.pop()
@@ -235,7 +234,9 @@ class _Table:
             column.pop()
 
     def column(self, name: str) -> np.ndarray:
-        return np.array(self._t) if name == "t" else self._columns[name].to_numpy()
+        if name == "t":
+            return np.array(self._t)
+        return self._columns[name].to_numpy()[: len(self)]
 
 
 class _Column:

@@ -14,7 +14,7 @@ from torch import Tensor
 import fwnet
 from cases import F64, L1, RULES, RuleCase, labels, normal, problem_for, spd, walk
 from fwnet.iterates import Iterate, Move, Term
-from fwnet.steps import ByIndex, as_rule, bounded
+from fwnet.steps import ByIndex, as_rule
 from fwnet.vertices import Dense
 
 
@@ -35,7 +35,7 @@ def choose(rule: Any, problem: fwnet.Problem, move: Move, steps: int = 1) -> Ten
     state = rule.init(problem, move.it)
     for _ in range(steps):
         step_size, state = rule(problem, move.it, move, state)
-    return bounded(step_size, move)
+    return move.clamped(step_size)
 
 
 def test_schedules() -> None:
@@ -73,7 +73,7 @@ def test_a_size_that_float32_cannot_hold_is_the_longest_step(limit: Any) -> None
     """Where f is linear up to rounding, a line search asks for a step of any length."""
     problem = fwnet.Quadratic(torch.eye(2))
     move = segment(problem, torch.ones(2) / 2, torch.eye(2)[0], limit)
-    assert float(bounded(1e60, move)) == float(bounded(math.inf, move)) == 3.0
+    assert float(move.clamped(1e60)) == float(move.clamped(math.inf)) == 3.0
 
 
 def test_line_search_on_quadratics_is_exact() -> None:
@@ -196,7 +196,7 @@ def test_backtracking_satisfies_its_bound() -> None:
         target = -target + 0.1 * normal(seed, 5)
         move = segment(problem, x, target)
         step_size, state = rule(problem, move.it, move, state)
-        size = bounded(step_size, move)
+        size = move.clamped(step_size)
         length = float(move.direction.square().sum())
         bound = move.value + size * move.slope + 0.5 * size**2 * state * length
         assert float(problem.value(move.trial(size))) <= float(bound) + 1e-14

@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import NormBall, argmin, settle
+from fwnet.domains.base import NormBall, settle
 from fwnet.domains.simplex import Simplex
 from fwnet.numerics import checks
-from fwnet.numerics.tensors import Cost, dense_cost, norm, unit
+from fwnet.numerics.tensors import Cost, argmin, dense_cost, norm, unit
 from fwnet.vertices import Dense, OneHot, Vertex
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-
-from fwnet.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +14,16 @@ if TYPE_CHECKING:
 _LABELS = {"t": "step", "seconds": "seconds"}
 
 
-def plot_trace(trace: Trace, against: str = "t", ax: Axes | None = None, label: str = "") -> Axes:
+class Columns(Protocol):
+    """Records that are read by column, as those of `fwnet.trace.Trace`."""
+
+    def __len__(self) -> int: ...
+
+    def column(self, name: str) -> np.ndarray:
+        """One field over all records: `(records,)`, or `(records, batch)`."""
+
+
+def plot_trace(trace: Columns, against: str = "t", ax: Axes | None = None, label: str = "") -> Axes:
     """Duality gap, and the value's distance from the best one seen, on a logarithmic axis.
 
     A batch is drawn as its median with a band from the smallest to the largest.
@@ -95,34 +102,12 @@ def plot_decision_boundary(
         support: ring the support vectors.
     """
     X, y = np.asarray(X, dtype=float), np.asarray(y)
-    if X.ndim != 2 or X.shape[1] != 2:
-        raise ValueError(f"X must hold points in the plane, shape (n, 2); got {X.shape}.")
-    if y.shape != X.shape[:1]:
-        raise ValueError(f"y must hold one class per point, shape {X.shape[:1]}; got {y.shape}.")
-    if not hasattr(classifier, "classes_") or not hasattr(classifier, "decision_function"):
-        raise TypeError(
-            "classifier must be fitted and have a decision_function; "
-            f"got {type(classifier).__name__}. Call fit first."
-        )
-    ringed = np.asarray(getattr(classifier, "support_", []) if support else [], dtype=int)
-    if ringed.size and ringed.max() >= len(X):
-        raise ValueError(
-            f"classifier.support_ names row {ringed.max()} of X, which has {len(X)} rows. Pass the "
-            "points of the fit, or support=False."
-        )
+    _check_plane(X, y)
+    ringed = _support(classifier, X) if support else np.empty(0, dtype=int)
+    classes = _classes(classifier)
     ax = _new_axes((5, 4.5)) if ax is None else ax
-    first, second, grid = _grid(X, resolution)
-    classes = list(classifier.classes_)
-    found = np.searchsorted(classifier.classes_, classifier.predict(grid)).reshape(first.shape)
-    edges = np.arange(len(classes) + 1) - 0.5
     colors = [f"C{k % 10}" for k in range(len(classes))]
-    ax.contourf(first, second, found, levels=edges, colors=colors, alpha=0.22)
-    if len(classes) == 2:
-        values = np.asarray(classifier.decision_function(grid)).reshape(first.shape)
-        _lines(ax, first, second, values)
-    else:
-        for k in range(len(classes)):
-            _level(ax, first, second, (found == k).astype(float), 0.5, "solid")
+    _draw_regions(ax, classifier, _grid(X, resolution), colors)
     size = float(np.clip(6000 / len(X), 4, 24))
     for name, color in zip(classes, colors, strict=True):
         mine = X[y == name]
@@ -144,6 +129,53 @@ def plot_decision_boundary(
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=columns, fontsize="small")
     ax.set_aspect("equal", adjustable="box")
     return ax
+
+
+def _check_plane(X: np.ndarray, y: np.ndarray) -> None:
+    if X.ndim != 2 or X.shape[1] != 2:
+        raise ValueError(f"X must hold points in the plane, shape (n, 2); got {X.shape}.")
+    if y.shape != X.shape[:1]:
+        raise ValueError(f"y must hold one class per point, shape {X.shape[:1]}; got {y.shape}.")
+
+
+def _classes(classifier: Any) -> list[Any]:
+    if not hasattr(classifier, "classes_") or not hasattr(classifier, "decision_function"):
+        raise TypeError(
+            "classifier must be fitted and have a decision_function; "
+            f"got {type(classifier).__name__}. Call fit first."
+        )
+    return list(classifier.classes_)
+
+
+def _support(classifier: Any, X: np.ndarray) -> np.ndarray:
+    """The rows of X that are support vectors."""
+    rows = np.asarray(getattr(classifier, "support_", []), dtype=int)
+    if rows.size and rows.max() >= len(X):
+        raise ValueError(
+            f"classifier.support_ names row {rows.max()} of X, which has {len(X)} rows. Pass the "
+            "points of the fit, or support=False."
+        )
+    return rows
+
+
+def _draw_regions(
+    ax: Axes,
+    classifier: Any,
+    grid: tuple[np.ndarray, np.ndarray, np.ndarray],
+    colors: Sequence[str],
+) -> None:
+    """The regions of the classes and their borders; for two classes also the margin."""
+    first, second, points = grid
+    found = np.searchsorted(classifier.classes_, classifier.predict(points)).reshape(first.shape)
+    edges = np.arange(len(colors) + 1) - 0.5
+    ax.contourf(first, second, found, levels=edges, colors=colors, alpha=0.22)
+    if len(colors) == 2:
+        values = np.asarray(classifier.decision_function(points)).reshape(first.shape)
+        for level, style in ((-1.0, "dashed"), (0.0, "solid"), (1.0, "dashed")):
+            _level(ax, first, second, values, level, style)
+    else:
+        for k in range(len(colors)):
+            _level(ax, first, second, (found == k).astype(float), 0.5, "solid")
 
 
 def plot_comparison(
@@ -217,11 +249,6 @@ def _grid(X: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray, np.nd
     axes = [np.linspace(a, b, resolution) for a, b in zip(low - room, high + room, strict=True)]
     first, second = np.meshgrid(*axes)
     return first, second, np.column_stack([first.ravel(), second.ravel()])
-
-
-def _lines(ax: Axes, first: np.ndarray, second: np.ndarray, values: np.ndarray) -> None:
-    for level, style in ((-1.0, "dashed"), (0.0, "solid"), (1.0, "dashed")):
-        _level(ax, first, second, values, level, style)
 
 
 def _level(

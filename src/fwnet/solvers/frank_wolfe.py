@@ -6,27 +6,27 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fwnet.directions import Direction, Toward
 from fwnet.domains import Domain
-from fwnet.iterates import ActiveSet, Iterate, Move
+from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics import checks
 from fwnet.numerics.precision import without_autocast
-from fwnet.oracles import Exact, Linearization, Oracle
+from fwnet.oracles import Exact, Oracle
 from fwnet.problems import Problem, as_problem
-from fwnet.show.progress import observers
 from fwnet.solvers.compiled.forward import FastForward, check_slots
-from fwnet.solvers.loop import Ending, SlotStates, run
-from fwnet.solvers.watch import Observer, Watch
+from fwnet.solvers.loop import Ending, Method, SlotStates, run
+from fwnet.solvers.observers import Observer, observers
+from fwnet.solvers.watch import Watch
 from fwnet.starts import Start
-from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule, bounded
+from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule
 from fwnet.trace import MESSAGES, Result, Status
 
 Objective = Problem | Callable[[Tensor], Tensor]
 
 
-class FrankWolfe(nn.Module):
+class FrankWolfe(Method):
     """Conditional gradients: linearise, ask for a vertex, step, never project.
 
         s = argmin over v in D of ⟨∇f(x), v⟩;   x <- x + γ d,   d = s − x
@@ -163,21 +163,6 @@ class FrankWolfe(nn.Module):
             self.direction.init(problem, self.domain, it),
             self.rule.init(problem, it),
         )
-
-    def look(
-        self, problem: Problem, it: Iterate, state: SlotStates
-    ) -> tuple[Linearization, SlotStates]:
-        """Gradient, vertex, gap or its estimate."""
-        lin, oracle = self.oracle(problem, self.domain, it, state.oracle)
-        return lin, SlotStates(oracle, state.direction, state.rule)
-
-    def choose(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: SlotStates
-    ) -> tuple[Move, Tensor, SlotStates]:
-        """The move and its step size, clamped so that x stays in the domain."""
-        move, direction = self.direction(problem, it, lin, state.direction)
-        step_size, rule = self.rule(problem, it, move, state.rule)
-        return move, bounded(step_size, move), SlotStates(state.oracle, direction, rule)
 
     def _check_slots(self) -> None:
         if not isinstance(self.direction, Direction):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
@@ -14,12 +14,11 @@ from fwnet.iterates import Iterate
 from fwnet.oracles import Linearization, certify, linearize
 from fwnet.problems import Problem
 from fwnet.solvers.loop import Ending
+from fwnet.solvers.observers import Observer
 from fwnet.trace import Clock, Number, Status, StepRecord, Trace
 
 if TYPE_CHECKING:
     from fwnet.solvers.frank_wolfe import FrankWolfe
-
-Observer = Callable[[StepRecord], object]
 
 
 class Judgement(NamedTuple):
@@ -51,7 +50,7 @@ class Watch:
 
     def __init__(self, solver: FrankWolfe, problem: Problem, observers: Sequence[Observer]) -> None:
         self.solver, self.problem, self.observers = solver, problem, observers
-        self.domain, self.tol = solver.domain, solver.tol
+        self.domain, self.tol, self.max_steps = solver.domain, solver.tol, solver.max_steps
         self.sampled = not solver.oracle.reads_image  # the oracle sees only a part of f
         self.patience = solver.oracle.patience(solver.domain)
         self.trace = Trace(solver.trace_every)

@@ -1,6 +1,6 @@
 """How far: step rules, hand-designed; learned ones fill the same slot."""
 
-from fwnet.steps.base import ByIndex, StepRule, as_rule, bounded
+from fwnet.steps.base import ByIndex, StepRule, as_rule
 from fwnet.steps.line_search import LineSearch, OverRelaxed
 from fwnet.steps.open_loop import Constant, LogOpenLoop, OpenLoop, Scheduled
 from fwnet.steps.sufficient_decrease import Armijo, Backtracking, Monotonic, ShortStep
@@ -19,5 +19,4 @@ __all__ = [
     "ShortStep",
     "StepRule",
     "as_rule",
-    "bounded",
 ]

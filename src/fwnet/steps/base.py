@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, final
 
-import torch
 from torch import Tensor, nn
 
 from fwnet.iterates import Iterate, Move
@@ -75,25 +74,3 @@ def as_rule(rule: StepRule | Callable[[int], float | Tensor]) -> StepRule:
     if not callable(rule):
         raise TypeError(f"rule must be a StepRule or a function of t; got {rule!r}.")
     return ByIndex(rule)
-
-
-def bounded(step_size: Tensor | float, move: Move) -> Tensor:
-    """The step size as a tensor `(*batch,)`, clamped to [0, max_step]."""
-    slope = move.slope
-    if not isinstance(step_size, Tensor):
-        step_size = min(step_size, torch.finfo(slope.dtype).max)  # float32 refuses 1e39
-        if not isinstance(move.max_step, Tensor):
-            return torch.full_like(slope, min(max(step_size, 0.0), move.max_step))
-        step_size = torch.full_like(slope, step_size)
-    elif step_size.shape != slope.shape:
-        step_size = step_size.expand(slope.shape)
-    if isinstance(move.max_step, Tensor):
-        return torch.minimum(step_size.clamp_min(0.0), move.max_step)
-    return step_size.clamp(0.0, move.max_step)
-
-
-def is_plain(number: Tensor) -> bool:
-    """Whether a number can be a Python float, whose arithmetic is cheaper than a tensor's."""
-    if number.ndim or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return False
-    return number.device.type == "cpu"

@@ -10,9 +10,9 @@ from torch import Tensor
 from fwnet.iterates import Iterate, Move
 from fwnet.numerics import checks
 from fwnet.numerics.line_search import batched_root
-from fwnet.numerics.tensors import ratio
+from fwnet.numerics.tensors import is_plain, ratio
 from fwnet.problems import Problem
-from fwnet.steps.base import StepRule, bounded, is_plain
+from fwnet.steps.base import StepRule
 
 
 @final
@@ -62,7 +62,7 @@ class LineSearch(StepRule):
         (curvature,) = torch.autograd.grad(slope.sum(), root, retain_graph=True)
         slope = problem.slope(move.trial(step_size), move)
         shift = (slope - slope.detach()) / torch.where(curvature > 0, curvature, 1.0)
-        end = torch.where(move.slope < 0, bounded(move.max_step, move), 0.0)
+        end = torch.where(move.slope < 0, move.clamped(move.max_step), 0.0)
         return torch.where(interior, step_size - shift, end)
 
     def _root(self, problem: Problem, it: Iterate, move: Move) -> tuple[Tensor, Tensor]:
@@ -72,7 +72,7 @@ class LineSearch(StepRule):
             there = move.trial(step_size)
             return problem.slope(there, move), problem.curvature(there, move)
 
-        high = bounded(move.max_step, move)
+        high = move.clamped(move.max_step)
         return batched_root(
             slope_at,
             move.slope,

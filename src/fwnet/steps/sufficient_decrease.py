@@ -13,7 +13,7 @@ from fwnet.numerics import checks
 from fwnet.numerics.tensors import ratio
 from fwnet.problems import Problem
 from fwnet.problems.base import inner
-from fwnet.steps.base import StepRule, bounded
+from fwnet.steps.base import StepRule
 
 
 @final
@@ -81,7 +81,7 @@ class Backtracking(StepRule):
         smoothness = self._first(problem, move, length) if state is None else self.decrease * state
         noise = _noise(move)
         for _ in range(100):
-            step_size = bounded(_short(move, smoothness, length), move)
+            step_size = move.clamped(_short(move, smoothness, length))
             bound = step_size * (move.slope + 0.5 * step_size * smoothness * length)
             rose = ~(problem.value(move.trial(step_size)) <= move.value + bound + noise)
             if not bool(rose.any()):
@@ -91,7 +91,7 @@ class Backtracking(StepRule):
 
     def _first(self, problem: Problem, move: Move, length: Tensor) -> Tensor:
         """Curvature of f along d, from a small step."""
-        probe = bounded(torch.full_like(move.slope, 1e-3), move)
+        probe = move.clamped(torch.full_like(move.slope, 1e-3))
         rise = problem.value(move.trial(probe)) - move.value - probe * move.slope
         square = probe * probe * length
         usable = torch.isfinite(rise / square) & (rise > 0)
@@ -126,7 +126,7 @@ class Armijo(StepRule):
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        step_size = bounded(move.max_step, move).clamp_max(1.0)
+        step_size = move.clamped(move.max_step).clamp_max(1.0)
         noise = _noise(move)
         for _ in range(60):
             goal = move.value + self.share * step_size * move.slope + noise
@@ -166,7 +166,7 @@ class Monotonic(StepRule):
     ) -> tuple[Tensor | float, Any]:
         factor, noise = state.factor, _noise(move)
         for _ in range(60):
-            step_size = bounded(factor * 2 / (state.t + 2), move)
+            step_size = move.clamped(factor * 2 / (state.t + 2))
             rose = ~(problem.value(move.trial(step_size)) <= move.value + noise)
             if not bool(rose.any()):
                 break

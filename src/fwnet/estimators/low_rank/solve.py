@@ -17,7 +17,7 @@ from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
-from fwnet.show.progress import Observer, observers
+from fwnet.solvers.observers import Observer, observers
 from fwnet.trace import Clock, Status, StepRecord, Trace
 
 _WIDTH = 32  # columns of the factors while minibatches move them

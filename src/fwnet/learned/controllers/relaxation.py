@@ -12,10 +12,10 @@ from fwnet.domains import Domain
 from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.features import NUMBERS, TENSORS
+from fwnet.numerics.tensors import is_plain
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.steps import StepRule
-from fwnet.steps.base import is_plain
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

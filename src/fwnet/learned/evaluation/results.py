@@ -12,6 +12,7 @@ import numpy as np
 
 from fwnet.learned.baselines import Choice
 from fwnet.numerics.files import written_whole
+from fwnet.show.plotting import plot_comparison
 
 if TYPE_CHECKING:
     import pandas
@@ -151,8 +152,6 @@ class Evaluation:
 
     def plot(self, tolerance: float | None = None) -> Figure:
         """Median suboptimality against gradient evaluations, and the data profile beside it."""
-        from fwnet.show.plotting import plot_comparison
-
         tolerance = self.tolerances[-1] if tolerance is None else tolerance
         profiles = {name: self.profile(name, tolerance) for name in self.methods}
         return plot_comparison(self.grid, self.curves, profiles, self.learned, tolerance)

@@ -19,6 +19,7 @@ from fwnet.learned.checkpoints import save as save_controller
 from fwnet.learned.controllers import Learned, Slots
 from fwnet.learned.training.ranks import size_and_rank
 from fwnet.numerics.files import FileFormat, flattened, make_folder, rebuilt, written_whole
+from fwnet.show.plotting import plot_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,8 +92,6 @@ class MetaHistory(Sequence[MetaRecord]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The loss of the episodes and of the validations; needs matplotlib."""
-        from fwnet.show.plotting import plot_curves
-
         judged = [r for r in self if r.validation is not None]
         curves: dict[str, tuple[list[Any], list[Any]]] = {
             "training": ([r.step for r in self], [r.loss for r in self]),
