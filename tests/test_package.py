@@ -7,6 +7,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,21 @@ OPTIONAL = (
     "numba",
     "typer",
 )
+# What a function may import: optional packages, what comes with them, and modules of one system.
+LATE_PACKAGES = {*OPTIONAL, "joblib", "onnxruntime", "PIL", "fcntl", "msvcrt"}
+NEEDS_NUMBA = re.compile(r"\.compiled_\w+$|\.low_rank$")  # modules that only Numba can import
+TWICE = {"FrankWolfe"}  # the solver, and the optimizer of fwnet.optim
+COMPLEXITY = 14
+# Functions above it, until they are split.
+COMPLEX = {
+    "learned/controllers/compiled_atoms.py _model_minimum",
+    "learned/evaluation/evaluate.py evaluate",
+    "lab/paper/plots.py draw_curves",
+    "show/plotting.py plot_decision_boundary",
+    "estimators/low_rank/distributed/shards.py open_shards",
+    "estimators/low_rank/distributed/checkpoints.py _fits",
+    "estimators/inputs.py check_kernel",
+}
 
 
 def top_level(path: Path) -> str:
@@ -79,6 +95,24 @@ def test_imports_go_down(path: Path) -> None:
         return
     below = set(ROOMS if me in DOORS else ROOMS[: ROOMS.index(me)]) | {me}
     assert imported(path) - below == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_import_only_what_is_optional(path: Path) -> None:
+    if top_level(path) in ("cli", "__main__"):  # a command loads what it needs
+        return
+    for function in functions(path):
+        for node in ast.walk(function):
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            for name in names:
+                root = name.partition(".")[0]
+                numba = root == "fwnet" and NEEDS_NUMBA.search(name)
+                assert root in LATE_PACKAGES or numba, f"line {node.lineno}: {name}"
 
 
 def test_doors_hold_no_code() -> None:
@@ -169,6 +203,54 @@ def test_all_is_sorted_and_complete() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
+def complexity(function: ast.AST) -> int:
+    """McCabe's number: 1 + branches, loops, handlers, conditions of and, or and comprehensions.
+
+    Functions inside count for themselves.
+    """
+    found = 1
+    nodes = list(ast.iter_child_nodes(function))
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.BoolOp):
+            found += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            found += 1 + len(node.ifs)
+        else:
+            kinds = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
+            found += isinstance(node, kinds)
+        nodes += ast.iter_child_nodes(node)
+    return found
+
+
+def test_complexity_counts_paths() -> None:
+    text = "def f(a, b):\n  if a and b:\n    return [x for x in a if x]\n  return b or 1\n"
+    assert complexity(ast.parse(text).body[0]) == 1 + 2 + 2 + 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_are_simple(path: Path) -> None:
+    for function in functions(path):
+        name = f"{path.relative_to(ROOT).as_posix()} {function.name}"
+        assert complexity(function) <= COMPLEXITY or name in COMPLEX, name
+
+
+def test_a_class_name_exists_once() -> None:
+    seen: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                seen.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in seen.items() if len(places) > 1}.keys() <= TWICE
 
 
 @pytest.mark.parametrize("name", MODULES)
