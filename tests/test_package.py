@@ -194,8 +194,8 @@ def test_all_is_sorted_and_complete() -> None:
         assert getattr(fwnet, name) is not None
     public = {
         name
-        for name, thing in vars(fwnet).items()
-        if not name.startswith("_") and not inspect.ismodule(thing)
+        for name in dir(fwnet)
+        if not name.startswith("_") and not inspect.ismodule(getattr(fwnet, name))
     }
     assert public == set(fwnet.__all__)
 

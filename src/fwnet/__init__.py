@@ -1,76 +1,80 @@
 """Frank-Wolfe networks: projection-free constrained optimisation for PyTorch."""
 
-from fwnet.directions import Averaging, Away, Blended, Corrections, Direction, Pairwise, Toward
-from fwnet.domains import (
-    Birkhoff,
-    Box,
-    ConvexHull,
-    Domain,
-    GroupL1Ball,
-    HyperSimplex,
-    KSparseBall,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    LpBall,
-    Polytope,
-    Product,
-    RowBall,
-    Simplex,
-    SpectralBall,
-    Spectraplex,
-    TraceNormBall,
-    TransportPolytope,
-)
-from fwnet.iterates import ActiveSet
-from fwnet.layers import FWNet
-from fwnet.numerics.linear_maps import LinearMap, MatrixFree
-from fwnet.oracles import (
-    Blocks,
-    Exact,
-    Lazy,
-    NewtonSchulz,
-    Oracle,
-    PowerIteration,
-    Softmin,
-    SoftTraceNorm,
-    Stochastic,
-)
-from fwnet.problems import (
-    Function,
-    LeastSquares,
-    LogisticRegression,
-    MatrixCompletion,
-    Problem,
-    Quadratic,
-    SoftmaxRegression,
-    SVMDual,
-)
-from fwnet.solvers import (
-    AwayFrankWolfe,
-    BlendedPairwise,
-    BlockCoordinateFrankWolfe,
-    Corrective,
-    FrankWolfe,
-    LazyFrankWolfe,
-    PairwiseFrankWolfe,
-    StochasticFrankWolfe,
-    minimize,
-)
-from fwnet.starts import Start
-from fwnet.steps import (
-    Armijo,
-    Backtracking,
-    Constant,
-    LineSearch,
-    LogOpenLoop,
-    Monotonic,
-    OpenLoop,
-    OverRelaxed,
-    ShortStep,
-    StepRule,
-)
-from fwnet.trace import Result, StepRecord, Trace
+import typing as _typing
+from importlib import import_module as _import_module
+
+if _typing.TYPE_CHECKING:
+    from fwnet.directions import Averaging, Away, Blended, Corrections, Direction, Pairwise, Toward
+    from fwnet.domains import (
+        Birkhoff,
+        Box,
+        ConvexHull,
+        Domain,
+        GroupL1Ball,
+        HyperSimplex,
+        KSparseBall,
+        L1Ball,
+        L2Ball,
+        LInfBall,
+        LpBall,
+        Polytope,
+        Product,
+        RowBall,
+        Simplex,
+        SpectralBall,
+        Spectraplex,
+        TraceNormBall,
+        TransportPolytope,
+    )
+    from fwnet.iterates import ActiveSet
+    from fwnet.layers import FWNet
+    from fwnet.numerics.linear_maps import LinearMap, MatrixFree
+    from fwnet.oracles import (
+        Blocks,
+        Exact,
+        Lazy,
+        NewtonSchulz,
+        Oracle,
+        PowerIteration,
+        Softmin,
+        SoftTraceNorm,
+        Stochastic,
+    )
+    from fwnet.problems import (
+        Function,
+        LeastSquares,
+        LogisticRegression,
+        MatrixCompletion,
+        Problem,
+        Quadratic,
+        SoftmaxRegression,
+        SVMDual,
+    )
+    from fwnet.solvers import (
+        AwayFrankWolfe,
+        BlendedPairwise,
+        BlockCoordinateFrankWolfe,
+        Corrective,
+        FrankWolfe,
+        LazyFrankWolfe,
+        PairwiseFrankWolfe,
+        StochasticFrankWolfe,
+        minimize,
+    )
+    from fwnet.starts import Start
+    from fwnet.steps import (
+        Armijo,
+        Backtracking,
+        Constant,
+        LineSearch,
+        LogOpenLoop,
+        Monotonic,
+        OpenLoop,
+        OverRelaxed,
+        ShortStep,
+        StepRule,
+    )
+    from fwnet.trace import Result, StepRecord, Trace
 
 __version__ = "0.1.0"
 
@@ -146,3 +150,42 @@ __all__ = [
     "TransportPolytope",
     "minimize",
 ]
+
+# Where the names above are defined. They are loaded when they are first used: `fwnet --help` and
+# the shell's completion import this package, and torch takes a second.
+_HOMES = (
+    "directions",
+    "domains",
+    "iterates",
+    "layers",
+    "numerics.linear_maps",
+    "oracles",
+    "problems",
+    "solvers",
+    "starts",
+    "steps",
+    "trace",
+)
+_ROOMS = {
+    *(home.partition(".")[0] for home in _HOMES),
+    *("cli", "data", "distributed", "estimators", "lab", "learned", "low_rank", "numerics"),
+    *("optim", "plotting", "quadratic", "show", "vertices"),
+}
+
+
+if not _typing.TYPE_CHECKING:  # a checker must see which names there are
+
+    def __getattr__(name: str) -> object:
+        if name in _ROOMS:
+            return _import_module(f"fwnet.{name}")
+        if name in __all__:
+            for home in _HOMES:
+                module = _import_module(f"fwnet.{home}")
+                if hasattr(module, name):
+                    globals()[name] = getattr(module, name)
+                    return globals()[name]
+        raise AttributeError(f"module 'fwnet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from distributed.cases import by_hand, folder, rows
+from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit
-from fwnet.estimators.low_rank.distributed.command import main
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
 
 
@@ -33,16 +33,16 @@ def test_the_command_shards_and_fits(tmp_path: Path, capsys: pytest.CaptureFixtu
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
     files, parts = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy")], str(tmp_path / "parts")
-    assert main(["shard", *files, "--out", parts, "--rows", "50"]) == 0
+    assert command(["distributed", "shard", *files, "--out", parts, "--rows", "50"]) == 0
     assert "120 rows in 3 shards" in capsys.readouterr().out
     given = ["--data", parts, "--classes", "3", "--radius", "5", "--max-steps", "2"]
-    assert main(["fit", *given, "--out", str(tmp_path / "model")]) == 0
+    assert command(["distributed", "fit", *given, "--out", str(tmp_path / "model")]) == 0
     assert "step      2  loss" in capsys.readouterr().out
-    assert main(["shard", *files, "--out", parts]) == 1
+    assert command(["distributed", "shard", *files, "--out", parts]) == 1
     assert "exists already; choose another, or delete it." in capsys.readouterr().err
     given[5] = "-1"
-    assert main(["fit", *given, "--out", str(tmp_path / "model")]) == 1
-    wanted = "error: radius must be a positive finite number; got -1.0."
+    assert command(["distributed", "fit", *given, "--out", str(tmp_path / "model")]) == 1
+    wanted = "fwnet: radius must be a positive finite number; got -1.0."
     assert wanted in capsys.readouterr().err
 
 
@@ -108,7 +108,7 @@ def test_bad_shards_get_a_sentence(name: str, tmp_path: Path) -> None:
 
 
 def test_no_shards_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"none was found\. Write it with `python -m fwnet"):
+    with pytest.raises(ValueError, match=r"none was found\. Write it with `fwnet distributed"):
         fit(tmp_path / "nowhere", tmp_path / "m", FitConfig(3, 5.0))
 
 
@@ -212,9 +212,9 @@ def test_no_cuda_and_no_threads_get_a_sentence(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     given = ["fit", "--data", "x", "--out", "y", "--classes", "3", "--radius", "5"]
-    assert main([*given, "--device", "cuda"]) == 1
+    assert command(["distributed", *given, "--device", "cuda"]) == 1
     assert "device='cuda' needs a CUDA device; none was found." in capsys.readouterr().err
-    assert main([*given, "--threads", "0"]) == 1
+    assert command(["distributed", *given, "--threads", "0"]) == 1
     assert "threads must be a whole number of at least 1; got 0." in capsys.readouterr().err
 
 

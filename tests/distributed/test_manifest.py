@@ -16,9 +16,9 @@ import torch
 from scipy import sparse
 
 from distributed.cases import by_hand, folder, rows, sparse_rows
+from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, load_model, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit, matrix_files, model
-from fwnet.estimators.low_rank.distributed.command import main
 
 CONFIG = FitConfig(3, 5.0, max_steps=1)
 
@@ -192,7 +192,7 @@ def test_a_full_disk_leaves_nothing_and_names_the_file(
         write_shards(tmp_path / "parts", X, y)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["X.npy", "y.npy"]
     files = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy")]
-    assert main(["shard", *files, "--out", str(tmp_path / "parts")]) == 1
+    assert command(["distributed", "shard", *files, "--out", str(tmp_path / "parts")]) == 1
     assert "no space is left" in capsys.readouterr().err
 
 
@@ -251,7 +251,7 @@ def test_a_damaged_matrix_of_scipy(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "X.npz").write_bytes(content)
     np.save(tmp_path / "y.npy", rows(100, 4, 3)[1])
     files = [str(tmp_path / "X.npz"), str(tmp_path / "y.npy")]
-    assert main(["shard", *files, "--out", str(tmp_path / "parts")]) == 1
+    assert command(["distributed", "shard", *files, "--out", str(tmp_path / "parts")]) == 1
     expected = "X.npz' cannot be read as a matrix of scipy.sparse.save_npz: "
     assert expected in capsys.readouterr().err
 

@@ -11,9 +11,9 @@ import torch
 from scipy import sparse
 
 from distributed.cases import by_hand, sparse_rows
+from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, Team, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit
-from fwnet.estimators.low_rank.distributed.command import main
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 
 CONFIG = FitConfig(5, 8.0, max_steps=12, checkpoint_every=6, block=16)
@@ -68,11 +68,14 @@ def test_the_command_takes_what_scipy_saves(
     sparse.save_npz(tmp_path / "X.npz", X)
     np.save(tmp_path / "y.npy", y)
     files = [str(tmp_path / "X.npz"), str(tmp_path / "y.npy")]
-    assert main(["shard", *files, "--out", str(tmp_path / "parts"), "--rows", "40"]) == 0
+    assert (
+        command(["distributed", "shard", *files, "--out", str(tmp_path / "parts"), "--rows", "40"])
+        == 0
+    )
     assert "90 rows in 3 shards" in capsys.readouterr().out
     assert open_shards(tmp_path / "parts").rows == 90
     (tmp_path / "X.npz").write_bytes(b"no zip")
-    assert main(["shard", *files, "--out", str(tmp_path / "more")]) == 1
+    assert command(["distributed", "shard", *files, "--out", str(tmp_path / "more")]) == 1
     wanted = "X.npz' cannot be read as a matrix of scipy.sparse.save_npz: "
     assert wanted in capsys.readouterr().err
 

@@ -90,7 +90,7 @@ def test_a_fault_of_one_worker_stops_all_with_its_sentence(ran: Teams) -> None:
 
 def test_a_bad_setting_is_said_once(ran: Teams) -> None:
     assert ran.codes[-1] == [1] * 2
-    assert ran.errors.count("error: radius must be a positive finite number; got 0.0.") == 1
+    assert ran.errors.count("fwnet: radius must be a positive finite number; got 0.0.") == 1
 
 
 def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> None:

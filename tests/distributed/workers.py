@@ -13,7 +13,12 @@ import os
 import socket
 import sys
 
-from fwnet.estimators.low_rank.distributed.command import main
+import fwnet.distributed  # torch too: once, before the forks
+from fwnet.cli import run as command
+from fwnet.cli.app import app
+
+assert fwnet.distributed.fit
+assert app
 
 
 def start(rank: int, size: int, port: int, arguments: list[str]) -> int:
@@ -22,7 +27,7 @@ def start(rank: int, size: int, port: int, arguments: list[str]) -> int:
     if child == 0:
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        code = main(arguments)
+        code = command(["distributed", *arguments])
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -8,6 +8,7 @@ import typer
 
 import fwnet
 from fwnet.cli.bench import bench
+from fwnet.cli.distributed import distributed, shard
 from fwnet.cli.errors import command
 from fwnet.cli.evaluate import evaluate_command
 from fwnet.cli.features import features
@@ -16,7 +17,6 @@ from fwnet.cli.info import info
 from fwnet.cli.meta_train import meta_train_command
 from fwnet.cli.report import report
 from fwnet.cli.reproduce import reproduce
-from fwnet.cli.shard import shard
 from fwnet.cli.solve import solve
 
 app = typer.Typer(
@@ -48,5 +48,6 @@ def _options(
 
 for function in (solve, fit, reproduce, report, features, shard, bench, info):
     app.command()(command(function))
+app.add_typer(distributed, name="distributed")
 app.command("meta-train")(command(meta_train_command))
 app.command("evaluate")(command(evaluate_command))

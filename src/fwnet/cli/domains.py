@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-import torch
 import typer
-from torch import Tensor
 
 import fwnet
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import known
-from fwnet.cli.tables import numbers, whole_numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
 
 @final
@@ -144,6 +144,10 @@ def choose(
 
 
 def _tensor(key: str, values: np.ndarray) -> Tensor:
+    import torch
+
+    from fwnet.cli.tables import numbers, whole_numbers
+
     name = f"the array {key}"
     if key == "groups":
         return torch.tensor(whole_numbers(name, values))

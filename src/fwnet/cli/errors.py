@@ -13,20 +13,8 @@ from typing import ParamSpec, TextIO, TypeVar
 
 import typer
 
-from fwnet.data import DataError
-from fwnet.lab.paper.store import StoreError
-
 P = ParamSpec("P")
 T = TypeVar("T")
-_EXPECTED = (
-    DataError,
-    StoreError,
-    ValueError,
-    TypeError,
-    ImportError,
-    OSError,
-    FloatingPointError,
-)
 
 
 class Failed(RuntimeError):
@@ -44,22 +32,30 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
         except KeyboardInterrupt as stop:
             say(str(stop) or "Stopped.")
             raise typer.Exit(130) from None
-        except (Failed, *_EXPECTED) as error:
-            _debug()
-            say(" ".join(str(error).split()))
-        except typer.Exit:
+        except (typer.Exit, typer.BadParameter):
             raise
         except Exception as error:
-            if isinstance(error, typer.BadParameter):
-                raise
-            _debug()
-            say(
-                f"{type(error).__name__}: {error}. This is a bug in fwnet; FWNET_DEBUG=1 shows "
-                "where it happened."
-            )
+            if os.environ.get("FWNET_DEBUG"):
+                traceback.print_exc()
+            if _is_expected(error):
+                say(" ".join(str(error).split()))
+            else:
+                say(
+                    f"{type(error).__name__}: {error}. This is a bug in fwnet; FWNET_DEBUG=1 shows "
+                    "where it happened."
+                )
         raise typer.Exit(1)
 
     return guarded
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether the message was written for users."""
+    from fwnet.data import DataError
+    from fwnet.lab.paper.store import StoreError
+
+    plain = (ValueError, TypeError, ImportError, OSError, FloatingPointError)
+    return isinstance(error, (Failed, DataError, StoreError, *plain))
 
 
 def say(sentence: str) -> None:
@@ -86,8 +82,3 @@ def _plain_warnings() -> Iterator[None]:
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show
         yield
-
-
-def _debug() -> None:
-    if os.environ.get("FWNET_DEBUG"):
-        traceback.print_exc()

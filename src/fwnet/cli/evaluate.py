@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
 from fwnet.cli.names import known
 from fwnet.cli.output import make_folder, save_picture, show, table
-from fwnet.learned import Evaluation, ProblemFamily, evaluate, families, load
 
-_FAMILIES = {
-    "digits": families.digits_pairs,
-    "circles": families.circles,
-    "mnist-pairs": families.mnist_pairs,
-    "deep-svm": families.deep_svms,
+if TYPE_CHECKING:
+    from fwnet.learned import Evaluation, ProblemFamily, families
+
+_FAMILIES = {  # functions of fwnet.learned.families
+    "digits": "digits_pairs",
+    "circles": "circles",
+    "mnist-pairs": "mnist_pairs",
+    "deep-svm": "deep_svms",
 }
 
 
@@ -43,6 +44,10 @@ def evaluate_command(
 
         fwnet evaluate runs/mine --on digits,circles,mnist-pairs --out runs/mine/evaluation
     """
+    import torch
+
+    from fwnet.learned import evaluate, load
+
     names = [name.strip() for name in on.split(",")]
     for name in names:
         known("family", name, _FAMILIES)
@@ -78,7 +83,10 @@ def evaluate_command(
 
 
 def _family(name: str, part: families.Part, c: float, size: int) -> ProblemFamily:
-    return _FAMILIES[name](part, c, size)
+    from fwnet.learned import families
+
+    made: ProblemFamily = getattr(families, _FAMILIES[name])(part, c, size)
+    return made
 
 
 def _facts(found: Evaluation) -> dict[str, Any]:

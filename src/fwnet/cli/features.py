@@ -7,14 +7,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import check_target, show, table
-from fwnet.data import load
-from fwnet.data.features import extract_features, onnx_extractor, torch_extractor
-from fwnet.numerics.files import written_whole
+from fwnet.cli.output import check_target, show, table, write_arrays
 
 
 def features(
@@ -44,6 +40,11 @@ def features(
 
         fwnet features digits --model my_networks:small --out digits.npz
     """
+    import numpy as np
+
+    from fwnet.data import load
+    from fwnet.data.features import extract_features, onnx_extractor, torch_extractor
+
     check_target("--out", out, ".npz")
     if scale == 0:
         raise typer.BadParameter("--scale must not be 0.")
@@ -71,12 +72,7 @@ def features(
                 on_batch=advance,
             )
         arrays[f"{part}_y"] = y
-    _write(out, arrays)
+    write_arrays("--out", out, **arrays)
     facts = {name: list(array.shape) for name, array in arrays.items()}
     rows = [[name, " × ".join(map(str, shape))] for name, shape in facts.items()]
     show({"file": out.as_posix(), **facts}, as_json, table(str(out), ["", ""], rows))
-
-
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with written_whole(path, f"--out {path}") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
-import numpy as np
 import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import check_target, show, table
-from fwnet.cli.tables import read_points
-from fwnet.numerics.files import written_whole
-from fwnet.trace import Clock
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @final
@@ -126,7 +125,11 @@ def fit(
 
         fwnet fit prices.csv --model svr -C 100
     """
+    import numpy as np
     from sklearn.model_selection import train_test_split
+
+    from fwnet.cli.tables import read_points
+    from fwnet.trace import Clock
 
     chosen = MODELS[known("model", model, MODELS)]
     if not 0 < test < 1:
@@ -178,6 +181,8 @@ def _check_options(model: str, options: dict[str, Any]) -> None:
 
 
 def _classes(source: str, y: np.ndarray) -> np.ndarray:
+    import numpy as np
+
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2 or counts.min() < 2:
         few = zip(classes[:10], counts[:10], strict=True)
@@ -190,6 +195,8 @@ def _classes(source: str, y: np.ndarray) -> np.ndarray:
 
 
 def _numbers(source: str, y: np.ndarray) -> np.ndarray:
+    import numpy as np
+
     try:
         return np.asarray(y, dtype=float)
     except ValueError as error:
@@ -215,6 +222,8 @@ def _size(estimator: Any) -> dict[str, int]:
 
 def _save(path: Path, estimator: Any) -> None:
     import joblib
+
+    from fwnet.numerics.files import written_whole
 
     with written_whole(path, f"--save {path}") as file:
         joblib.dump(estimator, file)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.output import make_folder, save_picture, show, table
-from fwnet.lab.recipes.simplex import DIRECTION, STEP, svm_families
-from fwnet.learned import (
-    Controller,
-    HierarchicalDirection,
-    LearnedAtoms,
-    LearnedDirection,
-    LearnedPairwise,
-    LearnedStep,
-    LSTMDirection,
-    LSTMStep,
-    MetaConfig,
-    MetaHistory,
-    ProblemFamily,
-    families,
-    meta_train,
-)
+
+if TYPE_CHECKING:
+    from fwnet.learned import Controller, MetaConfig, MetaHistory, ProblemFamily
 
 
 class FamilyName(str, Enum):
@@ -50,17 +35,6 @@ class ControllerName(str, Enum):
     LSTM_STEP = "lstm-step"
     LSTM_DIRECTION = "lstm-direction"
     HIERARCHICAL = "hierarchical"
-
-
-_CONTROLLERS: dict[ControllerName, tuple[Callable[[], Controller], MetaConfig]] = {
-    ControllerName.STEP: (LearnedStep, STEP),
-    ControllerName.DIRECTION: (lambda: LearnedDirection(memory=4), DIRECTION),
-    ControllerName.PAIRWISE: (LearnedPairwise, MetaConfig()),
-    ControllerName.ATOMS: (LearnedAtoms, MetaConfig()),
-    ControllerName.LSTM_STEP: (LSTMStep, MetaConfig()),
-    ControllerName.LSTM_DIRECTION: (LSTMDirection, MetaConfig()),
-    ControllerName.HIERARCHICAL: (lambda: HierarchicalDirection(blocks=2), MetaConfig()),
-}
 
 
 def meta_train_command(
@@ -91,16 +65,20 @@ def meta_train_command(
     """
     if minutes is not None and not minutes > 0:
         raise typer.BadParameter(f"--minutes must be positive; got {minutes:g}.")
-    build, config = _CONTROLLERS[controller]
+    import torch
+
+    from fwnet.learned import meta_train
+
     asked = {"steps": steps, "unroll": unroll}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    config = replace(config, seed=seed, **given)
     make_folder("--out", out)
     training, validation = _families(family, size)
     torch.manual_seed(seed)  # for the initial weights, which use torch's own generator
+    chosen, config = _controller(controller)
+    config = replace(config, seed=seed, **given)
     try:
         _, history = meta_train(
-            build(),
+            chosen,
             training,
             config,
             validation=validation,
@@ -126,10 +104,33 @@ def meta_train_command(
     show(facts, as_json, table(str(out), ["", ""], [[k, v] for k, v in facts.items()]))
 
 
+def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
+    """A new controller and how it is trained."""
+    from fwnet import learned
+    from fwnet.lab.recipes.simplex import DIRECTION, STEP
+
+    kinds: dict[ControllerName, type[Controller]] = {
+        ControllerName.PAIRWISE: learned.LearnedPairwise,
+        ControllerName.ATOMS: learned.LearnedAtoms,
+        ControllerName.LSTM_STEP: learned.LSTMStep,
+        ControllerName.LSTM_DIRECTION: learned.LSTMDirection,
+    }
+    if name is ControllerName.STEP:
+        return learned.LearnedStep(), STEP
+    if name is ControllerName.DIRECTION:
+        return learned.LearnedDirection(memory=4), DIRECTION
+    if name is ControllerName.HIERARCHICAL:
+        return learned.HierarchicalDirection(blocks=2), learned.MetaConfig()
+    return kinds[name](), learned.MetaConfig()
+
+
 def _families(
     name: FamilyName, size: tuple[int, int]
 ) -> tuple[ProblemFamily, ProblemFamily | None]:
     """Problems for training and for validation (None: new draws of the former)."""
+    from fwnet.lab.recipes.simplex import svm_families
+    from fwnet.learned import families
+
     if name is FamilyName.SVM:
         return svm_families(size)
     if name is FamilyName.DEEP_SVM:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from fwnet.lab.paper.store import plain
-from fwnet.numerics.files import written_whole
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def show(data: Any, as_json: bool, *tables: Table) -> None:
     """Print the data as JSON, or the tables, to the standard output stream."""
+    from rich.console import Console
+
+    from fwnet.lab.paper.store import plain
+
     if as_json:
         print(json.dumps(plain(data, digits=17)))
         return
@@ -27,6 +29,8 @@ def show(data: Any, as_json: bool, *tables: Table) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A plain table with numbers aligned right."""
+    from rich.table import Table
+
     made = Table(
         title=title or None,
         title_justify="left",
@@ -72,7 +76,23 @@ def make_folder(option: str, path: Path) -> None:
         raise typer.BadParameter(f"{option} {path} cannot be a folder: {error.strerror}.") from None
 
 
+def write_arrays(option: str, path: Path, **arrays: Any) -> None:
+    """Write arrays to an NPZ file, or one array to a CSV file, whole or not at all."""
+    import numpy as np
+
+    from fwnet.numerics.files import written_whole
+
+    with written_whole(path, f"{option} {path}") as file:
+        if path.suffix == ".npz":
+            np.savez(file, **arrays)
+        else:
+            (array,) = arrays.values()
+            np.savetxt(file, array, delimiter=",", fmt="%.17g")
+
+
 def save_picture(figure: Any, path: Path) -> None:
-    """Write a matplotlib figure atomically, in the format of the suffix."""
+    """Write a matplotlib figure, whole or not at all, in the format of the suffix."""
+    from fwnet.numerics.files import written_whole
+
     with written_whole(path) as file:
         figure.savefig(file, dpi=160, format=path.suffix[1:])

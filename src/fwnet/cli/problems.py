@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import final
 
@@ -19,14 +18,6 @@ from fwnet.iterates import Iterate, Move
 from fwnet.problems.base import image_of
 
 
-class TaskName(str, Enum):
-    """What is minimised."""
-
-    LEAST_SQUARES = "least-squares"
-    SVM = "svm"
-    COMPLETION = "completion"
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class FileProblem:
@@ -38,18 +29,18 @@ class FileProblem:
 
 
 _NAMES = {
-    TaskName.LEAST_SQUARES: ("A", "b"),
-    TaskName.SVM: ("X", "y"),
-    TaskName.COMPLETION: ("rows", "cols", "values"),
+    "least-squares": ("A", "b"),
+    "svm": ("X", "y"),
+    "completion": ("rows", "cols", "values"),
 }
 
 
-def read_problem(file: Path, task: TaskName, c: float, target: str | None) -> FileProblem:
+def read_problem(file: Path, task: str, c: float, target: str | None) -> FileProblem:
     """Read a problem: named arrays of an NPZ file, or a CSV file with a target column."""
     names = _NAMES[task]
     if file.suffix != ".npz":
         table, goal = read_csv(file, target)
-        found = [*_positions(file, table), goal] if task is TaskName.COMPLETION else [table, goal]
+        found = [*_positions(file, table), goal] if task == "completion" else [table, goal]
         arrays: dict[str, np.ndarray] = {}
     else:
         arrays = read_arrays(file)
@@ -57,9 +48,9 @@ def read_problem(file: Path, task: TaskName, c: float, target: str | None) -> Fi
             wanted = f"{', '.join(names[:-1])} and {names[-1]}"
             raise Failed(f"{file} must hold {wanted}; it has {', '.join(arrays) or 'nothing'}.")
         found = [arrays[name] for name in names]
-    if task is TaskName.SVM:
+    if task == "svm":
         return _svm(file, found[0], found[1], c, arrays)
-    if task is TaskName.COMPLETION:
+    if task == "completion":
         return _completion(file, found, arrays)
     return _least_squares(file, found[0], found[1], arrays)
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fwnet.cli.errors import Failed, say
 from fwnet.cli.output import make_folder
-from fwnet.cli.reproduce import write_page
-from fwnet.lab.paper.experiment import Profile, Results
+from fwnet.cli.reproduce import ProfileName, write_page
+
+if TYPE_CHECKING:
+    from fwnet.lab.paper.experiment import Results
 
 
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the results.")] = Path("runs"),
     profile: Annotated[
-        Profile | None, typer.Option(help="Show only this profile. [default: the largest of each]")
+        ProfileName | None,
+        typer.Option(help="Show only this profile. [default: the largest of each]"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
@@ -36,7 +39,7 @@ def report(
         raise Failed(f"there is no folder {runs}. Run `fwnet reproduce` first.")
     results = Store(runs, warn=say).results()
     if profile is not None:
-        results = [each for each in results if each.profile is profile]
+        results = [each for each in results if each.profile.value == profile.value]
     if not results:
         which = "no results" if profile is None else f"no results of the profile {profile.value}"
         raise Failed(f"{runs} holds {which}. Run `fwnet reproduce` first.")
@@ -46,8 +49,8 @@ def report(
 
 def _largest(results: list[Results]) -> list[Results]:
     """The largest profile of each experiment."""
-    order = list(Profile)
+    order = [each.value for each in ProfileName]
     best: dict[str, Results] = {}
-    for each in sorted(results, key=lambda r: order.index(r.profile)):
+    for each in sorted(results, key=lambda r: order.index(r.profile.value)):
         best[each.experiment] = each
     return list(best.values())

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fwnet.cli.errors import Failed, say
 from fwnet.cli.names import completes, known
 from fwnet.cli.output import make_folder, show, table
-from fwnet.lab.paper.experiment import Experiment, Profile, Results
+
+if TYPE_CHECKING:
+    from fwnet.lab.paper.experiment import Experiment, Results
+
+# For the shell's completion, which must not wait for the experiments to load.
+NAMES = ("cifar2", "circles", "manmade", "mnist", "density", "beyond", "core")
 
 
-def _names() -> list[str]:
-    from fwnet.lab.paper.experiments import EXPERIMENTS
+class ProfileName(str, Enum):
+    """How much is run."""
 
-    return [experiment.name for experiment in EXPERIMENTS]
+    QUICK = "quick"
+    PAPER = "paper"
+    FULL = "full"
 
 
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments. [default: all]", autocompletion=completes(_names)),
+        typer.Argument(help="Experiments. [default: all]", autocompletion=completes(lambda: NAMES)),
     ] = None,
-    profile: Annotated[Profile, typer.Option(help="How much to run.")] = Profile.QUICK,
+    profile: Annotated[ProfileName, typer.Option(help="How much to run.")] = ProfileName.QUICK,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per experiment.")] = None,
     resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
     workers: Annotated[
@@ -52,6 +60,7 @@ def reproduce(
     import torch
 
     from fwnet.cli.display import Display
+    from fwnet.lab.paper.experiment import Profile
     from fwnet.lab.paper.experiments import EXPERIMENTS
     from fwnet.lab.paper.run import plan, run
     from fwnet.lab.paper.store import Store
@@ -60,19 +69,20 @@ def reproduce(
     for option, folder in (("--runs", runs), ("--out", out)):
         make_folder(option, folder)
     store = Store(runs, warn=say)
-    jobs = plan(chosen, profile, seeds)
+    size = Profile(profile.value)
+    jobs = plan(chosen, size, seeds)
     count = min(os.cpu_count() or 1, 4) if workers is None else workers
     torch.set_num_threads(1)  # the same numbers on any number of cores
     try:
         with Display(len(jobs), count) as display:
-            failures = run(jobs, profile, store, resume=resume, workers=count, watch=display)
+            failures = run(jobs, size, store, resume=resume, workers=count, watch=display)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"Stopped. Finished seeds are kept in {runs}; the same command resumes from there."
         ) from None
     for failure in failures:
         say(f"{failure.experiment}, seed {failure.seed}: {failure.reason}")
-    results = [each for each in store.results() if each.profile is profile]
+    results = [each for each in store.results() if each.profile is size]
     if results:
         command = f"fwnet reproduce {' '.join(names or [])}".strip() + f" --profile {profile.value}"
         write_page(EXPERIMENTS, results, out, command, as_json)

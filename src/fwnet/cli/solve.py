@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-import torch
 import typer
 
 import fwnet
 from fwnet.cli.domains import DOMAINS, choose
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import check_target, save_picture, show, table
-from fwnet.cli.problems import FileProblem, TaskName, read_problem
-from fwnet.cli.tables import read_arrays
-from fwnet.numerics.files import written_whole
+from fwnet.cli.output import check_target, save_picture, show, table, write_arrays
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fwnet.cli.problems import FileProblem
+
+
+class TaskName(str, Enum):
+    """What is minimised."""
+
+    LEAST_SQUARES = "least-squares"
+    SVM = "svm"
+    COMPLETION = "completion"
 
 
 class SolverName(str, Enum):
@@ -34,13 +41,13 @@ class SolverName(str, Enum):
     LAZY = "lazy"
 
 
-_SOLVERS: dict[SolverName, Callable[..., fwnet.FrankWolfe]] = {
-    SolverName.PLAIN: fwnet.FrankWolfe,
-    SolverName.AWAY: fwnet.AwayFrankWolfe,
-    SolverName.PAIRWISE: fwnet.PairwiseFrankWolfe,
-    SolverName.BLENDED: fwnet.BlendedPairwise,
-    SolverName.CORRECTIVE: fwnet.Corrective,
-    SolverName.LAZY: fwnet.LazyFrankWolfe,
+_SOLVERS = {
+    SolverName.PLAIN: "FrankWolfe",
+    SolverName.AWAY: "AwayFrankWolfe",
+    SolverName.PAIRWISE: "PairwiseFrankWolfe",
+    SolverName.BLENDED: "BlendedPairwise",
+    SolverName.CORRECTIVE: "Corrective",
+    SolverName.LAZY: "LazyFrankWolfe",
 }
 
 
@@ -79,6 +86,9 @@ def solve(
     Tasks: least-squares is ½‖Ax − b‖², or ½‖AX − B‖² if b is a matrix; svm is the dual of a linear
     SVM, on the simplex; completion is ½ Σ (X_ij − v)² over rows (i, j, v).
     """
+    from fwnet.cli.problems import read_problem
+    from fwnet.cli.tables import read_arrays
+
     options = {"radius": radius, "k": k, "p": p, "lower": lower, "upper": upper}
     check_target("--out", out, ".csv", ".npz")
     check_target("--plot", plot, ".png", ".svg", ".pdf")
@@ -88,7 +98,7 @@ def solve(
         raise typer.BadParameter(f"-C applies only to --task svm, not {task.value}; remove it.")
     name = domain or ("trace-norm" if task is TaskName.COMPLETION else "simplex")
     known("domain", name, DOMAINS)  # before a large file is read
-    given = read_problem(file, task, 1.0 if c is None else c, target)
+    given = read_problem(file, task.value, 1.0 if c is None else c, target)
     _check_kind(name, given)
     arrays = dict(given.arrays) | ({} if constraints is None else read_arrays(constraints))
     place = choose(name, options, arrays, given.shape)
@@ -97,7 +107,7 @@ def solve(
         raise Failed(f"{file}: {result.message}. Are its numbers too large? Scale them.")
     x = result.x.numpy()
     if out is not None:
-        _write(out, x)
+        write_arrays("--out", out, x=x)
     if plot is not None:
         save_picture(result.trace.plot().figure, plot)
     facts = {
@@ -162,16 +172,20 @@ def _check_kind(name: str, given: FileProblem) -> None:
 def _solved(
     given: FileProblem, domain: fwnet.Domain, name: SolverName, tol: float, max_steps: int
 ) -> fwnet.Result:
+    import torch
+
     start = domain.start(given.shape, torch.float64)
     if name is SolverName.AUTO:
         return fwnet.minimize(given.problem, domain, start, tol=tol, max_steps=max_steps)
-    solver = _SOLVERS[name](domain, tol=tol, max_steps=max_steps)
+    solver = getattr(fwnet, _SOLVERS[name])(domain, tol=tol, max_steps=max_steps)
     result: fwnet.Result = solver(given.problem, start)
     return result
 
 
 def _size(x: np.ndarray) -> dict[str, int]:
     """The rank of x, or its number of nonzero entries."""
+    import numpy as np
+
     if x.ndim == 2:
         return {"rank": int((np.linalg.svd(x, compute_uv=False) > 1e-9).sum())}
     return {"nonzero": int((np.abs(x) > 1e-9).sum())}
@@ -185,11 +199,3 @@ def _rows(trace: fwnet.Trace) -> list[list[float]]:
         for record in trace
         if record.t in wanted
     ]
-
-
-def _write(path: Path, x: np.ndarray) -> None:
-    with written_whole(path, f"--out {path}") as file:
-        if path.suffix == ".npz":
-            np.savez(file, x=x)
-        else:
-            np.savetxt(file, x, delimiter=",", fmt="%.17g")

@@ -1,8 +1,8 @@
-"""`torchrun -m fwnet.distributed fit …` and `python -m fwnet.distributed shard …`."""
+"""`torchrun -m fwnet.distributed fit …` is `fwnet distributed fit …` on every worker."""
 
 import sys
 
-from fwnet.estimators.low_rank.distributed.command import main
+from fwnet.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(["distributed", *sys.argv[1:]]))

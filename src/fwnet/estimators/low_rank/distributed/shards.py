@@ -119,7 +119,7 @@ def open_shards(folder: str | os.PathLike[str]) -> Shards:
     elif not paths:
         raise ValueError(
             f"data={str(folder)!r} must be a folder with files <name>{DENSE} and <name>{_LABELS}; "
-            "none was found. Write it with `python -m fwnet.distributed shard`."
+            "none was found. Write it with `fwnet distributed shard`."
         )
     with_labels = [path.name.removesuffix(_LABELS) for path in folder.glob("*" + _LABELS)]
     check_names(folder, names, with_labels)
