@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LABELS = {"t": "step", "seconds": "seconds"}
 
 
-class Columns(Protocol):
+class TraceColumns(Protocol):
     """Records that are read by column, as those of `fwnet.trace.Trace`."""
 
     def __len__(self) -> int: ...
@@ -23,7 +23,9 @@ class Columns(Protocol):
         """One field over all records: `(records,)`, or `(records, batch)`."""
 
 
-def plot_trace(trace: Columns, against: str = "t", ax: Axes | None = None, label: str = "") -> Axes:
+def plot_trace(
+    trace: TraceColumns, against: str = "t", ax: Axes | None = None, label: str = ""
+) -> Axes:
     """Duality gap, and the value's distance from the best one seen, on a logarithmic axis.
 
     A batch is drawn as its median with a band from the smallest to the largest.
