@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import D, M, N, softmax, thousand_classes
-from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
-from fwnet.estimators.low_rank.sweeps import LogitMove, compiled_sweep, torch_sweep
+from benchmarks.trace.rank_one import RankOneFrankWolfe
+from benchmarks.trace.sweeps import LogitMove, compiled_sweep, torch_sweep
 from fwnet.low_rank import ArrayRows, Factors, RowProblem, SoftmaxLoss
 
 

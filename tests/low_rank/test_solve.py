@@ -17,7 +17,6 @@ from fwnet.estimators.low_rank.rows import ArrayRows
 from fwnet.low_rank import (
     Budget,
     Factors,
-    RankOneFrankWolfe,
     RowProblem,
     SoftmaxLoss,
     SquaredLoss,
@@ -222,10 +221,6 @@ def test_an_interrupt_loses_nothing() -> None:
         (
             lambda p: solve_function(p, 1.0, Factors.zero(3, 2, torch.float64)),
             rf"start must be \({cases.D}, {cases.M}\) as W; got \(3, 2\)",
-        ),
-        (
-            lambda p: RankOneFrankWolfe(p, 0.0, Factors.zero(*p.shape, p.dtype), torch.Generator()),
-            "radius must be a positive finite number; got 0.0",
         ),
         (
             lambda p: SoftmaxLoss(torch.tensor([0, 3]), 3, torch.ones(2)),

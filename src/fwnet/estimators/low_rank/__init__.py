@@ -6,7 +6,6 @@ from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.losses import Loss, SoftmaxLoss, SquaredLoss
 from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.radius import choose_radius, natural_radius, path
-from fwnet.estimators.low_rank.rank_one import RankOneFrankWolfe
 from fwnet.estimators.low_rank.rows import ArrayRows, Rows, StreamedRows
 from fwnet.estimators.low_rank.solve import Budget, Solution, solve
 
@@ -18,7 +17,6 @@ __all__ = [
     "FactoredProblem",
     "Factors",
     "Loss",
-    "RankOneFrankWolfe",
     "RowProblem",
     "Rows",
     "SoftmaxLoss",

@@ -46,7 +46,7 @@ def sweep(problem: RowProblem, Z: Tensor, move: LogitMove, u: Tensor) -> Sweep:
     """LogitMove the logits in place, and ask the gradient there in both directions.
 
     A large softmax over float32 rows in memory, dense or CSR, runs in compiled code if Numba is
-    installed (`pip install "fwnet[svm]"`); everything else in torch.
+    installed (`pip install "fwnet[fast]"`); everything else in torch.
 
     Arguments:
         problem: f.
@@ -86,7 +86,7 @@ def compiled_sweep(
     Sums over blocks of rows are added up in order and in float64: the same bits for any number of
     threads, on one kind of processor.
     """
-    from fwnet.estimators.low_rank import compiled_softmax
+    from benchmarks.trace import compiled_softmax
 
     X: Any = rows.data
     dense = isinstance(X, Tensor)

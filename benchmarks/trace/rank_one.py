@@ -1,4 +1,4 @@
-"""Frank-Wolfe with rank-1 vertices and cached logits: the cheapest step there is."""
+"""Frank-Wolfe with rank-1 vertices and cached logits: the cheapest step, a rival in the race."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import final
 import torch
 from torch import Tensor
 
+from benchmarks.trace.sweeps import LogitMove, sweep
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.losses import Loss
 from fwnet.estimators.low_rank.problems import RowProblem
-from fwnet.estimators.low_rank.sweeps import LogitMove, sweep
 from fwnet.numerics import checks
 from fwnet.numerics.line_search import scalar_root
 

@@ -89,7 +89,7 @@ def _sweep_row(z, keep, left, right, label, weight, image, pulled, powers):  # t
 
 @compiled("reassoc", "contract")
 def sweep_dense(rows, X, constant, u, Z, move, y, weight, image, pushed, pulled):  # type: ignore[no-untyped-def]
-    """One pass over some rows, as in `fwnet.estimators.low_rank.sweeps`; return their share of f.
+    """One pass over some rows, as in `benchmarks.trace.sweeps`; return their share of f.
 
     rows       the first one, and the one behind the last
     X          (n, width), and a last column of this constant; 0 where there is none
