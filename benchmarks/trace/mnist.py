@@ -15,7 +15,8 @@ from benchmarks.trace.data import mnist, softmax
 from benchmarks.trace.mnist_reference import RADIUS, reference
 from fwnet import TraceNormBall
 from fwnet.estimators.low_rank import solve
-from fwnet.low_rank import Budget, Solution
+from fwnet.low_rank import Budget
+from fwnet.trace import Result
 
 CLOSE, STEPS, FACTORS = 1e-3, 1500, (8.0, 16.0)
 
@@ -45,11 +46,11 @@ def run(repeats: int) -> list[Row]:
     )[0]
     return [
         Row(line.what, line.unit, line.ours, line.peer, line.theirs, line.ratio, line.target, note),
-        figure("our loss − reference", [found.value - known["loss"]], "", CLOSE),
+        figure("our loss − reference", [float(found.value) - known["loss"]], "", CLOSE),
     ]
 
 
-def our_seconds(X: torch.Tensor, y: torch.Tensor, goal: float) -> tuple[float, Solution]:
+def our_seconds(X: torch.Tensor, y: torch.Tensor, goal: float) -> tuple[float, Result]:
     """Seconds to the goal, or to the end of the budget; and what was found there."""
     begin = time.process_time()
     found = solve(

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import OURS, Case, Row, compare, figure, require
 from benchmarks.trace.data import D, M, softmax, thousand_classes
+from benchmarks.trace.rank_one import RankOneFrankWolfe
 from fwnet import TraceNormBall
 from fwnet.estimators.low_rank import solve
-from benchmarks.trace.rank_one import RankOneFrankWolfe
 from fwnet.low_rank import Budget, Factors, RowProblem
 
 SECONDS = 16.0
@@ -31,14 +31,15 @@ def run(repeats: int) -> list[Row]:
         on_step=lambda record: clock.append(time.process_time() - begin),
     )
     total = time.process_time() - begin
-    norm = float(torch.linalg.svdvals(found.W.dense().double()).sum())
+    W = Factors.of_result(found)
+    norm = float(torch.linalg.svdvals(W.dense().double()).sum())
     require(norm <= radius * (1 + 1e-6), f"‖W‖_* = {norm} exceeds {radius}.")
     losses = []
     for steps in (1, 2, 3, 4):  # the passes of minibatches
         part = solve(problem, radius, budget=Budget(tol=5e-2, max_steps=steps))
-        inside = float(part.W.s.double().sum())
+        inside = float(Factors.of_result(part).s.double().sum())
         require(inside <= radius * (1 + 1e-6), f"‖W‖_* = {inside} exceeds {radius}.")
-        losses.append(part.value)
+        losses.append(float(part.value))
     rows = []
     rank_one = rank_one_loss(problem, radius)
     for name, loss, target in (
@@ -50,8 +51,8 @@ def run(repeats: int) -> list[Row]:
         samples = {OURS: [when], name: [SECONDS]}
         row = compare("time to the peer's loss", samples, {name: target}, 1.0, "s")[0]
         rows.append(_noted(row, f"its loss after {SECONDS:g} s: {loss:.3f}; ours then: {ours:.3f}"))
-    gap = found.gap / found.value
-    note = f"loss {found.value:.4f}, rank {found.W.rank}, ‖W‖_*/radius = {norm / radius:.8f}"
+    gap = float(found.gap / found.value)
+    note = f"loss {found.value:.4f}, rank {W.rank}, ‖W‖_*/radius = {norm / radius:.8f}"
     rows.append(figure("seconds to the certified gap", [total], "s", 60.0, note))
     rows.append(figure("certified gap / loss", [gap], "", 5e-2))
     return rows

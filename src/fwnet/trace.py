@@ -175,7 +175,8 @@ class Result:
     """What every solve returns.
 
     Arguments:
-        x: the last iterate (the best one where the run was cut short), `(*batch, *shape)`.
+        x: the last iterate (the best one where the run was cut short), `(*batch, *shape)`; on the
+            device "meta", without data, if only its atoms are kept.
         value: f(x), `(*batch,)`.
         gap: duality gap at x, from the true gradient and a bound on what the oracle may miss,
             `(*batch,)`. On a convex problem f(x) − min f is at most this, up to rounding. It is

@@ -17,8 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
 from fwnet.estimators import LowRankSoftmaxClassifier
-from fwnet.estimators.low_rank import Solution, solve
 from fwnet.estimators.low_rank import radius as choices
+from fwnet.estimators.low_rank import solve
+from fwnet.trace import Result
 
 # The answer is certified to tol, and "auto" splits the rows that it is given: a row with weight 2
 # and a row that stands there twice agree within tol at a given radius (see below), not to 1e-7.
@@ -87,7 +88,7 @@ def test_a_choice_costs_no_more_than_a_few_fits(monkeypatch: pytest.MonkeyPatch)
     """At most twelve rough fits, each of at most 25 passes over four fifths of the rows."""
     steps = []
 
-    def counted(*arguments: object, **options: object) -> Solution:
+    def counted(*arguments: object, **options: object) -> Result:
         found = solve(*arguments, **options)
         steps.append(found.steps)
         return found

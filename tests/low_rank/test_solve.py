@@ -26,6 +26,8 @@ from fwnet.oracles.base import linearize
 from fwnet.trace import StepRecord
 from low_rank import cases
 
+factors = Factors.of_result
+
 
 def trace_norm(W: Factors) -> float:
     return float(torch.linalg.svdvals(W.dense().double()).sum())
@@ -45,8 +47,8 @@ def test_the_optimum_is_that_of_a_conic_solver(radius: float) -> None:
     problem = RowProblem(ArrayRows(X), cases.SoftmaxLoss(y, classes, torch.ones(rows).double()))
     found = solve(problem, radius, budget=Budget(tol=1e-6, max_steps=3000))
     assert found.status == "converged"
-    assert found.value == pytest.approx(outside.value, rel=1e-5)  # what SCS gives
-    assert trace_norm(found.W) <= radius
+    assert float(found.value) == pytest.approx(outside.value, rel=1e-5)  # what SCS gives
+    assert trace_norm(factors(found)) <= radius
 
 
 @pytest.mark.parametrize("radius", [1.0, 20.0])
@@ -54,8 +56,8 @@ def test_the_certificate_is_that_of_the_core(radius: float) -> None:
     X, y = cases.data()
     found = solve(cases.softmax_problem(), radius, budget=Budget(tol=1e-2))
     core = fwnet.SoftmaxRegression(X, y, cases.M)
-    truth = linearize(core, fwnet.TraceNormBall(radius), core.at(found.W.dense()))
-    assert found.value == pytest.approx(float(truth.value))
+    truth = linearize(core, fwnet.TraceNormBall(radius), core.at(factors(found).dense()))
+    assert float(found.value) == pytest.approx(float(truth.value))
     assert float(truth.decrease) <= found.gap <= float(truth.decrease) * 1.01 + 1e-4
 
 
@@ -85,7 +87,7 @@ def test_least_squares_inside_the_ball_is_the_plain_solution() -> None:
     best = torch.linalg.lstsq(X, Y).solution
     problem = RowProblem(ArrayRows(X), SquaredLoss(Y, torch.ones(cases.N).double()))
     found = solve(problem, 100.0, budget=Budget(tol=1e-9, max_steps=5000))
-    torch.testing.assert_close(found.W.dense(), best, atol=1e-4, rtol=0)
+    torch.testing.assert_close(factors(found).dense(), best, atol=1e-4, rtol=0)
 
 
 def test_many_columns_start_with_minibatches_and_end_certified() -> None:
@@ -97,12 +99,12 @@ def test_many_columns_start_with_minibatches_and_end_certified() -> None:
     problem = RowProblem(ArrayRows(X), cases.SoftmaxLoss(y, m, torch.ones(n)))
     found = solve(problem, 60.0, budget=Budget(tol=5e-3))
     core = fwnet.SoftmaxRegression(X.double(), y, m)
-    there = linearize(core, fwnet.TraceNormBall(60.0), core.at(found.W.dense().double()))
+    there = linearize(core, fwnet.TraceNormBall(60.0), core.at(factors(found).dense().double()))
     assert found.status == "converged"
     assert np.isnan(found.trace.column("value")[:4]).all()  # four passes of minibatches
-    assert found.value == pytest.approx(float(there.value), rel=1e-5)
+    assert float(found.value) == pytest.approx(float(there.value), rel=1e-5)
     assert float(there.decrease) <= 5e-3 * float(there.value) + 1e-5
-    assert trace_norm(found.W) <= 60.0 * (1 + 1e-6)
+    assert trace_norm(factors(found)) <= 60.0 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -149,23 +151,23 @@ def test_a_dense_projection_of_float32_rows_is_computed_in_float64() -> None:
 
 def test_a_start_may_be_of_another_type() -> None:
     problem = cases.softmax_problem()
-    rough = solve(problem, 10.0, budget=Budget(tol=0.1)).W.to(torch.float32)
+    rough = factors(solve(problem, 10.0, budget=Budget(tol=0.1))).to(torch.float32)
     found = solve(problem, 10.0, rough)
-    assert found.W.U.dtype == torch.float64
+    assert factors(found).U.dtype == torch.float64
     assert found.status == "converged"
 
 
 def test_a_start_saves_steps() -> None:
     problem = cases.softmax_problem()
     cold = solve(problem, 10.0)
-    warm = solve(problem, 10.5, solve(problem, 10.0).W)
+    warm = solve(problem, 10.5, factors(solve(problem, 10.0)))
     assert warm.steps < cold.steps
 
 
 def test_a_largest_rank_is_kept() -> None:
     found = solve(cases.softmax_problem(), 20.0, budget=Budget(max_rank=2, max_steps=200))
     free = solve(cases.softmax_problem(), 20.0)
-    assert found.W.rank == 2 < free.W.rank
+    assert factors(found).rank == 2 < factors(free).rank
     assert free.value < found.value
     assert found.gap >= found.value - free.value  # the bound holds all the same
 
@@ -199,7 +201,23 @@ def test_budgets_and_observers(capsys: pytest.CaptureFixture[str]) -> None:
     assert solve(problem, 10.0, budget=Budget(max_steps=2)).status == "max_steps"
     late = solve(problem, 10.0, budget=Budget(tol=1e-12, max_seconds=0.05, max_steps=10**6))
     assert late.status == "max_seconds"
-    assert certify(problem, late.W, 10.0).gap == pytest.approx(late.gap)
+    assert certify(problem, factors(late), 10.0).gap == pytest.approx(float(late.gap))
+
+
+def test_the_result_is_that_of_every_solver() -> None:
+    X, y = cases.data()
+    found = solve(cases.softmax_problem(), 10.0, on_step=lambda record: np.bool_(record.t == 4))
+    assert (found.status, found.message) == ("stopped", "on_step asked to stop")
+    assert found.x.is_meta  # W is never formed
+    assert found.x.shape == (cases.D, cases.M)
+    assert found.active is not None
+    assert float(found.active.weights.sum()) == pytest.approx(1.0)
+    W = found.active.point()
+    torch.testing.assert_close(W, factors(found).dense())
+    core = fwnet.SoftmaxRegression(X, y, cases.M)
+    assert float(core.value(core.at(W))) == pytest.approx(float(found.value))
+    ball = fwnet.TraceNormBall(10.0)
+    assert all(bool(ball.contains(atom)) for atom in found.active.atoms.dense())
 
 
 def test_an_interrupt_loses_nothing() -> None:

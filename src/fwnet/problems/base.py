@@ -129,6 +129,12 @@ class Problem(ABC):
         """An iterate at x, with its image."""
         return Iterate(x, self.image(x))
 
+    def refreshed(self, it: Iterate) -> Iterate:
+        """The iterate with x recomputed from its atoms and Ax from x, to remove rounding errors."""
+        active = None if it.active is None else it.active.normalized()
+        fresh = self.at(it.x if active is None else active.point())
+        return Iterate(fresh.x, fresh.image, active)
+
     def check_point(self, name: str, x: Any) -> Tensor:
         """Return x if it can be an argument of this problem; raise a clear error otherwise."""
         x = checks.real_tensor(name, x)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,8 +13,8 @@ from fwnet.iterates import Iterate
 from fwnet.oracles import Linearization, certify, linearize
 from fwnet.problems import Problem
 from fwnet.solvers.loop import Ending
-from fwnet.solvers.observers import Observer
-from fwnet.trace import Clock, Number, Status, StepRecord, Trace
+from fwnet.solvers.observers import Observer, Recorder
+from fwnet.trace import Number, Status, StepRecord
 
 if TYPE_CHECKING:
     from fwnet.solvers.frank_wolfe import FrankWolfe
@@ -49,12 +48,12 @@ class Watch:
     """
 
     def __init__(self, solver: FrankWolfe, problem: Problem, observers: Sequence[Observer]) -> None:
-        self.solver, self.problem, self.observers = solver, problem, observers
+        self.solver, self.problem = solver, problem
         self.domain, self.tol, self.max_steps = solver.domain, solver.tol, solver.max_steps
         self.sampled = not solver.oracle.reads_image  # the oracle sees only a part of f
         self.patience = solver.oracle.patience(solver.domain)
-        self.trace = Trace(solver.trace_every)
-        self.clock = Clock(solver.max_seconds)
+        self.recorder = Recorder(observers, solver.max_seconds, solver.trace_every)
+        self.trace, self.clock = self.recorder.trace, self.recorder.clock
         self.best: Iterate | None = None
         self.best_value: Number = math.inf
         self.done: Tensor | None = None  # a batch: which problems are finished
@@ -64,20 +63,13 @@ class Watch:
         self.steps: Tensor | None = None  # a batch: steps of each problem
         self.idle = 0  # steps of size 0 in a row
 
-    def refreshed(self, it: Iterate) -> Iterate:
-        """The iterate with x recomputed from its atoms and Ax from x, to remove rounding errors."""
-        active = None if it.active is None else it.active.normalized()
-        x = it.x if active is None else active.point()
-        fresh = self.problem.at(x)
-        return Iterate(fresh.x, fresh.image, active)
-
     def plain(self, value: Tensor) -> Number:
         """The number of a single problem as a float, which is cheaper to compare."""
         return value if self.problem.batch_dims else value.item()
 
     def certify(self, it: Iterate) -> tuple[Iterate, Linearization]:
         """The true linearisation with its certified gap, at a refreshed iterate."""
-        it = self.refreshed(it)
+        it = self.problem.refreshed(it)
         lin = certify(self.problem, self.domain, it)
         assert lin.gap is not None
         self.failed = lin.gap.isinf() & lin.decrease.isfinite()
@@ -90,7 +82,7 @@ class Watch:
             return self._kept(seen._replace(status=seen.status or "max_steps"))
         value, gap = self.plain(lin.value), self.plain(lin.decrease) if lin.exact else None
         if gap is None and t % self.solver.check_every == 0 and not self.solver.oracle.certifies:
-            fresh = self.refreshed(it)
+            fresh = self.problem.refreshed(it)
             here = linearize(self.problem, self.domain, fresh)
             value, gap = self.plain(here.value), self.plain(here.decrease)
             it = it if self.sampled else fresh
@@ -128,7 +120,7 @@ class Watch:
     def settled(self, it: Iterate, t: int) -> Iterate:
         """The iterate, its image recomputed every `refresh_every` steps."""
         due = t % self.solver.refresh_every == 0 and not self.sampled
-        return self.refreshed(it) if due else it
+        return self.problem.refreshed(it) if due else it
 
     def verdict(self, value: Number, gap: Number | None) -> Status | None:
         """Why to stop before the next step, judged by f and, if known, the gap."""
@@ -191,7 +183,7 @@ class Watch:
             size = 0.0 if step_size is None else step_size.item()
             still = size == 0
         self.idle = self.idle + 1 if still and step_size is not None else 0
-        stop = self._notify(StepRecord(t, value, gap, size, self.clock.seconds))
+        stop = self.recorder(StepRecord(t, value, gap, size, self.clock.seconds))
         if step_size is not None and not stop:
             moved = None
             if isinstance(value, Tensor):
@@ -210,7 +202,7 @@ class Watch:
         """
         self.idle, share = 0, (self.clock.seconds - began) / len(rows)
         for k, (value, gap, size) in enumerate(rows):
-            if self._notify(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
+            if self.recorder(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
                 return k
             self.count(1, size.ne(0).to(size) if isinstance(size, Tensor) else None)
         return len(rows)
@@ -220,13 +212,6 @@ class Watch:
         self.taken += taken
         if moved is not None:
             self.steps = moved if self.steps is None else self.steps + moved
-
-    def _notify(self, record: StepRecord) -> bool:
-        self.trace.append(record)
-        stop = False
-        for observer in self.observers:
-            stop = _is_true(observer(record)) or stop
-        return stop
 
     def lost(self) -> dict[Status, list[int]]:
         """The problems of a batch with NaN or infinite numbers or a failed oracle, by status."""
@@ -247,10 +232,3 @@ class Watch:
             return it
         mask = broken.reshape(-1, *(1,) * (it.x.ndim - 1))
         return Iterate(torch.where(mask, best.x, it.x))
-
-
-def _is_true(answer: object) -> bool:
-    """Whether an observer returned True, of Python, NumPy or torch, and not None or a number."""
-    if isinstance(answer, Tensor):
-        return answer.dtype == torch.bool and bool(answer.all())
-    return isinstance(answer, (bool, np.bool_)) and bool(answer)

@@ -7,7 +7,7 @@ from fwnet.estimators.low_rank.losses import Loss, SoftmaxLoss, SquaredLoss
 from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.radius import choose_radius, natural_radius, path
 from fwnet.estimators.low_rank.rows import ArrayRows, Rows, StreamedRows
-from fwnet.estimators.low_rank.solve import Budget, Solution, solve
+from fwnet.estimators.low_rank.solve import Budget, solve
 
 __all__ = [
     "ArrayRows",
@@ -20,7 +20,6 @@ __all__ = [
     "RowProblem",
     "Rows",
     "SoftmaxLoss",
-    "Solution",
     "SquaredLoss",
     "StreamedRows",
     "certify",

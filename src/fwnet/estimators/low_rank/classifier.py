@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.inputs import sample_weights
-from fwnet.estimators.low_rank import Factors, RowProblem, Rows, SoftmaxLoss, Solution
+from fwnet.estimators.low_rank import Factors, RowProblem, Rows, SoftmaxLoss
 from fwnet.estimators.low_rank.descent import FactoredDescent
 from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
 from fwnet.estimators.low_rank.inputs import (
@@ -26,6 +26,7 @@ from fwnet.estimators.low_rank.inputs import (
     relative,
     rows_of,
 )
+from fwnet.trace import Result
 
 _BATCH, _WIDTH = 512, 32  # of partial_fit
 _fit_to = partial(methodcaller, "fit")
@@ -253,7 +254,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
             return self._descent
         return FactoredDescent(start, self.radius_, width, generator_of(self.random_state))
 
-    def _store(self, found: Solution) -> None:
+    def _store(self, found: Result) -> None:
         super()._store(found)
         self._descent = None  # partial_fit goes on from here
 

@@ -20,16 +20,16 @@ from fwnet.estimators.low_rank import (
     Budget,
     FactoredProblem,
     Factors,
-    Solution,
     certify,
     choose_radius,
     natural_radius,
     solve,
 )
 from fwnet.estimators.low_rank.inputs import Array, generator_of, matrix, radius_of, rows_of
+from fwnet.estimators.low_rank.solve import as_result
 from fwnet.numerics import checks
 from fwnet.numerics.files import FileFormat
-from fwnet.trace import Trace
+from fwnet.trace import Result, Trace
 
 _Model = TypeVar("_Model", bound="LowRankEstimator")
 _CHOICE = 20_000  # rows, at most, that choose a radius
@@ -53,7 +53,7 @@ class LowRankEstimator(BaseEstimator):
     progress: bool
     verbose: int
     random_state: Any
-    status_: str
+    status_: Any
     U_: Array
     s_: Array
     V_: Array
@@ -139,10 +139,11 @@ class LowRankEstimator(BaseEstimator):
             found = self._no_worse_than_zero(problem, budget, found)
         self._store(found)
         if found.status in ("max_steps", "stalled"):
-            share = found.gap / found.value if found.value > 0 else math.inf
+            gap, value = float(found.gap), float(found.value)
+            share = gap / value if value > 0 else math.inf
             warnings.warn(
                 f"{type(self).__name__} stopped ({found.status}) at a duality gap of "
-                f"{found.gap:.2g}, {share:.2g} of the loss, above tol={self.tol:g}. Raise "
+                f"{gap:.2g}, {share:.2g} of the loss, above tol={self.tol:g}. Raise "
                 "max_iter, tol or max_rank, scale the features, or use float64.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -150,7 +151,7 @@ class LowRankEstimator(BaseEstimator):
 
     def _solve(
         self, problem: FactoredProblem, radius: float, start: Factors | None, budget: Budget
-    ) -> Solution | None:
+    ) -> Result | None:
         """The solution, or None where it left the range of floating-point numbers."""
         try:
             return solve(
@@ -166,8 +167,8 @@ class LowRankEstimator(BaseEstimator):
             return None
 
     def _no_worse_than_zero(
-        self, problem: FactoredProblem, budget: Budget, found: Solution | None
-    ) -> Solution:
+        self, problem: FactoredProblem, budget: Budget, found: Result | None
+    ) -> Result:
         """`found`, or what is better: the solution in a smaller ball, or W = 0.
 
         In a ball that is too large for the features, a step is shorter than the rounding errors of
@@ -176,20 +177,21 @@ class LowRankEstimator(BaseEstimator):
         zero = Factors.zero(*problem.shape, problem.dtype)
         at_zero, gap, _ = certify(problem, zero, self.radius_)
         inner = min(self.radius_, _REACH * natural_radius(problem))
-        best = Solution(zero, at_zero, gap, "stalled", 1, Trace())
+        best = as_result(zero, at_zero, gap, "stalled", 1, Trace())
         if found is not None and found.value <= at_zero:
             best = found
             if inner == self.radius_ or found.status != "stalled":
                 return found
         smaller = self._solve(problem, inner, None, budget)
         if smaller is not None and smaller.value <= best.value:
-            best = replace(smaller, gap=certify(problem, smaller.W, self.radius_).gap)
-        converged = best.gap <= budget.tol * best.value
+            gap = certify(problem, Factors.of_result(smaller), self.radius_).gap
+            best = replace(smaller, gap=best.gap.new_tensor(gap))
+        converged = bool(best.gap <= budget.tol * best.value)
         return replace(best, status="converged" if converged else "stalled")
 
-    def _store(self, found: Solution) -> None:
-        self._store_factors(found.W)
-        self.value_, self.duality_gap_ = found.value, max(0.0, found.gap)
+    def _store(self, found: Result) -> None:
+        self._store_factors(Factors.of_result(found))
+        self.value_, self.duality_gap_ = float(found.value), max(0.0, float(found.gap))
         self.n_iter_, self.status_, self.trace_ = max(1, found.steps), found.status, found.trace
 
     def _store_factors(self, W: Factors) -> None:

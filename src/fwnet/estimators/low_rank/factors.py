@@ -8,6 +8,10 @@ from typing import final
 import torch
 from torch import Tensor
 
+from fwnet.iterates import ActiveSet
+from fwnet.trace import Result
+from fwnet.vertices import Rank1
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,32 @@ class Factors:
         s = self.s[:kept] * (limit / total) if total > limit else self.s[:kept]
         return Factors(self.U[:, :kept].contiguous(), s, self.V[:, :kept].contiguous())
 
+    def atoms(self, radius: float) -> ActiveSet:
+        """W = Σ (s_i / radius) · (radius u_i v_iᵀ), weights in float64; the rest of 1 is at 0."""
+        atoms = Rank1((self.U.mT * radius).contiguous(), self.V.mT.contiguous())
+        return ActiveSet(atoms, self.s.double() / radius)
+
+    @classmethod
+    def of_atoms(cls, active: ActiveSet, radius: float) -> Factors:
+        """Σ w_k u_k v_kᵀ of any atoms of rank 1, recompressed."""
+        assert isinstance(active.atoms, Rank1)
+        used = active.used
+        w, u, v = active.weights[used], active.atoms.u[used], active.atoms.v[used]
+        if len(w):
+            return cls.of_product(u.mT * w.to(u.dtype), v.mT, radius)
+        return cls.zero(u.shape[-1], v.shape[-1], u.dtype, u.device)
+
+    @classmethod
+    def of_result(cls, result: Result) -> Factors:
+        """W of a `Result` of `solve`, whose atoms are its singular triples."""
+        assert result.active is not None
+        assert isinstance(result.active.atoms, Rank1)
+        u, v = result.active.atoms.u, result.active.atoms.v
+        size = torch.linalg.vector_norm(u.double(), dim=-1)  # squares of float32 may underflow
+        s = (result.active.weights * size).to(u.dtype)
+        U = (u.double() / size.unsqueeze(-1)).to(u.dtype).mT
+        return cls(U.contiguous(), s, v.mT.contiguous())
+
     @classmethod
     def of_product(cls, L: Tensor, R: Tensor, radius: float) -> Factors:
         """L Rᵀ, recompressed in float64: two thin QR decompositions and a small SVD."""
@@ -63,8 +93,10 @@ class Factors:
         return whole.into(radius)
 
     @classmethod
-    def zero(cls, d: int, m: int, dtype: torch.dtype) -> Factors:
+    def zero(
+        cls, d: int, m: int, dtype: torch.dtype, device: torch.device | None = None
+    ) -> Factors:
         """W = 0, with one column."""
-        U, V = torch.zeros(d, 1, dtype=dtype), torch.zeros(m, 1, dtype=dtype)
+        U, V, s = (torch.zeros(size, 1, dtype=dtype, device=device) for size in (d, m, 1))
         U[0], V[0] = 1.0, 1.0
-        return cls(U, torch.zeros(1, dtype=dtype), V)
+        return cls(U, s[0], V)

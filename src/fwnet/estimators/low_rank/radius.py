@@ -10,7 +10,8 @@ import torch
 from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import FactoredProblem
-from fwnet.estimators.low_rank.solve import Budget, Solution, solve
+from fwnet.estimators.low_rank.solve import Budget, solve
+from fwnet.trace import Result
 
 _GRID = [4.0**k for k in range(-2, 6)]  # of the natural radius
 _FEW = 100  # held-out terms: with fewer, the curve is too bumpy to stop where it rises a little
@@ -31,11 +32,11 @@ def path(
     budget: Budget,
     generator: torch.Generator,
     start: Factors | None = None,
-) -> Iterator[Solution]:
-    """Solutions for radii in turn, each from the one before."""
+) -> Iterator[Result]:
+    """Results for radii in turn, each from the one before."""
     for radius in radii:
         found = solve(problem, radius, start, budget, generator=generator)
-        start = found.W
+        start = Factors.of_result(found)
         yield found
 
 
@@ -58,7 +59,7 @@ def choose_radius(
     starts: dict[float, Factors] = {}
 
     def try_out(radius: float, start: Factors | None) -> None:
-        W = solve(train, radius, start, rough, generator=generator).W
+        W = Factors.of_result(solve(train, radius, start, rough, generator=generator))
         values[radius] = held_out.value(held_out.scores(W.left), W.V)
         starts[radius] = W
 

@@ -17,8 +17,8 @@ from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
-from fwnet.solvers.observers import Observer, observers
-from fwnet.trace import Clock, Status, StepRecord, Trace
+from fwnet.solvers.observers import Observer, Recorder, observers
+from fwnet.trace import MESSAGES, Result, Status, StepRecord, Trace
 
 _WIDTH = 32  # columns of the factors while minibatches move them
 _MANY_TERMS = 4096  # from here on, minibatches are worth a start
@@ -54,23 +54,6 @@ class Budget:
             checks.at_least("max_rank", self.max_rank, 1)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """W in the ball, with f(W), its certified gap and the steps that led there.
-
-    `status` is a `fwnet.trace.Status`. In the trace, `value` is f where the step took its gradient
-    (NaN for a pass of minibatches), `gap` the certified one where it was asked for.
-    """
-
-    W: Factors
-    value: float
-    gap: float
-    status: Status
-    steps: int
-    trace: Trace
-
-
 def solve(
     problem: FactoredProblem,
     radius: float,
@@ -81,13 +64,17 @@ def solve(
     on_step: Observer | None = None,
     progress: bool = False,
     verbose: bool = False,
-) -> Solution:
-    """min f(W) over ‖W‖_* <= radius.
+) -> Result:
+    """min f(W) over ‖W‖_* <= radius; `Factors.of_result` is W.
 
     Few columns or rows of W, few terms, or a start: only accelerated projection. Otherwise
     minibatch descent on two factors in the ball finds a start first. In both cases the steps end
     with the gap of the exact oracle; where the gap is too large, the oracle's vertex joins the
     directions that the next steps correct.
+
+    In the trace, `value` is f where the step took its gradient (NaN for a pass of minibatches),
+    `gap` the certified one where it was asked for. `x` of the result has no data: W is never
+    formed, its singular triples are the atoms.
 
     Arguments:
         problem: f.
@@ -118,10 +105,10 @@ class _FactoredRun:
         watching: Sequence[Observer],
     ) -> None:
         self.problem, self.radius, self.budget = problem, radius, budget
-        self.generator, self.watching = generator, watching
+        self.generator = generator
         self.rank = min(budget.max_rank or min(problem.shape), *problem.shape)
-        self.trace, self.steps = Trace(), 0
-        self.clock = Clock(budget.max_seconds)
+        self.recorder, self.steps = Recorder(watching, budget.max_seconds), 0
+        self.clock = self.recorder.clock
         self.stage: FactoredDescent | AcceleratedProjection[Any] | None = None
         self.best: tuple[Factors, Certificate] | None = None
         zero = Factors.zero(*problem.shape, problem.dtype)
@@ -132,7 +119,7 @@ class _FactoredRun:
                 "them down."
             )
 
-    def run(self, start: Factors | None) -> Solution:
+    def run(self, start: Factors | None) -> Result:
         W = Factors.zero(*self.problem.shape, self.problem.dtype)
         W = W if start is None else start.to(self.problem.dtype)
         try:
@@ -150,7 +137,7 @@ class _FactoredRun:
         if gap <= self._goal(value):
             status = "converged"
         self._record(value, gap, 0.0)
-        return Solution(W, value, gap, status, self.steps, self.trace)
+        return as_result(W, value, gap, status, self.steps, self.recorder.trace)
 
     def _descend(self, W: Factors) -> Status | None:
         """Passes of minibatches; why to stop, or None."""
@@ -220,7 +207,20 @@ class _FactoredRun:
         return "max_steps" if self.steps >= self.budget.max_steps else None
 
     def _record(self, value: float, gap: float, size: float) -> bool:
-        record = StepRecord(self.steps, value, gap, size, self.clock.seconds)
-        self.trace.append(record)
-        answers = [observer(record) for observer in self.watching]  # all see it
-        return any(answer is True for answer in answers)
+        return self.recorder(StepRecord(self.steps, value, gap, size, self.clock.seconds))
+
+
+def as_result(
+    W: Factors, value: float, gap: float, status: Status, steps: int, trace: Trace
+) -> Result:
+    """W as the `Result` that every solver returns: its singular triples are the atoms."""
+    return Result(
+        x=torch.empty(len(W.U), len(W.V), dtype=W.U.dtype, device="meta"),
+        value=torch.tensor(value, dtype=torch.float64),
+        gap=torch.tensor(gap, dtype=torch.float64),
+        status=status,
+        steps=steps,
+        trace=trace,
+        message=MESSAGES[status],
+        active=W.atoms(float(W.s.double().sum()) or 1.0),
+    )

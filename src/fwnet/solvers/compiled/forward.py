@@ -97,7 +97,7 @@ class FastForward:
         active = None if it.active is None else self._active(there)
         arrived = Iterate(self._point(there.x), self._point(there.image), active)
         if (t + seen) % every == 0:
-            arrived = watch.refreshed(arrived)
+            arrived = watch.problem.refreshed(arrived)
         if isinstance(schedule, Scheduled):
             state = state._replace(rule=rule + seen)
         return Chunk(arrived, state, t + seen, stopped=seen < taken)
