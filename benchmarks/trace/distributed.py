@@ -26,10 +26,10 @@ import torch.distributed as dist
 from benchmarks import THREADS
 from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed import fit
-from fwnet.estimators.low_rank.distributed.factors import nothing_yet
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
+from fwnet.low_rank import Factors
 from fwnet.oracles import certify
 from fwnet.solvers import SlotStates
 
@@ -85,7 +85,7 @@ def worker(data: Path, steps: int, out: Path) -> None:
     rows = take_rows(open_shards(data), CLASSES, config.block, team)
     problem = ShardedSoftmax(rows, CLASSES, config.radius, team)
     solver = ShardedRun(problem, config, out.parent, print).solver
-    it = problem.at_atoms(nothing_yet(FEATURES, CLASSES, problem.dtype, team.device))
+    it = problem.at_atoms(Factors.zero(FEATURES, CLASSES, problem.dtype).atoms(config.radius))
     v = torch.randn(CLASSES, generator=torch.Generator().manual_seed(0))
     slots = SlotStates(v / v.norm(), None, None)
 

@@ -11,11 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from distributed.cases import folder, rows
 from fwnet.distributed import Team, open_shards
-from fwnet.estimators.low_rank.distributed.factors import compressed
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.iterates import ActiveSet
-from fwnet.low_rank import RowProblem, SoftmaxLoss
+from fwnet.low_rank import Factors, RowProblem, SoftmaxLoss
 from fwnet.vertices import Rank1
 
 RADIUS = 6.0
@@ -108,7 +107,7 @@ def test_scores_after_a_product_are_those_of_a_pass(problem: ShardedSoftmax) -> 
 
 
 def test_compressing_keeps_the_matrix(active: ActiveSet) -> None:
-    small = compressed(active, RADIUS)
+    small = Factors.of_atoms(active, RADIUS).atoms(RADIUS)
     torch.testing.assert_close(small.point(), active.point())
     expected = torch.linalg.svdvals(active.point())[:3]
     torch.testing.assert_close(RADIUS * small.weights, expected)

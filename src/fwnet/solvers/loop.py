@@ -66,7 +66,8 @@ def run(
     it: Iterate,
     state: SlotStates,
     watch: Watch,
-    ahead: FastForward | None,
+    ahead: FastForward | None = None,
+    t: int = 0,
 ) -> Ending:
     """Take steps until the watch has a reason to stop.
 
@@ -76,8 +77,8 @@ def run(
         it, state: the first iterate and the slots' first states.
         watch: certificates, budgets, records.
         ahead: takes as many steps as it can in machine code, if given.
+        t: steps taken before, by a run that is resumed.
     """
-    t = 0
     while True:
         if ahead is not None:
             it, state, t, stopped = ahead(it, state, t, watch)

@@ -1,4 +1,4 @@
-"""Run: Frank-Wolfe steps on shards, with a pause every few of them."""
+"""Run: the loop on shards, with a certificate and a checkpoint every few steps."""
 
 from __future__ import annotations
 
@@ -6,35 +6,34 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from torch import Tensor
 
 from fwnet.domains import TraceNormBall
 from fwnet.estimators.low_rank.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.estimators.low_rank.distributed.config import FitConfig, Report
-from fwnet.estimators.low_rank.distributed.factors import compressed, nothing_yet
 from fwnet.estimators.low_rank.distributed.model import LowRankModel
-from fwnet.estimators.low_rank.distributed.segment import RecentVertices, SearchOnShards
+from fwnet.estimators.low_rank.distributed.segment import (
+    FromCertificate,
+    RecentVertices,
+    SearchOnShards,
+)
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
-from fwnet.iterates import ActiveSet
+from fwnet.estimators.low_rank.factors import Factors
+from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics.files import make_folder
-from fwnet.oracles import PowerIteration, certify
+from fwnet.oracles import Linearization, certify
 from fwnet.solvers import FrankWolfe, SlotStates
+from fwnet.solvers.loop import run
+from fwnet.solvers.watch import Watch
 from fwnet.trace import Clock
 from fwnet.vertices import Rank1
 
 
-class Pause(NamedTuple):
-    """All that the steps after a pause depend on."""
-
-    t: int
-    active: ActiveSet  # x
-
-
 @final
 class ShardedRun:
-    """One fit: a solver whose slots work on shards, and the pauses between its steps.
+    """One fit: a solver whose slots work on shards, and the checkpoints between its steps.
 
     Arguments:
         problem: the sharded loss.
@@ -57,43 +56,48 @@ class ShardedRun:
             TraceNormBall(config.radius),
             SearchOnShards(config.search_rows),
             direction=RecentVertices(config.memory, config.search_rows),
-            oracle=PowerIteration(config.power_steps),
+            oracle=FromCertificate(config.power_steps),
+            tol=0.0,
         )
 
     def __call__(self, on_report: Callable[[Report], object]) -> LowRankModel:
-        """Step and pause until the gap is small enough or the budget is used up."""
-        here, clock = self._first(), Clock(self.config.max_seconds)
+        """Steps and certificates until the gap is small enough or the budget is used up.
+
+        The steps between two checkpoints depend on the first one alone: a run that was killed
+        takes them again.
+        """
+        clock = Clock(self.config.max_seconds)
+        t, it = self._first()
+        lin = certify(self.problem, self.solver.domain, it)
         while True:
-            # Every run passes here, also one that was just restarted: from the same here.
-            it = self.problem.at_atoms(here.active)
-            lin = certify(self.problem, self.solver.domain, it)
             assert lin.gap is not None
-            value, gap = self.problem.true_value(here.active), float(lin.gap)
-            if self.team.rank == 0:
-                rank = int(here.active.used.sum())
-                on_report(Report(here.t, value, gap, rank, clock.seconds))
-            enough = gap <= self.config.tol * value or here.t >= self.config.max_steps
-            if enough or self._is_over(clock):
-                return self._finished(here, value, gap)
-            assert isinstance(lin.vertex, Rank1)
-            slots, end = SlotStates(lin.vertex.v, None, None), self._next_pause(here.t)
-            for t in range(here.t, end):
-                if t > here.t:  # the first vertex is the certificate's, an exact one
-                    lin, slots = self.solver.look(self.problem, it, slots)
-                move, step_size, slots = self.solver.choose(self.problem, it, lin, slots)
-                it = move.arrive(step_size)
             assert it.active is not None
-            here = Pause(end, compressed(it.active, self.config.radius))
-            self._save(here)
+            value, gap = self.problem.true_value(it.active), float(lin.gap)
+            if self.team.rank == 0:
+                on_report(Report(t, value, gap, int(it.active.used.sum()), clock.seconds))
+            enough = gap <= self.config.tol * value or t >= self.config.max_steps
+            if enough or self._is_over(clock):
+                return self._finished(t, it.active, value, gap)
+            t, it, lin = self._steps(t, it, lin)
+            self._save(t, it)
+
+    def _steps(self, t: int, it: Iterate, lin: Linearization) -> tuple[int, Iterate, Linearization]:
+        """The loop from one certificate to the next."""
+        watch = Watch(self.solver, self.problem, ())
+        watch.max_steps = min(t + self.config.checkpoint_every, self.config.max_steps)
+        end = run(self.solver, self.problem, it, SlotStates(lin, None, None), watch, t=t)
+        if end.true is None:
+            raise ValueError(
+                f"f is NaN or infinite at step {end.t}. Scale the features down, or write float64 "
+                "shards."
+            )
+        return end.t, end.it, end.true
 
     def _is_over(self, clock: Clock) -> bool:
         return self.config.max_seconds is not None and self.team.share(clock.is_over)  # worker 0's
 
-    def _next_pause(self, t: int) -> int:
-        return min(t + self.config.checkpoint_every, self.config.max_steps)
-
-    def _first(self) -> Pause:
-        """The state of the newest whole checkpoint, or that of W = 0."""
+    def _first(self) -> tuple[int, Iterate]:
+        """Steps and iterate of the newest whole checkpoint, or W = 0."""
         rows, config, device = self.problem.rows, self.config, self.team.device
 
         def load() -> dict[str, Any] | None:
@@ -102,42 +106,42 @@ class ShardedRun:
 
         saved = self.team.share(self.team.together(load if self.team.rank == 0 else lambda: None))
         if saved is None:
-            features, dtype = rows.d, rows.dtype
-            return Pause(0, nothing_yet(features, config.classes, dtype, device))
+            zero = Factors.zero(rows.d, config.classes, rows.dtype, device)
+            return 0, self.problem.at_atoms(zero.atoms(config.radius))
         if self.team.rank == 0:
             self.say(f"going on from the checkpoint of step {saved['t']}.")
         atoms = Rank1(saved["u"].to(device), saved["v"].to(device))
-        return Pause(saved["t"], ActiveSet(atoms, saved["weights"].to(device)))
+        return saved["t"], self.problem.at_atoms(ActiveSet(atoms, saved["weights"].to(device)))
 
-    def _save(self, here: Pause) -> None:
-        """Worker 0 writes the state, after all have found that they hold the same one."""
-        atoms = here.active.atoms
+    def _save(self, t: int, it: Iterate) -> None:
+        """Worker 0 writes the iterate, after all have found that they hold the same one."""
+        assert it.active is not None
+        atoms = it.active.atoms
         assert isinstance(atoms, Rank1)
-        parts = {"u": atoms.u, "v": atoms.v, "weights": here.active.weights}
+        parts = {"u": atoms.u, "v": atoms.v, "weights": it.active.weights}
         tensors = {name: part.cpu() for name, part in parts.items()}
         if not self.team.agree(_digest(*tensors.values())):
             raise ValueError(
-                f"the workers computed different iterates before step {here.t}: they must run on "
+                f"the workers computed different iterates before step {t}: they must run on "
                 "the same kind of processor with the same libraries and --threads."
             )
 
         def write() -> None:
-            save_checkpoint(self.checkpoints, here.t, self._facts(), tensors)
+            save_checkpoint(self.checkpoints, t, self._facts(), tensors)
 
         self.team.together(write if self.team.rank == 0 else lambda: None)
 
-    def _finished(self, here: Pause, value: float, gap: float) -> LowRankModel:
-        atoms, radius = here.active.atoms, self.config.radius
+    def _finished(self, t: int, active: ActiveSet, value: float, gap: float) -> LowRankModel:
+        atoms, radius, used = active.atoms, self.config.radius, active.used
         assert isinstance(atoms, Rank1)
-        used = here.active.used
         model = LowRankModel(
             U=(atoms.u[used] / radius).mT.contiguous().cpu(),
-            s=(here.active.weights[used] * radius).cpu(),
+            s=(active.weights[used] * radius).cpu(),
             V=atoms.v[used].mT.contiguous().cpu(),
             radius=radius,
             value=value,
             gap=gap,
-            steps=here.t,
+            steps=t,
             config={**asdict(self.config), "rows": self.problem.rows.count},
         )
         self.team.together(

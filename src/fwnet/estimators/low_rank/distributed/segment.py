@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -9,11 +10,12 @@ import torch
 from torch import Tensor
 
 from fwnet.directions import Direction
+from fwnet.domains import Domain
 from fwnet.estimators.low_rank.distributed.softmax import Derivatives, ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics import checks
 from fwnet.numerics.line_search import scalar_root
-from fwnet.oracles import Linearization
+from fwnet.oracles import Linearization, Oracle, PowerIteration
 from fwnet.problems import Problem
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.steps import StepRule
@@ -51,6 +53,34 @@ class Segment(Move):
             logits.addmm_(scores, self.mix, beta=1.0 + size * float(self.scale), alpha=size)
         slots = [(term.slot, term.coefficient) for term in self.terms if term.slot is not None]
         return Iterate(self.it.x, z, active.moved(self.scale, slots, step_size))
+
+
+@final
+class FromCertificate(Oracle):
+    """The vertex of a certificate first, then power iterations from its v.
+
+    A run's oracle state is the linearisation of its last certificate, which an exact oracle made.
+
+    Arguments:
+        steps: K power iterations of every later vertex.
+    """
+
+    certifies = True  # the loop does so at its last step, where a checkpoint is written
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.power = PowerIteration(steps)
+
+    def forward(
+        self, problem: Problem, domain: Domain, it: Iterate, state: Any
+    ) -> tuple[Linearization, Any]:
+        if not isinstance(state, Linearization):
+            return self.power(problem, domain, it, state)
+        assert isinstance(state.vertex, Rank1)
+        return state, state.vertex.v
+
+    def patience(self, domain: Domain) -> int:
+        return sys.maxsize  # the next certificate brings another vertex
 
 
 class Recent(NamedTuple):

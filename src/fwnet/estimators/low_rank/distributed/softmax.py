@@ -12,6 +12,7 @@ from fwnet.estimators.low_rank.block_gradient import block_gradient
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
 from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.team import Team
+from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.rows import Block
 from fwnet.iterates import ActiveSet, Iterate
 from fwnet.numerics.tensors import ImplicitMatrix
@@ -82,6 +83,11 @@ class ShardedSoftmax(Problem):
             torch.mm(X.times(scaled), v, out=out)
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")
         return Iterate(x, logits, active)
+
+    def refreshed(self, it: Iterate) -> Iterate:
+        """The same W by orthonormal atoms, as few as its rank, with its logits computed anew."""
+        assert it.active is not None
+        return self.at_atoms(Factors.of_atoms(it.active, self.radius).atoms(self.radius))
 
     def value(self, it: Iterate) -> Tensor:
         return self.first_order(it).value
