@@ -38,8 +38,12 @@ def problem(n: int, C: float = 2.0) -> tuple[np.ndarray, BinaryProblem]:
     return X, BinaryProblem(y, np.full(n, C) * rng.uniform(0.5, 2.0, n), rng.permutation(n))
 
 
-def plain_steps(Q: np.ndarray, alpha: np.ndarray, steps: int) -> np.ndarray:
-    """Second-order pairwise Frank-Wolfe as one would write it on paper."""
+def plain_path(Q: np.ndarray, alpha: np.ndarray, steps: int) -> list[np.ndarray]:
+    """Second-order pairwise Frank-Wolfe as one would write it on paper, up to the first tie.
+
+    A step makes two gradients equal; once both are the smallest, rounding chooses between them.
+    """
+    path = [alpha]
     for _ in range(steps):
         gradient = Q @ alpha
         i = int(np.argmin(gradient))
@@ -47,31 +51,38 @@ def plain_steps(Q: np.ndarray, alpha: np.ndarray, steps: int) -> np.ndarray:
         curve = Q[i, i] + np.diag(Q) - 2.0 * Q[i]
         with np.errstate(invalid="ignore", divide="ignore"):
             step = np.where(curve > 0, np.minimum(slope / curve, alpha), 0.0)
-        j = int(np.argmax(step * (slope - 0.5 * curve * step)))
+        gain = step * (slope - 0.5 * curve * step)
+        j = int(np.argmax(gain))
+        rounding = 100 * len(Q) * np.finfo(float).eps
+        if np.sort(slope)[1] <= rounding * np.abs(gradient).max():
+            break
+        if np.sort(gain)[-2] >= (1 - rounding) * gain[j]:
+            break
         alpha = alpha.copy()
         alpha[i] += step[j]
         alpha[j] -= step[j]
-    return alpha
+        path.append(alpha)
+    return path
 
 
-@pytest.mark.parametrize("n", [5, 31, 32, 100])
+@pytest.mark.parametrize(("n", "clear"), [(5, 4), (31, 25), (32, 25), (100, 25)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_compiled_loop_takes_the_plain_loops_steps(n: int, dtype: type) -> None:
+def test_compiled_loop_takes_the_plain_loops_steps(n: int, clear: int, dtype: type) -> None:
     X, p = problem(n)
     kernel = rbf_kernel(X, gamma=0.5).astype(dtype)
     Q = p.y[:, None] * (kernel.astype(float) + 1.0) * p.y + np.diag(1.0 / p.box)
-    # A step makes two gradients equal; with five points both are soon the smallest, a tie.
-    for steps in (1, 2, 6) if n == 5 else (1, 2, 7, 25):
-        alpha = np.zeros(n)
-        alpha[0] = 1.0
-        state, gradient = np.array([Q[0, 0], 0.0, 0.0, 0.0]), Q[0].copy()
-        taken, _ = pairwise_steps(
+    start = np.zeros(n)
+    start[0] = 1.0
+    path = plain_path(Q, start, 25)
+    assert len(path) > clear
+    for steps, wanted in enumerate(path):
+        alpha, gradient = start.copy(), Q[0].copy()
+        state = np.array([Q[0, 0], 0.0, 0.0, 0.0])
+        pairwise_steps(
             kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
             np.array([0.0, steps, 10**9, 1.0]),
         )  # fmt: skip
-        start = np.zeros(n)
-        start[0] = 1.0
-        assert alpha == pytest.approx(plain_steps(Q, start, taken), abs=1e-9)
+        assert alpha == pytest.approx(wanted, abs=1e-9)
         assert gradient == pytest.approx(Q @ alpha, abs=1e-9)
         assert state[0] == pytest.approx(alpha @ Q @ alpha, rel=1e-9)
 
