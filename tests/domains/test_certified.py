@@ -11,7 +11,9 @@ from torch import Tensor
 import fwnet
 from domains.test_singular import implicit_any, matrix_of
 from fwnet.domains import Spectraplex, TraceNormBall, bounded_singular_pair, top_singular_pair
+from fwnet.numerics import bounds
 from fwnet.numerics.bounds import bounded_eigenpair
+from fwnet.numerics.lanczos import SingularPair
 from fwnet.numerics.tensors import ImplicitMatrix
 
 F64 = torch.float64
@@ -65,6 +67,34 @@ def test_the_bound_of_the_largest_singular_value_holds(kind: str, dtype: torch.d
                 assert high >= top * (1 - 1e-13)
                 assert high <= top * (1 + 16 * torch.finfo(dtype).eps + 2e-11)
                 assert low == pytest.approx(top, rel=1e-6 if dtype == torch.float32 else 1e-11)
+
+
+@pytest.mark.parametrize("n", [193, 230])
+@pytest.mark.parametrize("tie", [1e-3, 1e-6, 1e-9])
+def test_the_bounds_hold_whatever_the_iterations_find(
+    n: int, tie: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iterations that end at the second vector, and call it the first, are refuted."""
+    values = torch.linspace(0.9, 0.1, n, dtype=F64)
+    values[0], values[1] = 1 + tie, 1.0
+    u, s, vh = torch.linalg.svd(matrix_of(values, n + 5, n), full_matrices=False)
+    matrix = (u * s) @ vh
+
+    def second_pair(cost: Tensor, start: Tensor | None = None, tol: float = 0.0) -> SingularPair:
+        return SingularPair(u[:, 1], s[1] * matrix.abs().max().reciprocal(), vh[1])
+
+    monkeypatch.setattr(bounds, "top_singular_pair", second_pair)
+    pair, upper = bounded_singular_pair(matrix)
+    assert 1 + tie - 1e-12 <= float(upper) <= (1 + tie) * (1 + 1e-10)
+    assert float(pair.sigma) == pytest.approx(1 + tie, rel=1e-12)
+
+    def second_bottom(cost: Tensor) -> tuple[Tensor, Tensor]:
+        return -s[1], vh[1]
+
+    monkeypatch.setattr(bounds, "bottom_eigenpair", second_bottom)
+    v, lower = bounded_eigenpair(-(vh.mT * s) @ vh)
+    assert -(1 + tie) - 1e-9 <= float(lower) <= -(1 + tie) + 1e-12
+    assert float((v @ vh[0]).abs()) == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("tie", [1e-3, 1e-5, 1e-7])
