@@ -27,6 +27,13 @@ def draw_kernel(generator: np.random.Generator, X: Array) -> Kernel:
     return Kernel(name, gamma=float(generator.choice([0.3, 1.0, 3.0]) / spread), degree=2)
 
 
+def draw_budget(generator: np.random.Generator) -> dict[str, Any]:
+    """Enough steps mostly; else so few, or so little time, that the gap is far above rounding."""
+    if generator.random() < 0.1:
+        return {"max_time": 1e-9}
+    return {"max_iter": int(generator.choice([1, 10, 200_000], p=[0.15, 0.15, 0.7]))}
+
+
 def options(kernel: Kernel) -> dict[str, Any]:
     return {
         "kernel": kernel.name,
@@ -88,11 +95,10 @@ def attack_svc(generator: np.random.Generator) -> str | None:
     C, tol = float(10.0 ** generator.uniform(-3, 3)), float(generator.choice([1e-2, 1e-3, 1e-6]))
     weight = generator.uniform(0.1, 3, len(labels)) if generator.random() < 0.3 else None
     X = gram_of(points, kernel)
-    model = FWSVC(
-        C, solver=solver, tol=tol, multi_class=scheme, max_iter=200_000, **options(kernel)
-    )
+    budget = draw_budget(generator)
+    model = FWSVC(C, solver=solver, tol=tol, multi_class=scheme, **budget, **options(kernel))
     text = f"FWSVC(C={C:.4g}, solver={solver!r}, {scheme}), {classes} classes, {kernel.name}"
-    text += f", tol={tol:g}, {points.text}"
+    text += f", tol={tol:g}, {budget}, {points.text}"
     note(estimator="FWSVC", solver=solver, kernel=kernel.name, scheme=scheme, classes=classes)
     model, warned, refusal = fitted(model, X, labels, weight)
     note(refused=refusal is not None, warned=warned)
@@ -132,8 +138,10 @@ def attack_svr(generator: np.random.Generator) -> str | None:
     epsilon = float(generator.choice([0.0, 0.1, 1.0]) * (y.std() + 1e-12))
     C, tol = float(10.0 ** generator.uniform(-3, 3)), float(generator.choice([1e-3, 1e-6]))
     X = gram_of(points, kernel)
-    model = FWSVR(C, epsilon=epsilon, tol=tol, max_iter=100_000, **options(kernel))
-    text = f"FWSVR(C={C:.4g}, epsilon={epsilon:.3g}), {kernel.name}, tol={tol:g}, {points.text}"
+    budget = draw_budget(generator)
+    model = FWSVR(C, epsilon=epsilon, tol=tol, **budget, **options(kernel))
+    text = f"FWSVR(C={C:.4g}, epsilon={epsilon:.3g}), {kernel.name}, tol={tol:g}"
+    text += f", {budget}, {points.text}"
     note(estimator="FWSVR", kernel=kernel.name)
     model, warned, refusal = fitted(model, X, y)
     note(refused=refusal is not None, warned=warned)
@@ -158,12 +166,13 @@ def attack_svr(generator: np.random.Generator) -> str | None:
 
 def attack_one_class(generator: np.random.Generator) -> str | None:
     """ρ is at most duality_gap_ · ρ above its minimum, which is at least 1/(2P)."""
-    points = draw_points(generator)
+    points = draw_points(generator, int(generator.choice([40, 40, 420])))
     kernel = draw_kernel(generator, points.X)
     C, tol = float(10.0 ** generator.uniform(-3, 3)), float(generator.choice([1e-3, 1e-6]))
     X = gram_of(points, kernel)
-    model = FWOneClassSVM(C, tol=tol, max_iter=200_000, **options(kernel))
-    text = f"FWOneClassSVM(C={C:.4g}), {kernel.name}, tol={tol:g}, {points.text}"
+    budget = draw_budget(generator)
+    model = FWOneClassSVM(C, tol=tol, **budget, **options(kernel))
+    text = f"FWOneClassSVM(C={C:.4g}), {kernel.name}, tol={tol:g}, {budget}, {points.text}"
     note(estimator="FWOneClassSVM", kernel=kernel.name)
     model, warned, refusal = fitted(model, X)
     note(refused=refusal is not None, warned=warned)
