@@ -1,16 +1,27 @@
 """Runs of deep SVMs: losses, gradients of the learned parts, and both movers of α."""
 
 import copy
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from fwnet import Constant, FrankWolfe, LineSearch, Simplex, Softmin
+from fwnet import (
+    Constant,
+    FrankWolfe,
+    LineSearch,
+    PairwiseFrankWolfe,
+    Simplex,
+    Softmin,
+    StepRule,
+    SVMDual,
+)
 from fwnet.data import load
-from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, decide
+from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, ExactSVM, decide
 from fwnet.lab.paper.kernel_nets import image_kernel, rings_net
-from fwnet.lab.paper.simplex_runs import Cell, Descent, Reparameterised
+from fwnet.lab.paper.simplex_runs import Cell, Descent, Mover, Reparameterised
 from fwnet.lab.paper.updates import Adam
 from fwnet.learned import LSTMStep, LSTMUpdates
 from fwnet.learned.training.recurrences import OptimizerRun
@@ -19,42 +30,86 @@ from fwnet.learned.training.tasks import with_seed
 
 @pytest.fixture
 def rings() -> DeepSVM:
-    data = load("circles", seed=3)
-    x, y = torch.tensor(data.x[:120]), torch.tensor(2.0 * data.y[:120] - 1).float()
-    return DeepSVM(x, y, with_seed(rings_net, 1))
+    return several(1)
 
 
-def cell(rule: object) -> Cell:
+def several(batch: int) -> DeepSVM:
+    sets = [load("circles", seed=3 + k) for k in range(batch)]
+    x = torch.stack([torch.tensor(each.x[:120]) for each in sets])
+    y = torch.stack([torch.tensor(2.0 * each.y[:120] - 1).float() for each in sets])
+    return DeepSVM(x, y, [with_seed(rings_net, 1 + k) for k in range(batch)])
+
+
+def cell(rule: StepRule) -> Cell:
     return Cell(FrankWolfe(Simplex(), rule, oracle=Softmin(1.0)))
 
 
 def test_the_loss_is_that_of_the_classifier(rings: DeepSVM) -> None:
     step = OptimizerRun(DeepTraining(rings, cell(LineSearch()), Adam(0.05))).record(5)[-1]
-    f = decide(rings.net, step, rings.X)
+    f = decide(rings.nets, step, rings.X)
     w = step.weights
     hinge = (1 - rings.y * f).clamp_min(0).square()
-    expected = (w.square().sum() / rings.C + hinge.sum()) / len(f)
-    assert step.loss == pytest.approx(expected.item(), rel=1e-5)
-    assert step.accuracy == pytest.approx((f.sign() == rings.y).float().mean().item())
+    expected = (w.square().sum() / rings.C + hinge.sum()) / f.shape[1]
+    assert float(step.loss) == pytest.approx(expected.item(), rel=1e-5)
+    assert float(step.accuracy) == pytest.approx((f.sign() == rings.y).float().mean().item())
 
 
-@pytest.mark.parametrize("mover", ["frank-wolfe", "adam"])
+def test_a_batch_is_the_runs_one_by_one() -> None:
+    three = several(3)
+    torch.manual_seed(0)
+    updates = LSTMUpdates(hidden=4)
+    together = OptimizerRun(DeepTraining(three, cell(LineSearch()), updates))
+    steps = together.record(6)
+    for k in range(3):
+        alone = DeepSVM(three.X[k : k + 1], three.y[k : k + 1], three.nets[k : k + 1])
+        found = OptimizerRun(DeepTraining(alone, cell(LineSearch()), updates)).record(6)
+        for one, every in zip(found, steps, strict=True):
+            torch.testing.assert_close(one.loss[0], every.loss[k], rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(
+            decide(alone.nets, found[-1], alone.X)[0],
+            decide(three.nets, steps[-1], three.X)[k],
+            rtol=1e-2,
+            atol=1e-3,
+        )
+
+
+def test_scores_count_iterations_to_the_levels() -> None:
+    two = replace(several(2), levels=np.array([0.5, 0.1]))
+    run = DeepTraining(two, cell(Constant(0.1)), Adam(0.1))
+    losses = [torch.tensor(pair) for pair in ((1.0, 1.0), (0.4, 1.0), (0.3, 0.05), (0.3, 0.2))]
+    assert run.score(losses) == pytest.approx((1 + 2) / 2, abs=0.05)
+    assert run.score([*losses, torch.tensor([float("nan"), 1.0])]) == float("inf")
+    assert run.score(losses[:1]) > 1  # nobody arrived
+
+
+def test_an_exact_svm_has_no_smaller_dual(rings: DeepSVM) -> None:
+    run = OptimizerRun(DeepTraining(rings, ExactSVM(rings.C), Adam(0.05)))
+    run.record(1)
+    best = run.state.alpha
+    H = torch.cat([rings.nets[0](rings.X[0]), torch.ones(120, 1)], 1).detach()
+    dual = SVMDual(features=H[:, :-1], y=rings.y[0], C=rings.C)
+    exact = PairwiseFrankWolfe(Simplex(), tol=1e-8, max_steps=20_000)(dual)
+    assert float(dual.value(dual.at(best[0]))) == pytest.approx(float(exact.value), rel=1e-4)
+
+
+@pytest.mark.parametrize("mover", ["frank-wolfe", "adam", "exact"])
 def test_deep_svms_train(rings: DeepSVM, mover: str) -> None:
-    moves = {
+    moves: dict[str, Mover] = {
         "frank-wolfe": cell(LineSearch()),
         "adam": Descent(Reparameterised(), Adam(0.02)),
+        "exact": ExactSVM(rings.C),
     }
     run = OptimizerRun(DeepTraining(rings, moves[mover], Adam(0.05)))
     steps = run.record(200)
-    assert min(step.loss for step in steps) < 0.1 * steps[0].loss
-    assert max(step.accuracy for step in steps) > 0.98
+    assert float(min(step.loss for step in steps)) < 0.1 * float(steps[0].loss)
+    assert float(max(step.accuracy for step in steps)) > 0.98
     alpha = run.state.alpha
     assert bool((alpha >= 0).all())
     assert float(alpha.sum()) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_the_slope_has_the_gradient_of_the_loss(rings: DeepSVM) -> None:
-    """Σ⟨∇θ, θ⟩ differentiates as P at the present w does, through a learned update."""
+    """Σ⟨∇θ log P, θ⟩ differentiates as log P at the present w does, through a learned update."""
     torch.manual_seed(0)
     updates = LSTMUpdates(hidden=4)
     run = OptimizerRun(DeepTraining(rings, cell(Constant(0.1)), updates))
@@ -62,9 +117,10 @@ def test_the_slope_has_the_gradient_of_the_loss(rings: DeepSVM) -> None:
     parameters = dict(run.state.parameters)
     step = run.advance()
     found = torch.autograd.grad(step.objective, list(updates.dense.parameters()), retain_graph=True)
-    H = torch.func.functional_call(rings.net, parameters, (rings.X,))
-    f = H @ step.weights[:-1] + step.weights[-1]
-    loss = (1 - rings.y * f).clamp_min(0).square().mean()
+    H = torch.func.functional_call(rings.nets[0], parameters, (rings.X[0],))
+    w = step.weights[0]
+    f = H @ w[:-1] + w[-1]
+    loss = ((1 - rings.y[0] * f).clamp_min(0).square().mean() + w.square().sum() / 120).log()
     expected = torch.autograd.grad(loss, list(updates.dense.parameters()))
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
@@ -89,7 +145,9 @@ def test_a_run_leaves_the_network_alone() -> None:
     y = torch.where(torch.arange(20) < 10, 1.0, -1.0)
     net: nn.Module = with_seed(lambda: image_kernel((1, 8, 8), 2), 0)
     before = copy.deepcopy(net.state_dict())
-    run = OptimizerRun(DeepTraining(DeepSVM(X, y, net), cell(Constant(0.01)), Adam(0.01)))
+    run = OptimizerRun(
+        DeepTraining(DeepSVM(X[None], y[None], [net]), cell(Constant(0.01)), Adam(0.01))
+    )
     run.record(2)
     assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
-    assert int(run.state.net[1].num_batches_tracked) == 2  # batch norm counts in the copy
+    assert int(run.state.nets[0][1].num_batches_tracked) == 2  # batch norm counts in the copy

@@ -68,7 +68,7 @@ def test_the_page_needs_no_network_and_its_links_lead_somewhere(folder: Path) ->
     for link in links:
         if link.startswith("#"):
             assert link[1:] in ids
-        elif not link.startswith("data:"):
+        elif not link.startswith(("data:", "https://arxiv.org/")):
             assert (folder / link).is_file(), link
     assert page.all("link", "href") == ["data:,"]
     assert not page.all("script", "src")
@@ -76,10 +76,18 @@ def test_the_page_needs_no_network_and_its_links_lead_somewhere(folder: Path) ->
 
 def test_verdicts_come_first_and_texts_are_safe(folder: Path) -> None:
     text = (folder / "index.html").read_text(encoding="utf-8")
-    assert text.index('id="verdicts"') < text.index('<section id="toy">')
+    places = ["contents", 'id="verdicts"', 'id="promises"', 'id="read"', 'id="words"']
+    found = [text.index(place) for place in (*places, '<section id="toy">')]
+    assert found == sorted(found)
     for verdict in Verdict:
         assert f"<b>1</b>{verdict.value}</li>" in text
     assert "“Frank-Wolfe &lt;networks&gt; win”" in text
+    assert "20 against &lt;500&gt;</td><td>25×</td><td>7.5×</td>" in text
+    assert "<td>12.5×</td><td>never</td>" in text
+    assert "No training was better than its start." in text
+    assert "a / b: 2 &gt; 1, yes" in text
+    assert "arxiv.org/abs/1803.04300" in text
+    assert "short trainings" in text  # of the quick profile
     assert "Powers of t &amp; &lt;other&gt; things" in text
     assert "3 seeds agree: 100\u00a0% of curves fall." in text
 
@@ -124,6 +132,11 @@ def test_experiments_without_results_are_named(folder: Path, tmp_path: Path) -> 
     written = write_report([Toy(), Other()], results, tmp_path)
     text = written.path.read_text(encoding="utf-8")
     assert "<dt>Not run</dt><dd>other</dd>" in text
+    assert "older/index.html" not in text
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older" / "index.html").write_text("")
+    text = write_report([Toy(), Other()], results, tmp_path).path.read_text(encoding="utf-8")
+    assert '<a href="older/index.html">page of an older protocol</a>' in text
     with pytest.raises(StoreError, match=r"there are no results to show\. Run `fwnet reproduce`"):
         write_report([Other()], results, tmp_path)
 

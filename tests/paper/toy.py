@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.lab.paper.claims import Claim, Comparison
+from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel, Table, band
 
@@ -87,12 +87,21 @@ class Toy(Experiment[ToyConfig]):
 
     def claims(self, results: Results) -> Sequence[Claim]:
         last = results.over_seeds("loss", "FWNet")[:, -1]
-        shared = ("20 against 500", f"{last.mean():.3g}", f"± {last.std():.2g}", "lr 1e-4 … 1e-1")
-        yes, no = (Comparison(2.0, ">", 1.0),), (Comparison(1.0, ">", 2.0),)
+        sentence, spread = f"The loss ends at {last.mean():.3g}.", f"± {last.std():.2g}"
+        yes, no = (Comparison(2.0, ">", 1.0, "a / b"),), (Comparison(1.0, ">", 2.0, "a / b"),)
+        holds, untuned, fails = Reading("area", yes), Reading("end", yes, no), Reading("end", no)
+
+        def claim(question: str, words: str, *readings: Reading, untrained: str = "") -> Claim:
+            paper, grid = "20 against 500", "lr 1e-4 … 1e-1"
+            return Claim(question, words, paper, sentence, readings, spread, grid, untrained)
+
         return [
-            Claim("Q1", "Frank-Wolfe <networks> win", *shared, yes),
-            Claim("Q1", "this wins", *shared, yes, reading=True),
-            Claim("Q2", "less than half", *shared, yes, no, "Adam 1e-2 is faster."),
-            Claim("Q3", "a third", *shared, no),
-            Claim("Q4", "all of it", *shared, yes, trained=False),
+            claim("Q1", "Frank-Wolfe <networks> win", holds),
+            claim("Q1", "this wins", holds, fails),
+            claim("Q2", "less than half", untuned),
+            claim("Q3", "a third", fails),
+            claim("Q4", "all of it", holds, untrained="No training was better than its start."),
         ]
+
+    def promises(self, results: Results) -> Sequence[Promise]:
+        return [Promise("20 against <500>", 25.0, 7.5, "Adam, tuned", 12.5, float("nan"))]

@@ -1,17 +1,18 @@
 """One frozen record an experiment, and what each profile runs; the defaults are the paper's.
 
-quick   embedded data, minutes on two cores: the shape of every figure
-paper   the paper's data at a meaningful size, within an hour on two cores
-full    ten seeds, whole test sets, more points, longer meta-training: a night on two cores
+quick   embedded data and short trainings, minutes on two cores: the shape of every figure
+paper   the paper's data, trainings until they rest, whole test sets: 3 hours on two cores
+full    ten seeds, more points: a night on two cores
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, replace
 from typing import final
 
 from fwnet.lab.paper.experiment import Profile
-from fwnet.learned import Linear, MetaConfig
+from fwnet.learned import Cosine, MetaConfig
 
 Grid = tuple[float, ...]
 
@@ -19,32 +20,41 @@ Grid = tuple[float, ...]
 @final
 @dataclass(frozen=True)
 class MetaTraining:
-    """How a learned optimizer is trained.
+    """How a learned optimizer is trained: until a third of the episodes brought nothing new.
 
     Arguments:
-        episodes: runs, each of another problem.
-        horizon: steps of a run.
+        episodes: runs, each of other problems; at most so many.
+        horizon: steps of a run, log-uniform between two limits, or one number. Validation runs the
+            longest, which is the horizon that is judged.
         window: steps between updates; the graph is cut there.
         lrs: rates of Adam that are tried, each from the same first weights.
         check_every: episodes between validations, which choose the weights that are kept.
+        restarts: first weights that are tried, with every rate.
     """
 
     episodes: int
-    horizon: int
+    horizon: int | tuple[int, int]
     window: int = 20
     lrs: tuple[float, ...] = (3e-3, 1e-2)
     check_every: int = 5
+    restarts: int = 1
+
+    @property
+    def patience(self) -> int:
+        """Validations without a new best after which training has come to rest."""
+        return math.ceil(self.episodes / 3 / self.check_every)
 
     def config(self, seed: int) -> MetaConfig:
-        """The same for `meta_train`: constant rates, one run to choose by."""
+        """The same for `meta_train`."""
         return MetaConfig(
             steps=self.episodes,
             unroll=self.window,
             horizon=self.horizon,
             batch=1,
             learning_rate=self.lrs,
-            schedule=Linear(1.0),
+            schedule=Cosine(0.1),
             validate_every=self.check_every,
+            patience=self.patience,
             validation_problems=1,
             seed=seed,
         )
@@ -59,15 +69,15 @@ class Cifar2Config:
         data: set with at least three classes; its features enter as they are.
         pairs: how many of the pairs besides the first one are solved, None for all.
         per_class: points of each class in a problem.
-        C: of the SVM.
-        beta: the paper's softmin.
-        steps: iterations of every run.
+        C, beta: of the SVM, and the paper's softmin.
+        steps: iterations of every run, and of every training.
         lr: the untuned learning rate.
-        betas, gd_grid, adam_grid: what the tuned runs choose from, on the validation rows.
+        betas, gd_grid, adam_grid: what the tuned runs choose from, on validation rows.
         l2l_grid: the same for L2L, whose rate is the scale of its LSTM's answers.
-        meta, meta_batch: training of the learned optimizers, problems an episode.
+        meta, batch, held: training of the learned optimizers; problems an episode and a validation.
     """
 
+    meta: MetaTraining
     data: str = "cifar10-inception"
     pairs: int | None = None
     per_class: int = 150
@@ -78,42 +88,42 @@ class Cifar2Config:
     betas: Grid = (0.1, 1.0, 10.0, 100.0)
     gd_grid: Grid = (0.001, 0.01, 0.1, 0.3, 1.0, 3.0)
     adam_grid: Grid = (0.001, 0.01, 0.03, 0.1, 0.3)
-    l2l_grid: Grid = (0.03, 0.1, 0.3)
-    meta: MetaTraining = field(default=MetaTraining(episodes=20, horizon=100))
-    meta_batch: int = 2
+    l2l_grid: Grid = (0.03, 0.3)
+    batch: int = 2
+    held: int = 4
 
 
+_CIFAR2 = Cifar2Config(MetaTraining(150, 200))
 CIFAR2 = {
-    Profile.QUICK: Cifar2Config(
+    Profile.QUICK: replace(
+        _CIFAR2,
         data="digits",
         per_class=40,
         steps=100,
         gd_grid=(0.1, 1.0, 10.0, 100.0),
-        adam_grid=(0.01, 0.03, 0.1, 0.3),
-        l2l_grid=(0.1, 0.3),
-        meta=MetaTraining(episodes=8, horizon=100, check_every=2),
+        adam_grid=(0.01, 0.1, 0.3),
+        l2l_grid=(0.1,),
+        meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2),
     ),
-    Profile.PAPER: Cifar2Config(),
-    Profile.FULL: Cifar2Config(
-        per_class=250, steps=300, meta=MetaTraining(episodes=60, horizon=150), meta_batch=2
-    ),
+    Profile.PAPER: _CIFAR2,
+    Profile.FULL: replace(_CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=2)),
 }
 
 
-@final
 @dataclass(frozen=True)
-class CirclesConfig:
-    """Deep SVMs on two rings.
+class DeepConfig:
+    """Deep SVMs; the paper's C, β, γ and Adam are those of the circles.
 
     Arguments:
-        points: of the training set.
-        C, beta, step_size, lr: the paper's: 1, 1, γ = 0.01, Adam 0.01.
+        meta, meta_batch: training of the learned optimizers, deep SVMs an episode.
+        points: of a deep SVM, in training as in the test.
+        C, beta, step_size, lr: 1, 1, γ = 0.01, Adam 0.01.
         steps: iterations of every run.
-        step_sizes, lr_grid: what the tuned FWNet chooses from, on other rings.
-        meta, meta_points: training of the learned optimizers, points a run.
-        resolution: of the pictures.
+        step_sizes, lr_grid: what the tuned methods choose from, on other points.
     """
 
+    meta: MetaTraining
+    meta_batch: int = 1
     points: int = 2000
     C: float = 1.0
     beta: float = 1.0
@@ -122,184 +132,158 @@ class CirclesConfig:
     steps: int = 500
     step_sizes: Grid = (0.01, 0.1, 0.5)
     lr_grid: Grid = (0.01, 0.03, 0.1, 0.3)
-    meta: MetaTraining = field(default=MetaTraining(episodes=60, horizon=80, check_every=6))
-    meta_points: int = 300
+
+
+@final
+@dataclass(frozen=True)
+class CirclesConfig(DeepConfig):
+    """Deep SVMs on two rings.
+
+    Arguments:
+        starts: fresh rings and first weights of a test, and of a validation.
+        resolution: of the pictures.
+    """
+
+    starts: int = 8
     resolution: int = 80
 
 
+_CIRCLES = CirclesConfig(MetaTraining(120, (40, 500), lrs=(1e-2,)), meta_batch=4)
 CIRCLES = {
-    Profile.QUICK: CirclesConfig(
-        points=600,
+    Profile.QUICK: replace(
+        _CIRCLES,
+        points=300,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
-        meta=MetaTraining(episodes=25, horizon=40, lrs=(1e-2,)),
-        meta_points=200,
+        starts=4,
+        meta=MetaTraining(12, (40, 200), lrs=(1e-2,), check_every=3),
         resolution=60,
     ),
-    Profile.PAPER: CirclesConfig(),
-    Profile.FULL: CirclesConfig(meta=MetaTraining(episodes=200, horizon=100, check_every=10)),
+    Profile.PAPER: _CIRCLES,
+    Profile.FULL: replace(_CIRCLES, starts=20),
 }
 
 
 @final
 @dataclass(frozen=True)
-class ManmadeConfig:
+class ManmadeConfig(DeepConfig):
     """A convolutional deep SVM on two superclasses.
 
     Arguments:
         data: set of images.
         positive: the classes of label +1; the paper's "manmade".
-        points, test_points: images that train the deep SVM, and that test it.
+        test_points: images that test it, None for all.
         channels: of the first convolution.
-        C, beta, step_size, lr: of the SVM, the softmin, FWNet's constant step and Adam.
-        steps: iterations of every run.
-        lr_grid, step_sizes: what the tuned FWNet and the tuned Adam choose from.
-        meta, meta_points: training of L2LC_γ, images a run.
     """
 
-    data: str = "cifar10"
-    positive: tuple[int, ...] = (0, 1, 8, 9)  # airplane, automobile, ship, truck
     points: int = 300
-    test_points: int = 1000
-    channels: int = 8
-    C: float = 1.0
-    beta: float = 1.0
-    step_size: float = 0.01
-    lr: float = 0.01
     steps: int = 120
     lr_grid: Grid = (0.003, 0.01, 0.03)
     step_sizes: Grid = (0.01, 0.3)
-    meta: MetaTraining = field(default=MetaTraining(episodes=8, horizon=60, check_every=2))
-    meta_points: int = 200
+    data: str = "cifar10"
+    positive: tuple[int, ...] = (0, 1, 8, 9)  # airplane, automobile, ship, truck
+    test_points: int | None = None
+    channels: int = 8
 
 
+_MANMADE = ManmadeConfig(MetaTraining(60, 120, check_every=3, lrs=(1e-2,)))
 MANMADE = {
-    Profile.QUICK: ManmadeConfig(
+    Profile.QUICK: replace(
+        _MANMADE,
         data="digits",
         positive=(1, 4, 7),  # straight strokes
-        points=250,
-        test_points=300,
+        points=150,
         steps=60,
         lr_grid=(0.003, 0.01),
-        meta=MetaTraining(episodes=6, horizon=40, window=10, check_every=2),
-        meta_points=120,
+        meta=MetaTraining(6, 60, check_every=2, lrs=(1e-2,)),
     ),
-    Profile.PAPER: ManmadeConfig(),
-    Profile.FULL: ManmadeConfig(
-        points=500,
-        test_points=10000,
-        steps=200,
-        step_sizes=(0.01, 0.1, 0.3),
-        meta=MetaTraining(episodes=20, horizon=80),
-    ),
+    Profile.PAPER: _MANMADE,
+    Profile.FULL: replace(_MANMADE, points=500, steps=200, step_sizes=(0.01, 0.1, 0.3)),
 }
 
 
-@final
 @dataclass(frozen=True)
-class MnistConfig:
-    """A convolutional network with a softmax layer in a trace-norm ball.
+class ImageConfig:
+    """Convolutional networks whose dense matrices are in trace-norm balls.
 
     Arguments:
-        data: set of images.
-        rows: how many training images are used, None for all; half of them train optimizers.
-        test_points: images of the test set.
-        channels, width: of the network; the paper's fully connected layer has 16 units.
+        rows: how many training images of a set are used, None for all.
+        test_points: images of the test set, None for all.
+        channels: of the first convolution.
         radius, step_size, iterations: the paper's μ = 50, γ = 0.001, K = 5.
-        lr: the paper's Adam, 0.001.
-        grid: rates that the tuned Adam and the tuned FWNet (γ and Adam alike) choose from.
+        grid: rates that the tuned methods choose from; one number for γ and lr of FWNet.
         batch, steps, every: images an iteration, iterations, and between tests.
-        meta: training of L2LC_∇.
     """
 
-    data: str = "mnist"
     rows: int | None = None
-    test_points: int = 1000
+    test_points: int | None = None
     channels: int = 8
-    width: int = 16
     radius: float = 50.0
     step_size: float = 0.001
     iterations: int = 5
-    lr: float = 0.001
     grid: Grid = (0.001, 0.003, 0.01, 0.03)
     batch: int = 64
     steps: int = 600
     every: int = 20
-    meta: MetaTraining = field(default=MetaTraining(episodes=12, horizon=140, check_every=3))
+
+
+@final
+@dataclass(frozen=True)
+class MnistConfig(ImageConfig):
+    """A convolutional network with a softmax layer in a trace-norm ball.
+
+    Arguments:
+        data: set of images; half of them train optimizers.
+        width: of the network's fully connected layer; the paper's has 16 units.
+        lr: the paper's Adam, 0.001.
+        meta: training of L2LC_∇ and of L2L.
+    """
+
+    data: str = "mnist"
+    width: int = 16
+    lr: float = 0.001
+    meta: MetaTraining = MetaTraining(90, (200, 600), check_every=3, lrs=(1e-2,))
 
 
 MNIST = {
     Profile.QUICK: MnistConfig(
         data="digits",
-        test_points=400,
-        steps=400,
+        steps=300,
         every=10,
         grid=(0.003, 0.01, 0.03),
-        meta=MetaTraining(episodes=10, horizon=100, check_every=2),
+        meta=MetaTraining(8, (100, 300), check_every=2, lrs=(1e-2,)),
     ),
     Profile.PAPER: MnistConfig(),
-    Profile.FULL: MnistConfig(
-        test_points=10000, steps=1500, meta=MetaTraining(episodes=40, horizon=200)
-    ),
+    Profile.FULL: MnistConfig(steps=1500),
 }
 
 
 @final
 @dataclass(frozen=True)
-class DensityConfig:
+class DensityConfig(ImageConfig):
     """Wider and deeper networks, their dense matrices in trace-norm balls or not.
 
     Arguments:
         data: sets of images.
-        rows: training images of each set that are used.
-        test_points: images of the test set.
-        channels: of the first convolution.
         nets: width and depth of the fully connected part, from sparse to dense.
-        radius, step_size, iterations: as in the experiment on MNIST; step_size is Adam's rate too.
-        grid: what both methods' constants are tuned over; has the step size in it.
-        batch, steps, every: images an iteration, iterations, and between tests.
     """
 
-    data: tuple[str, ...] = ("mnist", "cifar10")
     rows: int | None = 20000
-    test_points: int = 1000
-    channels: int = 8
-    nets: tuple[tuple[int, int], ...] = ((16, 1), (64, 1), (256, 2))
-    radius: float = 50.0
-    step_size: float = 0.001
-    iterations: int = 5
     grid: Grid = (0.001, 0.003, 0.01)
-    batch: int = 64
     steps: int = 300
-    every: int = 50
+    every: int = 150
+    data: tuple[str, ...] = ("mnist", "cifar10")
+    nets: tuple[tuple[int, int], ...] = ((16, 1), (64, 1), (256, 2))
 
 
 DENSITY = {
-    Profile.QUICK: DensityConfig(
-        data=("digits",), rows=None, test_points=400, nets=((16, 1), (64, 1), (128, 2)), steps=250
-    ),
+    Profile.QUICK: DensityConfig(data=("digits",), rows=None, nets=((16, 1), (64, 1), (128, 2))),
     Profile.PAPER: DensityConfig(),
     Profile.FULL: DensityConfig(
         data=("mnist", "cifar10", "cifar100"),
         nets=((16, 1), (64, 1), (256, 1), (256, 2)),
         rows=None,
-        test_points=10000,
         steps=800,
-        every=100,
+        every=400,
     ),
-}
-
-
-@final
-@dataclass(frozen=True)
-class BeyondConfig:
-    """The library's own solvers on the problems of the other experiments."""
-
-    cifar2: Cifar2Config
-    circles: CirclesConfig
-    mnist: MnistConfig
-
-
-BEYOND = {
-    profile: BeyondConfig(CIFAR2[profile], CIRCLES[profile], MNIST[profile]) for profile in Profile
 }

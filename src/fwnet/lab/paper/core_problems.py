@@ -81,16 +81,18 @@ class Budgeted:
 
     def solve(
         self,
-        name: str,
-        solver: fwnet.FrankWolfe,
         problem: fwnet.Problem,
+        solvers: dict[str, fwnet.FrankWolfe],
         x0: torch.Tensor | None = None,
-    ) -> Solve:
-        """One solve, timed."""
-        self.progress(name)
-        start = time.perf_counter()
-        result = solver(problem, x0)
-        return Solve(name, result, time.perf_counter() - start)
+    ) -> list[Solve]:
+        """One solve by each solver, timed."""
+        found = []
+        for name, solver in solvers.items():
+            self.progress(name)
+            start = time.perf_counter()
+            result = solver(problem, x0)
+            found.append(Solve(name, result, time.perf_counter() - start))
+        return found
 
 
 @cache
@@ -108,20 +110,13 @@ def digit_svms(budget: Budgeted) -> Example:
     labels = torch.tensor(np.where(digit[train] == np.arange(10)[:, None], 1.0, -1.0))
     K = kernel[train].expand(10, -1, -1)
     problem = fwnet.SVMDual(K, labels, C=10.0)
-    simplex = fwnet.Simplex()
-    runs = [
-        budget.solve(
-            "plain, 2/(t + 2)", fwnet.FrankWolfe(simplex, max_steps=budget.steps(1000)), problem
-        ),
-        budget.solve(
-            "pairwise",
-            fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=budget.steps(1000)),
-            problem,
-        ),
-        budget.solve(
-            "corrective", fwnet.Corrective(simplex, max_steps=budget.steps(1000)), problem
-        ),
-    ]
+    simplex, steps = fwnet.Simplex(), budget.steps(1000)
+    solvers = {
+        "plain, 2/(t + 2)": fwnet.FrankWolfe(simplex, max_steps=steps),
+        "pairwise": fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=steps),
+        "corrective": fwnet.Corrective(simplex, max_steps=steps),
+    }
+    runs = budget.solve(problem, solvers)
     alpha = runs[-1].result.x
     scores = (kernel[~train] + 1) @ (alpha * labels / runs[-1].result.value[:, None]).T
     right = float((scores.argmax(1).numpy() == digit[~train]).mean())
@@ -154,14 +149,13 @@ def diabetes(budget: Budgeted) -> Example:
     problem = fwnet.LeastSquares(torch.tensor(scale * features), torch.tensor(scale * goal))
     ball = fwnet.L1Ball(1.0)
     limits: dict[str, Any] = {"max_steps": budget.steps(2000), "tol": 1e-10}
-    runs = [
-        budget.solve(
-            "plain, line search", fwnet.FrankWolfe(ball, fwnet.LineSearch(), **limits), problem
-        ),
-        budget.solve("away", fwnet.AwayFrankWolfe(ball, **limits), problem),
-        budget.solve("pairwise", fwnet.PairwiseFrankWolfe(ball, **limits), problem),
-        budget.solve("corrective", fwnet.Corrective(ball, **limits), problem),
-    ]
+    solvers = {
+        "plain, line search": fwnet.FrankWolfe(ball, fwnet.LineSearch(), **limits),
+        "away": fwnet.AwayFrankWolfe(ball, **limits),
+        "pairwise": fwnet.PairwiseFrankWolfe(ball, **limits),
+        "corrective": fwnet.Corrective(ball, **limits),
+    }
+    runs = budget.solve(problem, solvers)
     c = runs[-1].result.x.numpy()
     order = np.argsort(-np.abs(c))[:4]
     used = int((np.abs(c) > 1e-9).sum())
@@ -198,13 +192,12 @@ def completion(budget: Budgeted) -> Example:
         "tol": 0.01 * 0.5 * float(np.sum(values**2)),
     }
     power = fwnet.PowerIteration(steps=2)
-    runs = [
-        budget.solve("exact oracle", fwnet.FrankWolfe(ball, search, **limits), problem),
-        budget.solve(
-            "power iteration", fwnet.FrankWolfe(ball, search, oracle=power, **limits), problem
-        ),
-        budget.solve("lazy", fwnet.LazyFrankWolfe(ball, **limits), problem),
-    ]
+    solvers = {
+        "exact oracle": fwnet.FrankWolfe(ball, search, **limits),
+        "power iteration": fwnet.FrankWolfe(ball, search, oracle=power, **limits),
+        "lazy": fwnet.LazyFrankWolfe(ball, **limits),
+    }
+    runs = budget.solve(problem, solvers)
     hidden = np.ones(d * m, dtype=bool)
     hidden[seen] = False
     x = runs[0].result.x.numpy().ravel()
@@ -244,11 +237,12 @@ def pixels(budget: Budgeted) -> Example:
     domain = fwnet.Birkhoff(n)
     x0 = domain.lmo(torch.eye(n, dtype=torch.float64)).dense()
     limits: dict[str, Any] = {"max_steps": budget.steps(3000), "tol": 0.02}
-    runs = [
-        budget.solve("plain", fwnet.FrankWolfe(domain, fwnet.LineSearch(), **limits), problem, x0),
-        budget.solve("lazy", fwnet.LazyFrankWolfe(domain, **limits), problem, x0),
-        budget.solve("blended pairwise", fwnet.BlendedPairwise(domain, **limits), problem, x0),
-    ]
+    solvers = {
+        "plain": fwnet.FrankWolfe(domain, fwnet.LineSearch(), **limits),
+        "lazy": fwnet.LazyFrankWolfe(domain, **limits),
+        "blended pairwise": fwnet.BlendedPairwise(domain, **limits),
+    }
+    runs = budget.solve(problem, solvers, x0)
     found = [
         int((shuffle[domain.lmo(-run.result.x).dense().argmax(1).numpy()] == np.arange(n)).sum())
         for run in runs
@@ -279,12 +273,9 @@ def network(budget: Budgeted) -> Example:
         "relative, annealed": fwnet.Softmin(10.0, relative=True, growth=0.5),
         "exact oracle": fwnet.Exact(),
     }
-    runs = []
-    for name, oracle in oracles.items():
-        solver = fwnet.FrankWolfe(
-            simplex, rule, oracle=oracle, max_steps=steps, tol=0.0, check_every=1
-        )
-        runs.append(budget.solve(name, solver, problem))
+    limits: dict[str, Any] = {"max_steps": steps, "tol": 0.0, "check_every": 1}
+    solvers = {n: fwnet.FrankWolfe(simplex, rule, oracle=o, **limits) for n, o in oracles.items()}
+    runs = budget.solve(problem, solvers)
     best = fwnet.PairwiseFrankWolfe(simplex, second_order=True, max_steps=20_000, tol=1e-9)(problem)
     excess = [100 * (float(run.result.value / best.value) - 1) for run in runs]
     agreement = gradient_agreement(problem_data=(X[chosen], y), alpha=best.x)

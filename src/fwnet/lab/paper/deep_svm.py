@@ -3,36 +3,50 @@
     α <- one Frank-Wolfe cell on the SVM of the present features
     θ <- θ − update of ∇θ P(w, θ),   w = t Σ αᵢyᵢhᵢ held fixed
 
-The same recurrence serves Adam and LSTMs, evaluation and meta-training.
+The same recurrence serves Adam and LSTMs, evaluation and meta-training. Several deep SVMs of one
+shape run as one batch.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
-from fwnet.estimators.deep.head import head_of, with_bias
-from fwnet.estimators.deep.modes import objective_value
+from fwnet.estimators.deep.head import head_of, solve_head
+from fwnet.iterates import Iterate
+from fwnet.lab.paper.measures import reached
 from fwnet.lab.paper.simplex_runs import Mover
-from fwnet.learned.networks import Parameters, Updates, descend, first_parameters, forward
+from fwnet.learned.networks import Parameters, Updates, first_parameters
 from fwnet.learned.training.recurrences import Recurrence
-from fwnet.problems import SVMDual
+from fwnet.numerics.linear_maps import DenseMap
+from fwnet.problems import LeastSquares
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DeepSVM:
-    """A deep SVM to be trained: points `(n, …)`, labels −1, +1 `(n,)`, kernel network, C."""
+    """Deep SVMs to be trained.
+
+    Arguments:
+        X: points `(batch, n, …)`.
+        y: labels −1, +1 `(batch, n)`.
+        nets: a kernel network each; more than one must have no buffers, as batch norm has.
+        C: of the SVMs.
+        levels: the losses that count as reached in a score, `(batch,)`; None scores by the mean.
+    """
 
     X: Tensor
     y: Tensor
-    net: nn.Module
+    nets: Sequence[nn.Module]
     C: float = 1.0
+    levels: np.ndarray | None = None
 
 
 @final
@@ -40,22 +54,24 @@ class DeepSVM:
 class Iteration:
     """What one iteration reached, before the weights move.
 
-        objective = f(α) / c  +  ⟨∇θ P, θ⟩,   c = f(α), held fixed, after α has moved
+        objective = mean of f(α)/c + ⟨∇θ log P, θ⟩,   c = f(α), held fixed, after α has moved
 
-    The first term trains the slots that move α, the second the updates of the network; each has
-    the gradient of what it stands for: f on the present features, P at the present w.
+    The first term trains the slots that move α, the second the updates of the networks; each has
+    the gradient of the logarithm of what it stands for: f on the present features, P at the
+    present w. Without the logarithm the first iterations, whose P is a hundred times that of the
+    last, would be all that training sees.
 
     Arguments:
-        loss: 2P/(C n) of the SVM with the present α and features: at most 1 at its solution.
-        accuracy: on the training points.
-        step_size: γ.
-        weights: of the SVM, `(d + 1,)`, the bias last.
-        parameters: of the network, with the graph of the learned updates that led to them.
+        loss: 2P/(C n) of the SVMs with the present α and features: at most 1 at a solution.
+        accuracy: on the training points, `(batch,)`.
+        step_size: γ, the mean of the batch.
+        weights: of the SVMs, `(batch, d + 1)`, the bias last.
+        parameters: of the networks, with the graph of the learned updates that led to them.
         objective: what meta-training minimises.
     """
 
-    loss: float
-    accuracy: float
+    loss: Tensor
+    accuracy: Tensor
     step_size: float
     weights: Tensor
     parameters: Parameters
@@ -63,9 +79,9 @@ class Iteration:
 
 
 class DeepState(NamedTuple):
-    """Where a run is: the network (batch norm counts in place), α `(1, n)`, the weights."""
+    """Where a run is: the networks (batch norm counts in place), α `(batch, n)`, the weights."""
 
-    net: nn.Module
+    nets: Sequence[nn.Module]
     alpha: Tensor
     slots: Any  # of the mover; None before the first step
     parameters: Parameters
@@ -75,12 +91,12 @@ class DeepState(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class DeepTraining(Recurrence[Iteration]):
-    """Training from α = 1/n and the network's present weights, which stay as they are.
+    """Training from α = 1/n and the networks' present weights, which stay as they are.
 
     Arguments:
         svm: what is trained.
         mover: moves α, once an iteration.
-        updates: moves the network.
+        updates: moves the networks.
     """
 
     svm: DeepSVM
@@ -88,41 +104,112 @@ class DeepTraining(Recurrence[Iteration]):
     updates: Updates
 
     def start(self) -> DeepState:
-        n, parameters = self.svm.X.shape[0], first_parameters(self.svm.net)
-        alpha = self.svm.X.new_full((1, n), 1 / n)
-        net = copy.deepcopy(self.svm.net)
-        return DeepState(net, alpha, None, parameters, self.updates.init(parameters))
+        batch, n = self.svm.y.shape
+        nets = [copy.deepcopy(net) for net in self.svm.nets]
+        parameters = _stacked([first_parameters(net) for net in nets])
+        alpha = self.svm.X.new_full((batch, n), 1 / n)
+        return DeepState(nets, alpha, None, parameters, self.updates.init(parameters))
 
     def advance(self, state: DeepState) -> tuple[DeepState, Iteration]:
-        svm, Y = self.svm, self.svm.y.unsqueeze(0)
-        net, alpha, slots, parameters, memory = state
-        leaves, features = forward(net, parameters, svm.X)
+        svm, Y = self.svm, self.svm.y.unsqueeze(1)
+        nets, alpha, slots, parameters, memory = state
+        leaves = {name: theta.detach().requires_grad_() for name, theta in parameters.items()}
         with torch.enable_grad():
-            H = with_bias(features)
-        problem = SVMDual(features=H.detach()[:, :-1].unsqueeze(0), y=Y, C=svm.C)
+            H = _features(nets, leaves, svm.X)
+        held = H.detach()
+        problem = LeastSquares(
+            (svm.y.unsqueeze(-1) * held).mT, held.new_zeros(len(held), held.shape[-1]), 1 / svm.C
+        )
         if slots is None:
             slots = self.mover.init(problem, alpha)[1]
         it, step_size, slots = self.mover(problem, problem.at(alpha), slots)
-        alpha = it.x
-        weights = head_of(H.detach(), Y, svm.C, alpha.detach()).weights
+        weights = head_of(held, Y, svm.C, it.x.detach().unsqueeze(1)).weights
         with torch.enable_grad():
-            loss = objective_value("svm", weights, H, Y, svm.C)
-        moved, memory, slope = descend(self.updates, parameters, memory, leaves, loss)
-        right = (weights @ H.detach().mT).sign() == Y
-        dual = problem.value(problem.at(alpha)).sum()
+            losses = _losses(weights, H, Y, svm.C)
+            found = torch.autograd.grad(losses.sum(), list(leaves.values()))
+        gradients = dict(zip(leaves, found, strict=True))
+        slope = _slope(parameters, gradients, losses.detach())
+        moved, memory = self.updates(parameters, gradients, memory)
+        right = (weights @ held.mT).sign() == Y
+        dual = problem.value(it)
         shown = Iteration(
-            loss.item(),
-            right.float().mean().item(),
+            losses.detach(),
+            right.float().mean((1, 2)),
             step_size,
-            weights[0],
+            weights[:, 0],
             parameters,
-            dual / dual.detach() + slope,
+            (dual / dual.detach()).mean() + slope,
         )
-        return DeepState(net, alpha, slots, moved, memory), shown
+        return DeepState(nets, it.x, slots, moved, memory), shown
+
+    def score(self, losses: Sequence[Any]) -> float:
+        """Mean iterations to the levels, the least loss as a tie-break; without, the mean loss."""
+        curves = torch.stack(list(losses)).double().numpy().T  # (batch, T)
+        if not np.isfinite(curves[:, -1]).all():
+            return float("inf")
+        if self.svm.levels is None:
+            return float(curves.mean())
+        counts = [reached(c, level) for c, level in zip(curves, self.svm.levels, strict=True)]
+        least = np.log(curves.min(1) / self.svm.levels).mean()
+        return float(np.minimum(counts, curves.shape[1]).mean() + 0.01 * least)
+
+
+@final
+@dataclass(frozen=True)
+class ExactSVM:
+    """α solves the SVM of the present features: what `DeepSVC` does by default."""
+
+    C: float
+
+    def init(self, problem: LeastSquares, alpha: Tensor | None = None) -> tuple[Iterate, None]:
+        assert alpha is not None
+        return problem.at(alpha), None
+
+    def __call__(
+        self, problem: LeastSquares, it: Iterate, state: None
+    ) -> tuple[Iterate, float, None]:
+        assert isinstance(problem.matrix, DenseMap)
+        signed = problem.matrix.matrix.mT  # yᵢhᵢ, so that all labels are +1
+        ones = signed.new_ones(1, signed.shape[1])
+        beta = torch.cat([solve_head(each, ones, self.C).beta for each in signed])
+        return problem.at(beta / beta.sum(-1, keepdim=True)), float("nan"), None
 
 
 @torch.no_grad()
-def decide(net: nn.Module, step: Iteration, X: Tensor) -> Tensor:  # (n, …) -> (n,)
-    """Decision values of the deep SVM at an iteration."""
-    features = functional_call(copy.deepcopy(net).eval(), step.parameters, (X,))
-    return with_bias(features) @ step.weights
+def decide(nets: Sequence[nn.Module], step: Iteration, X: Tensor) -> Tensor:
+    """Decision values of the deep SVMs at an iteration: `(batch, n, …)` -> `(batch, n)`."""
+    evaluated = [copy.deepcopy(net).eval() for net in nets]
+    H = _features(evaluated, step.parameters, X)
+    return (H @ step.weights.unsqueeze(-1)).squeeze(-1)
+
+
+def _stacked(parameters: Sequence[Parameters]) -> Parameters:
+    """`(batch, *shape)` of every weight; one network keeps its shapes, which name the layers."""
+    if len(parameters) == 1:
+        return parameters[0]
+    return {name: torch.stack([each[name] for each in parameters]) for name in parameters[0]}
+
+
+def _features(nets: Sequence[nn.Module], parameters: Parameters, X: Tensor) -> Tensor:
+    """Features of all points, the constant one last: `(batch, n, d + 1)`."""
+    if len(nets) == 1:
+        F = functional_call(nets[0], parameters, (X[0],)).unsqueeze(0)
+    else:
+        F = vmap(lambda theta, x: functional_call(nets[0], theta, (x,)))(parameters, X)
+    return torch.cat([F, F.new_ones(*F.shape[:-1], 1)], -1)
+
+
+def _losses(weights: Tensor, H: Tensor, Y: Tensor, C: float) -> Tensor:  # (batch,)
+    """2P/(C n) = mean of max(0, 1 − yᵢ⟨w, hᵢ⟩)² + |w|²/(C n)."""
+    errors = (1 - Y * (weights @ H.mT)).clamp_min(0).square().mean(-1)
+    return (errors + weights.square().sum(-1) / (C * H.shape[-2])).squeeze(1)
+
+
+def _slope(parameters: Parameters, gradients: Parameters, losses: Tensor) -> Tensor:
+    """Σ⟨∇θ log P, θ⟩ over the weights that learned updates moved, the mean of the batch."""
+    total, batch = torch.zeros(()), len(losses)
+    for name, theta in parameters.items():
+        if theta.requires_grad:
+            each = (gradients[name] * theta).reshape(batch, -1).sum(1)
+            total = total + (each / losses).mean()
+    return total

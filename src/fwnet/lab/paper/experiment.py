@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
-from fwnet.lab.paper.claims import Claim
+from fwnet.lab.paper.claims import Claim, Promise
 from fwnet.lab.paper.figures import Figure
 
 Config = TypeVar("Config")
@@ -131,6 +131,10 @@ class Experiment(ABC, Generic[Config]):
 
     def claims(self, results: Results) -> Sequence[Claim]:
         """The paper's claims that this experiment measures; none by default."""
+        return ()
+
+    def promises(self, results: Results) -> Sequence[Promise]:
+        """The paper's quantified promises and the best of the library for them; none by default."""
         return ()
 
     def seeds(self, profile: Profile) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -10,9 +11,10 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from statistics import mean
 from typing import Any, final
 
@@ -21,6 +23,7 @@ import torch
 from fwnet.data import DataError, note_sources
 from fwnet.lab.paper.environment import environment
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, SeedResult
+from fwnet.lab.paper.methods import trainings_in
 from fwnet.lab.paper.store import Store, plain
 
 _POLL = 0.1  # seconds between two looks at the workers' progress
@@ -29,11 +32,12 @@ _POLL = 0.1  # seconds between two looks at the workers' progress
 @final
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One seed of one experiment."""
+    """One seed of one experiment; `trainings` is where the states of its trainings are kept."""
 
     experiment: Experiment[Any]
     config: Any
     seed: int
+    trainings: Path | None = None
 
     @property
     def name(self) -> str:
@@ -110,7 +114,10 @@ def run(
     for job in jobs:
         done = store.done(job.name, profile, job.config, job.seed) if resume else None
         if done is None:
-            left.append(job)
+            trainings = store.trainings(job.name, profile, job.config, job.seed)
+            if not resume:
+                shutil.rmtree(trainings, ignore_errors=True)
+            left.append(replace(job, trainings=trainings))
         else:
             known[job.name] = done.seconds
             watch.finish(job, done.seconds, kept=True)
@@ -136,6 +143,8 @@ def run(
             metrics, seconds, data = outcome
             result = SeedResult(job.seed, metrics, seconds, environment() | {"data": data})
             store.write(job.name, profile, job.config, result)
+            if job.trainings is not None:
+                shutil.rmtree(job.trainings, ignore_errors=True)
             known[job.name] = seconds
             watch.finish(job, seconds, kept=False)
     return failures
@@ -157,7 +166,7 @@ _Outcomes = Generator[tuple[Job, _Outcome], None, None]
 def _compute(job: Job, progress: Progress) -> _Outcome:
     start = time.perf_counter()
     try:
-        with note_sources() as noted:
+        with note_sources() as noted, trainings_in(job.trainings):
             metrics = plain(job.experiment.run(job.config, job.seed, progress))
     except DataError as error:
         return str(error)

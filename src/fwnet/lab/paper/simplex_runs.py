@@ -18,7 +18,9 @@ from fwnet.iterates import Iterate
 from fwnet.layers import FWNet
 from fwnet.learned.networks import Updates
 from fwnet.learned.training.recurrences import OptimizerRun, Recurrence
+from fwnet.numerics.linear_maps import DenseMap
 from fwnet.problems import SVMDual
+from fwnet.quadratic.solve import simplex_qp
 from fwnet.solvers import FrankWolfe
 
 
@@ -87,10 +89,10 @@ class Lagrangian(Coordinates):
 class Mover(Protocol):
     """How α moves on an SVM's dual: state in, state out."""
 
-    def init(self, problem: SVMDual, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
+    def init(self, problem: Any, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
         """α, 1/n if None, and the state before the first step."""
 
-    def __call__(self, problem: SVMDual, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
+    def __call__(self, problem: Any, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
         """The next α, the step size (NaN if there is none), the next state."""
 
 
@@ -101,10 +103,10 @@ class Cell:
 
     solver: FrankWolfe
 
-    def init(self, problem: SVMDual, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
+    def init(self, problem: Any, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
         return self.solver.begin(problem, alpha)
 
-    def __call__(self, problem: SVMDual, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
+    def __call__(self, problem: Any, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
         cell = FWNet(self.solver).cell(problem, it, state)
         return cell.it, cell.step_size.mean().item(), cell.slots
 
@@ -117,13 +119,13 @@ class Descent:
     coordinates: Coordinates
     updates: Updates
 
-    def init(self, problem: SVMDual, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
+    def init(self, problem: Any, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
         assert problem.shape is not None
         theta = {"theta": self.coordinates.start(problem.shape)}
         it = problem.at(self.coordinates.point(theta["theta"]))
         return it, (theta, self.updates.init(theta))
 
-    def __call__(self, problem: SVMDual, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
+    def __call__(self, problem: Any, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
         theta, memory = state
         gradient = self.coordinates.gradient(problem, theta["theta"].detach())
         moved, memory = self.updates(theta, {"theta": gradient}, memory)
@@ -132,43 +134,63 @@ class Descent:
         return it, float("nan"), (theta, memory)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class SimplexTasks:
+    """A batch of SVM duals and their exact optima f* `(batch,)`; ones if nobody asks for them."""
+
+    problem: SVMDual
+    best: Tensor
+
+
 class SimplexStep(NamedTuple):
-    """f of each problem after a step, and the mean of f / f(start)."""
+    """(f − f*)/f* of each problem after a step, and the mean of f / f(start)."""
 
-    values: Tensor  # (batch,)
+    loss: Tensor  # (batch,)
     objective: Tensor
-
-    @property
-    def loss(self) -> float:
-        """The mean of f / f(start) as a number."""
-        return self.objective.item()
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SimplexDescent(Recurrence[SimplexStep]):
-    """A batch of problems, and what moves α."""
+    """A batch of problems with their optima, and what moves α.
 
-    problem: SVMDual
+    Arguments:
+        tasks: what is minimised.
+        mover: of α.
+    """
+
+    tasks: SimplexTasks
     mover: Mover
 
     def start(self) -> tuple[Iterate, Any, Tensor]:
-        it, state = self.mover.init(self.problem)
-        return it, state, self.problem.value(it).detach()
+        it, state = self.mover.init(self.tasks.problem)
+        return it, state, self.tasks.problem.value(it).detach()
 
     def advance(self, state: Any) -> tuple[Any, SimplexStep]:
         it, slots, first = state
-        it, _, slots = self.mover(self.problem, it, slots)
-        values = self.problem.value(it)
-        return (it, slots, first), SimplexStep(values, (values / first).mean())
+        it, _, slots = self.mover(self.tasks.problem, it, slots)
+        values = self.tasks.problem.value(it)
+        excess = (values.detach().double() - self.tasks.best) / self.tasks.best
+        return (it, slots, first), SimplexStep(excess, (values / first).mean())
 
-    def score(self, losses: Sequence[float]) -> float:
-        return losses[-1]
+    def score(self, losses: Sequence[Any]) -> float:
+        """log(area · end) of the mean excess: both criteria of the page count alike."""
+        excess = torch.stack(list(losses)).mean(1).clamp_min(1e-12)
+        return float(excess.mean().log() + excess[-1].log())
 
 
-def curve(recurrence: SimplexDescent, steps: int) -> np.ndarray:  # (steps + 1, batch)
-    """f at every iterate, the start first."""
-    run = OptimizerRun(recurrence)
-    first = run.state[-1]
-    values = [first, *(step.values for step in run.record(steps))]
-    return torch.stack(values).double().numpy()
+def curve(recurrence: SimplexDescent, steps: int) -> np.ndarray:  # (batch, steps + 1)
+    """(f − f*)/f* at every iterate, the start first."""
+    run, best = OptimizerRun(recurrence), recurrence.tasks.best
+    first = (run.state[-1].double() - best) / best
+    return torch.stack([first, *(step.loss for step in run.record(steps))], 1).numpy()
+
+
+def optimum(problem: SVMDual) -> Tensor:  # (batch,)
+    """f* of each problem, exactly, by the library's quadratic programmes."""
+    kernel = problem.form.matrix
+    assert isinstance(kernel, DenseMap)
+    Q = kernel.matrix.double()
+    best = simplex_qp(Q)
+    return 0.5 * torch.einsum("bi,bij,bj->b", best, Q, best)

@@ -28,13 +28,17 @@ class Images:
     X: Tensor
     y: Tensor
 
-    def head(self, count: int) -> Images:
+    def head(self, count: int | None) -> Images:
         """The first images, where a test needs no more."""
         return Images(self.X[:count], self.y[:count])
 
 
 def image_parts(
-    name: str, rows: int | None, shares: tuple[float, float, float], test_points: int, seed: int
+    name: str,
+    rows: int | None,
+    shares: tuple[float, float, float],
+    test_points: int | None,
+    seed: int,
 ) -> tuple[Images, Images, Images, Images]:
     """Three parts of the training images of a set, and its test images: no image in two parts.
 
@@ -42,7 +46,7 @@ def image_parts(
         name: of the set.
         rows: how many training images are used, drawn with the seed; None for all.
         shares: of the three parts.
-        test_points: how many test images are used.
+        test_points: how many test images are used, None for all.
         seed: of the draws.
     """
     data = load(name)

@@ -87,6 +87,10 @@ class Store:
         path = self.place(experiment, profile, config) / f"seed-{seed}.json"
         return self.read(path) if path.exists() else None
 
+    def trainings(self, experiment: str, profile: Profile, config: Any, seed: int) -> Path:
+        """The folder for trainings that a seed has begun."""
+        return self.place(experiment, profile, config) / f"seed-{seed}.trainings"
+
     def results(self) -> list[Results]:
         """All results, by profile and experiment; of two configurations, the newer."""
         newest: dict[tuple[str, str], tuple[float, Results]] = {}

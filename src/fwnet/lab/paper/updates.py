@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -102,6 +103,31 @@ class TraceNormSteps:
 def into_ball(W: Tensor, radius: float) -> Tensor:
     """W, scaled down if it is outside the trace-norm ball."""
     return W * min(1.0, radius / float(torch.linalg.svdvals(W).sum()))
+
+
+@final
+@dataclass(frozen=True)
+class TorchUpdates:
+    """A torch optimizer as a function of the weights, for runs that are not unrolled.
+
+    Arguments:
+        make: named weights -> the optimizer.
+    """
+
+    make: Callable[[Parameters], torch.optim.Optimizer]
+
+    def init(self, parameters: Parameters) -> Any:
+        leaves = {name: theta.clone().requires_grad_() for name, theta in parameters.items()}
+        return leaves, self.make(leaves)
+
+    def __call__(
+        self, parameters: Parameters, gradients: Parameters, state: Any
+    ) -> tuple[Parameters, Any]:
+        leaves, optimizer = state
+        for name, leaf in leaves.items():
+            leaf.grad = gradients[name]
+        optimizer.step()
+        return {name: leaf.detach().clone() for name, leaf in leaves.items()}, state
 
 
 @final

@@ -24,8 +24,8 @@ class Step(Protocol):
     """What one step of a run shows."""
 
     @property
-    def loss(self) -> float:
-        """What is recorded."""
+    def loss(self) -> Any:
+        """What is recorded: a number, or those of a batch."""
 
     @property
     def objective(self) -> Tensor:
@@ -46,10 +46,10 @@ class Recurrence(ABC, Generic[Shown]):
     def advance(self, state: Any) -> tuple[Any, Shown]:
         """One step; with gradients enabled, its graph reaches the learned parts."""
 
-    def score(self, losses: Sequence[float]) -> float:
+    def score(self, losses: Sequence[Any]) -> float:
         """What validation minimises: the mean loss of the second half, so that speed counts."""
         half = losses[len(losses) // 2 :]
-        return sum(half) / len(half)
+        return float(sum(half) / len(half))
 
 
 @final
@@ -58,7 +58,7 @@ class OptimizerRun(Rollout, Generic[Shown]):
 
     def __init__(self, recurrence: Recurrence[Shown]) -> None:
         self.recurrence, self.state = recurrence, recurrence.start()
-        self.losses: list[float] = []
+        self.losses: list[Any] = []
 
     def advance(self) -> Shown:
         """One step, and what it shows."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fwnet.lab.paper.experiment import Experiment
-from fwnet.lab.paper.experiments.beyond import Beyond
 from fwnet.lab.paper.experiments.cifar2 import Cifar2
 from fwnet.lab.paper.experiments.circles import Circles
 from fwnet.lab.paper.experiments.core import Core
 from fwnet.lab.paper.experiments.density import Density
 from fwnet.lab.paper.experiments.manmade import Manmade
 from fwnet.lab.paper.experiments.mnist import Mnist
+from fwnet.lab.paper.experiments.scaling import Scaling
 
 EXPERIMENTS: tuple[Experiment[Any], ...] = (
     Cifar2(),
@@ -19,6 +19,6 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     Manmade(),
     Mnist(),
     Density(),
-    Beyond(),
+    Scaling(),
     Core(),
 )

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fwnet.data import load
-from fwnet.domains import Simplex
-from fwnet.lab.paper.claims import Claim, Comparison
+from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
 from fwnet.lab.paper.configs import CIRCLES, CirclesConfig
-from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, Iteration, decide
-from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel, Table, bands
-from fwnet.lab.paper.kernel_nets import rings_net
-from fwnet.lab.paper.measures import (
-    fewer_text,
-    grid_text,
-    median_of_known,
-    median_text,
-    range_text,
-    reached,
-    times,
-    tuning_order,
+from fwnet.lab.paper.deep_methods import (
+    FWNET,
+    GAMMA,
+    GAMMA_KERNEL,
+    HAND,
+    NABLA_KERNEL,
+    TODAY,
+    TUNED,
+    hand_designed,
+    learned,
+    tuned,
 )
-from fwnet.lab.paper.runs import chosen_text, draw_seed, losses, meta_scores, trained
-from fwnet.lab.paper.simplex_runs import Cell
-from fwnet.lab.paper.updates import Adam
-from fwnet.learned import LSTMDirection, LSTMStep, LSTMUpdates, MetaHistory
-from fwnet.learned.networks import Updates
+from fwnet.lab.paper.deep_svm import DeepSVM, Iteration, decide
+from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
+from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel
+from fwnet.lab.paper.judged import Judged, judge, readings
+from fwnet.lab.paper.kernel_nets import rings_net
+from fwnet.lab.paper.measures import grid_text, median_of_known
+from fwnet.lab.paper.methods import Method, Methods
 from fwnet.learned.training.recurrences import OptimizerRun
 from fwnet.learned.training.tasks import with_seed
-from fwnet.oracles import Softmin
-from fwnet.solvers import FrankWolfe
-from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
 
-FWNET, TUNED, GAMMA, NABLA = "FWNet", "FWNet, tuned", "L2LC_γ", "L2LC_∇"
-HAND = (FWNET, "FWNet 2/(t+2)", "FWNet adaptive")
-PAPER = {FWNET: 500, GAMMA: 200, NABLA: 20}  # iterations at equal loss, Fig. 6
-_TRAINING, _VALIDATION = 1_000_000, 2_000_000  # seeds of rings; runs have 0 to 99
-
-Make = Callable[[DeepSVM], DeepTraining]
+LEARNED = (GAMMA_KERNEL, GAMMA, NABLA_KERNEL)
+KERNEL = {"step and kernel": GAMMA_KERNEL, "direction and kernel": NABLA_KERNEL}
+SHOWN = (FWNET, *LEARNED)  # boundaries
+_TRAINING, _VALIDATION = 1_000_000, 2_000_000  # seeds of rings; runs have those below
 
 
 @final
@@ -65,244 +60,281 @@ class Circles(Experiment[CirclesConfig]):
     def run(self, config: CirclesConfig, seed: int, progress: Progress) -> dict[str, Any]:
         if not 0 <= seed < 100:  # so that no run sees the rings of another part
             raise ValueError(f"circles takes seeds from 0 to 99; got {seed!r}.")
-        adam = Adam(config.lr)
-        arms: dict[str, Make] = {
-            FWNET: _make(config, Constant(config.step_size), adam),
-            HAND[1]: _make(config, OpenLoop(), adam),
-            HAND[2]: _make(config, LineSearch(), adam),
-        }
-        held = _rings(config, _VALIDATION + seed, config.meta_points)
-        choices = {
-            f"γ = {step:g}, lr = {lr:g}": _make(config, Constant(step), Adam(lr))
-            for step in config.step_sizes
-            for lr in config.lr_grid
-        }
-        level = min(losses(arms[FWNET](held), config.steps + 1))
-        scores = {
-            key: tuning_order(losses(make(held), config.steps + 1), level)
-            for key, make in choices.items()
-        }
-        best = min(scores, key=scores.__getitem__)
-        arms[TUNED], chosen = choices[best], {TUNED: best}
-        direction = with_seed(lambda: LSTMDirection(preprocess=True, beta=config.beta), seed)
-        both = nn.ModuleList([direction, with_seed(LSTMUpdates, seed)])
-        learned: dict[str, tuple[nn.Module, Callable[[Any], Make]]] = {
-            GAMMA: (with_seed(LSTMStep, seed), lambda rule: _make(config, rule, adam)),
-            NABLA: (both, lambda two: _make(config, OpenLoop(), two[1], two[0])),
-        }
-        histories = {}
-        for place, (name, (first, make)) in enumerate(learned.items()):
-            progress(0.15 + 0.35 * place, f"meta-training {name}")
-            module, history = _trained(config, first, make, seed)
-            histories[name], chosen[name] = meta_scores(history), chosen_text(history)
-            arms[name] = make(module)
+        hand = hand_designed(config)
+        held = rings(config, range(_VALIDATION + 100 * seed, _VALIDATION + 100 * seed + 4))
+        levels = np.min(losses(hand[FWNET], held, config.steps + 1), 1)
+        methods = Methods(hand, replace(held, levels=levels), config.steps + 1)
+
+        def draw(generator: torch.Generator) -> DeepSVM:
+            seeds = torch.randint(_TRAINING, _VALIDATION, (config.meta_batch,), generator=generator)
+            return rings(config, seeds.tolist())
+
+        for place, (name, versions) in enumerate(learned(config, *LEARNED).items()):
+            progress(0.25 * place, f"training {name}")
+            methods.learn(name, versions, draw, config.meta, seed)
+        progress(0.75, "tuning on other rings")
+        for name, choices in tuned(config).items():
+            methods.tune(name, choices)
         progress(0.85, "training on fresh rings")
-        svm = _rings(config, seed, config.points)
-        runs = {
-            name: OptimizerRun(make(svm)).record(config.steps + 1) for name, make in arms.items()
+        seeds = range(100 * seed, 100 * seed + config.starts)
+        test = rings(config, seeds)
+        runs = {n: OptimizerRun(m(test)).record(config.steps + 1) for n, m in methods.items()}
+        levels = _curves(runs[FWNET]).min(1)
+        return {
+            "methods": {
+                name: _measured(config, test, seeds, run, levels, name in SHOWN)
+                for name, run in runs.items()
+            },
+            "chosen": methods.chosen,
+            "training": methods.training,
+            "levels": levels,
+            "points": test.X[0, :300].numpy(),
+            "labels": (test.y[0, :300] > 0).int().numpy(),
         }
-        return {"chosen": chosen, "meta": histories, **_summary(config, svm, seed, runs)}
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        loss = results.by_name("loss")
-        best = {name: np.minimum.accumulate(runs, axis=1) for name, runs in loss.items()}
+        judged = Judged(results)
+        first = results.first("methods")
         panels = [
             Panel(
-                f"{name}, {_count(results.first('at', name, 't'))} iterations",
-                results.first("at", name, "values"),
-                tuple(results.first("extent")),
+                f"{name}, {_count(first[name]['count'][0])}",
+                np.round(first[name]["map"], 3).tolist(),
+                (-1.3, 1.3, -1.3, 1.3),
                 results.first("points"),
                 results.first("labels"),
             )
-            for name in (FWNET, GAMMA, NABLA)
+            for name in SHOWN
         ]
-        rows = [
-            [
-                name,
-                PAPER.get(name),
-                median_text(results.over_seeds("at", name, "t")),
-                float(np.median(loss[name][:, -1])),
-                float(np.median(results.over_seeds("test", name))),
-                median_of_known(results.over_seeds("at", name, "roughness")),
-                results.chosen(name),
-            ]
-            for name in loss
-        ]
+        extra = {
+            "test accuracy": {n: _median(judged, n, "test") for n in judged.names},
+            "roughness": {n: _median(judged, n, "roughness") for n in judged.names},
+        }
         return [
             Curves(
                 "loss",
                 "Least loss so far",
-                "2P/(C n) of the SVM with the α and the features of an iteration; mean over seeds. "
-                "The loss itself zigzags, because α follows features that move.",
+                "2P/(C n) of the SVM with the α and the features of an iteration; mean over "
+                f"{results.config['starts']} fresh starts a seed. The loss itself zigzags, because "
+                "α follows features that move.",
                 "iteration",
-                "least 2P/(C n)",
-                bands(best, (TUNED,)),
+                "least loss so far",
+                judged.curves((*HAND, *LEARNED, TUNED, TODAY), (TUNED,)),
                 log_y=True,
             ),
             Maps(
                 "boundaries",
                 "Boundaries at equal loss",
                 "Each at the first iteration that reaches FWNet's least loss, or at its own least "
-                "loss if it never does (first seed).",
+                "loss if it never does (first start of the first seed).",
                 panels,
             ),
-            Table(
-                "table",
-                "Iterations to the same loss",
-                "Median over seeds; roughness is the relative standard deviation of the "
-                "boundary's radius over angles, 0 for a circle; test accuracy where the training "
-                "loss is least; what tuning chose on other rings.",
-                ("method", "paper", "ours", "last loss", "test accuracy", "roughness", "chosen"),
-                rows,
+            judged.training(),
+            judged.table(
+                "Iterations to FWNet's least loss in 500, median over starts and seeds; roughness "
+                "is the relative standard deviation of the boundary's radius over angles, 0 for a "
+                "circle.",
+                extra,
             ),
         ]
 
     def claims(self, results: Results) -> Sequence[Claim]:
         return claims(results)
 
+    def promises(self, results: Results) -> Sequence[Promise]:
+        judged = Judged(results)
+        best = judged.best((TODAY, *LEARNED), "count")
+        fastest = judged.best(KERNEL.values(), "count")
+
+        def row(words: str, goal: float, ours: str) -> Promise:
+            factors = [
+                judged.fewer(one, other, ">=", goal).number
+                for one, other in ((ours, FWNET), (best, FWNET), (best, TUNED))
+            ]
+            return Promise(words, goal, factors[0], best, *factors[1:])
+
+        return [
+            row("circles: 200 iterations instead of 500, 2.5 times fewer", 2.5, GAMMA),
+            row("circles: 20 iterations instead of 500, 25 times fewer", 25.0, fastest),
+        ]
+
 
 def claims(results: Results) -> list[Claim]:
     """What the paper says of Figs. 5 and 6, measured."""
-    at = results.by_name("at", "t")
-    lost = {
-        name: np.minimum.accumulate(loss, axis=1).mean(1)
-        for name, loss in results.by_name("loss").items()
-    }
-    mean = {name: float(values.mean()) for name, values in lost.items()}
-    hand, learned = (min(group, key=mean.__getitem__) for group in (HAND, (GAMMA, NABLA)))
-    worse = max(mean[GAMMA], mean[NABLA])
-    rough = {name: results.over_seeds("at", name, "roughness") for name in (FWNET, NABLA)}
-    middle = {name: median_of_known(values) for name, values in rough.items()}
-    closed = int(np.isfinite(rough[NABLA]).sum())
-    test = results.over_seeds("test", FWNET)
-    config = results.config
-    learning = f"L2LC {grid_text('meta lr', config['meta']['lrs'])}"
+    judged, config = Judged(results), results.config
     grid = (
         f"FWNet {grid_text('γ', config['step_sizes'])} × {grid_text('lr', config['lr_grid'])}; "
-        f"{learning}"
+        f"L2LC {grid_text('meta lr', config['meta']['lrs'])}, "
+        f"{config['meta']['restarts']} restarts"
     )
 
-    def fewer(name: str, words: str) -> Claim:
-        goal = PAPER[FWNET] / PAPER[name]
-        text = {each: fewer_text(at[each], at[name]) for each in (FWNET, TUNED)}
-        return Claim(
-            "Q3",
-            words,
-            f"{PAPER[name]} against {PAPER[FWNET]} iterations, {goal:g}× fewer",
-            f"{median_text(at[name])} against {median_text(at[FWNET])}{text[FWNET]}; "
-            f"against {median_text(at[TUNED])} of the tuned FWNet{text[TUNED]}",
-            range_text(at[name]),
-            grid,
-            (Comparison(times(at[FWNET], at[name]), ">=", goal),),
-            (Comparison(times(at[TUNED], at[name]), ">=", goal),),
-            f"Holds if the factor is at least the paper's, {goal:g}.",
+    def fewer(name: str, goal: float) -> tuple[tuple[Comparison], tuple[Comparison]]:
+        return (
+            (judged.fewer(name, FWNET, ">=", goal),),
+            (judged.fewer(name, TUNED, ">=", goal),),
         )
 
+    kernel = judged.best(KERNEL.values(), "count")
+    order = sorted(KERNEL, key=lambda text: KERNEL[text] != kernel)  # the kinder first
+    rough = {name: _median(judged, name, "roughness") for name in SHOWN}
+    test = judged.values(FWNET, "test")
+    better, worse = (pick(judged, LEARNED) for pick in (_best_of, _worst_of))
     return [
-        fewer(GAMMA, "When the LSTM controls the step size, the same loss takes 200 iterations."),
-        fewer(NABLA, "When also adapting the kernel, it just takes 20 iterations."),
+        Claim(
+            "Q3",
+            "When the LSTM controls the step size, the same loss takes 200 iterations.",
+            "200 against 500 iterations, 2.5× fewer",
+            f"L2LC_γ takes {judged.count(GAMMA)} iterations to FWNet's least loss, the tuned FWNet "
+            f"{judged.count(TUNED)}, FWNet itself {judged.count(FWNET)}.",
+            [Reading("iterations to FWNet's least loss", *fewer(GAMMA, 2.5))],
+            judged.spread(GAMMA, "count", "starts"),
+            grid,
+            judged.untrained(GAMMA),
+        ),
+        Claim(
+            "Q3",
+            "When also adapting the kernel, it just takes 20 iterations.",
+            "20 against 500 iterations, 25× fewer",
+            f"A learned step and kernel take {judged.count(GAMMA_KERNEL)} iterations, a learned "
+            f"direction and kernel {judged.count(NABLA_KERNEL)}, the tuned FWNet "
+            f"{judged.count(TUNED)}, FWNet {judged.count(FWNET)}.",
+            [Reading(text, *fewer(KERNEL[text], 25.0)) for text in order],
+            judged.spread(kernel, "count", "starts"),
+            grid,
+            judged.untrained(kernel),
+        ),
         Claim(
             "Q3",
             "The learned optimizers outperformed the hand-coded ones.",
             "(curves only)",
-            f"least loss so far, mean over iterations: L2LC_γ {mean[GAMMA]:.3g}, L2LC_∇ "
-            f"{mean[NABLA]:.3g}; best hand-coded one, {hand}, {mean[hand]:.3g}; "
-            f"{TUNED} {mean[TUNED]:.3g}",
-            f"{learned} {range_text(lost[learned])}",
+            f"By the area under the curve of the least loss, {better} has "
+            f"{judged.typical(better, 'area'):.3g}, the best hand-coded one "
+            f"{judged.typical(judged.best(HAND, 'area'), 'area'):.3g}, the tuned one "
+            f"{judged.typical(TUNED, 'area'):.3g}.",
+            readings(
+                ("the best of them", judged.ahead(better, HAND, (TUNED,))),
+                ("each of them", judged.ahead(worse, HAND, (TUNED,))),
+            ),
+            judged.spread(better, "area", "starts"),
             grid,
-            (Comparison(worse, "<", mean[hand]),),
-            (Comparison(worse, "<", mean[TUNED]),),
-            "Holds if both learned ones have the smaller mean.",
+            judged.untrained(better),
         ),
         Claim(
             "Q3",
-            "The hyperplane of L2LC_∇ is considerably smoother.",
+            "The hyperplane is considerably smoother when the kernel is adapted too.",
             "(pictures only)",
-            f"roughness of the boundary at equal loss: L2LC_∇ {middle[NABLA]:.3g} ({closed} of "
-            f"{len(rough[NABLA])} boundaries close), FWNet {middle[FWNET]:.3g}",
-            range_text(rough[NABLA]),
-            f"FWNet as in the paper; {learning}",
-            (Comparison(middle[NABLA], "<=", 0.8 * middle[FWNET]),),
-            why="Holds if it is at most 0.8 of FWNet's.",
+            f"The roughness of the boundary at equal loss is {rough[GAMMA_KERNEL]:.3g} (step and "
+            f"kernel), {rough[NABLA_KERNEL]:.3g} (direction and kernel) and {rough[FWNET]:.3g} "
+            "(FWNet); at most 0.8 of FWNet's counts as smoother.",
+            [
+                Reading(
+                    text,
+                    (
+                        Comparison(
+                            rough[KERNEL[text]], "<=", 0.8 * rough[FWNET], "roughness, 0.8 × FWNet"
+                        ),
+                    ),
+                )
+                for text in order
+            ],
+            judged.spread(kernel, "roughness", "starts"),
+            f"FWNet as in the paper; {grid}",
+            judged.untrained(kernel),
         ),
         Claim(
             "Q2",
             "Deep SVMs can be trained end to end with an FWNet as the last layer.",
             "(pictures only)",
-            f"test accuracy {np.median(test):.3f}",
-            range_text(test),
+            f"The median start classifies {np.median(test):.3f} of fresh points correctly, the "
+            f"worst {test.min():.3f}; 0.95 counts as trained. The network minimises the SVM's "
+            "primal: minimising the dual over the network, as the text reads, would shrink the "
+            "margin.",
+            [
+                Reading(
+                    "the median start",
+                    (Comparison(float(np.median(test)), ">=", 0.95, "test accuracy"),),
+                ),
+                Reading(
+                    "every start", (Comparison(float(test.min()), ">=", 0.95, "test accuracy"),)
+                ),
+            ],
+            judged.spread(FWNET, "test", "starts"),
             "the target is a number: no baseline",
-            (Comparison(test.min(), ">=", 0.95),),
-            why="Holds if every seed classifies 95 % of fresh points at its least training loss. "
-            "The network minimises the SVM's primal; minimising the dual over the network, as the "
-            "text reads, would shrink the margin.",
         ),
     ]
 
 
-def _make(
+def _measured(
     config: CirclesConfig,
-    rule: StepRule,
-    updates: Updates,
-    direction: LSTMDirection | None = None,
-) -> Make:
-    solver = FrankWolfe(Simplex(), rule, oracle=Softmin(config.beta), direction=direction)
-    return lambda svm: DeepTraining(svm, Cell(solver), updates)
-
-
-def _rings(config: CirclesConfig, seed: int, points: int) -> DeepSVM:
-    """Rings and first weights of one seed."""
-    data = load("circles", seed=seed)
-    x, y = torch.tensor(data.x[:points]), torch.tensor(2.0 * data.y[:points] - 1)
-    return DeepSVM(x, y.float(), with_seed(rings_net, seed), config.C)
-
-
-def _trained(
-    config: CirclesConfig, first: nn.Module, make: Callable[[Any], Make], seed: int
-) -> tuple[nn.Module, MetaHistory]:
-    """Meta-train on rings of other seeds."""
-    held = _rings(config, _VALIDATION + seed, config.meta_points)
-
-    def draw(module: nn.Module, generator: torch.Generator) -> DeepTraining:
-        other = _TRAINING + draw_seed(generator, _VALIDATION - _TRAINING)
-        return make(module)(_rings(config, other, config.meta_points))
-
-    return trained(first, draw, lambda module: make(module)(held), config.meta, seed)
-
-
-def _summary(
-    config: CirclesConfig, svm: DeepSVM, seed: int, runs: dict[str, list[Iteration]]
+    svm: DeepSVM,
+    seeds: Sequence[int],
+    run: Sequence[Iteration],
+    levels: np.ndarray,
+    shown: bool,
 ) -> dict[str, Any]:
-    """Curves, and every method at FWNet's best loss."""
-    data = load("circles", seed=seed)
-    x_test = torch.tensor(data.x_test)
-    y_test = torch.tensor(2.0 * data.y_test - 1)
-    loss = {name: np.array([step.loss for step in run]) for name, run in runs.items()}
-    level = float(loss[FWNET].min())
-    side = torch.linspace(-1.3, 1.3, config.resolution)
-    grid = torch.stack(torch.meshgrid(side, side, indexing="xy"), -1).reshape(-1, 2)
-    at: dict[str, dict[str, Any]] = {}
-    test = {}
-    for name, run in runs.items():
-        t = reached(loss[name], level)
-        step = run[int(t) if np.isfinite(t) else int(loss[name].argmin())]
-        at[name] = {"t": t, "roughness": roughness(partial(decide, svm.net, step))}
-        if name in PAPER:
-            values = decide(svm.net, step, grid).reshape(config.resolution, -1)
-            at[name]["values"] = values.numpy().round(3)
-        found = decide(svm.net, run[int(loss[name].argmin())], x_test).sign()
-        test[name] = float((found == y_test).float().mean())
-    return {
-        "loss": loss,
-        "accuracy": {name: [step.accuracy for step in run] for name, run in runs.items()},
-        "step_size": {name: [step.step_size for step in run] for name, run in runs.items()},
-        "level": level,
-        "at": at,
-        "test": test,
-        "extent": (-1.3, 1.3, -1.3, 1.3),
-        "points": svm.X[:300].numpy(),
-        "labels": (svm.y[:300] > 0).int().numpy(),
+    """The criteria, and at every start the test accuracy and the boundary's roughness."""
+    curves = _curves(run)
+    found = judge(np.minimum.accumulate(curves, axis=1), levels)
+    least = curves.argmin(1)
+    at = [
+        int(t) if np.isfinite(t) else int(best)
+        for t, best in zip(found["count"], least, strict=True)
+    ]
+    accuracy = []
+    for start, seed in enumerate(seeds):
+        data = load("circles", seed=seed)
+        signs = _decide_one(svm, run[least[start]], start, torch.tensor(data.x_test)).sign()
+        accuracy.append(float((signs.numpy() == 2.0 * data.y_test - 1).mean()))
+    found |= {
+        "test": accuracy,
+        "roughness": [
+            roughness(partial(_decide_one, svm, run[t], start)) for start, t in enumerate(at)
+        ],
+        "step_size": [step.step_size for step in run],
     }
+    if shown:
+        found["map"] = _decide_one(svm, run[at[0]], 0, _grid(config)).reshape(config.resolution, -1)
+    return found
+
+
+def _best_of(judged: Judged, names: Sequence[str]) -> str:
+    return judged.best(names, "area")
+
+
+def _worst_of(judged: Judged, names: Sequence[str]) -> str:
+    return max(names, key=lambda name: np.nan_to_num(judged.typical(name, "area"), nan=np.inf))
+
+
+def _median(judged: Judged, name: str, key: str) -> float:
+    found = judged.values(name, key)
+    return median_of_known(np.where(np.isinf(found), np.nan, found))
+
+
+def rings(config: CirclesConfig, seeds: Sequence[int]) -> DeepSVM:
+    """Rings and first weights, one of each seed."""
+    sets = [load("circles", seed=seed) for seed in seeds]
+    x = torch.stack([torch.tensor(each.x[: config.points]) for each in sets])
+    y = torch.stack([torch.tensor(2.0 * each.y[: config.points] - 1) for each in sets])
+    return DeepSVM(x, y.float(), [with_seed(rings_net, seed) for seed in seeds], config.C)
+
+
+def losses(method: Method, svm: DeepSVM, steps: int) -> np.ndarray:  # (batch, steps)
+    """The losses of a run."""
+    return _curves(OptimizerRun(method(svm)).record(steps))
+
+
+def _curves(run: Sequence[Iteration]) -> np.ndarray:  # (batch, steps)
+    return torch.stack([step.loss for step in run], 1).double().numpy()
+
+
+def _grid(config: CirclesConfig) -> Tensor:
+    side = torch.linspace(-1.3, 1.3, config.resolution)
+    return torch.stack(torch.meshgrid(side, side, indexing="xy"), -1).reshape(-1, 2)
+
+
+def _decide_one(svm: DeepSVM, step: Iteration, start: int, points: Tensor) -> Tensor:
+    """Decision values of one of the deep SVMs: `(n, 2)` -> `(n,)`."""
+    every = points.expand(len(svm.nets), *points.shape)
+    return decide(svm.nets, step, every)[start]
 
 
 def roughness(decision: Callable[[Tensor], Tensor], rays: int = 180) -> float:
@@ -325,4 +357,4 @@ def roughness(decision: Callable[[Tensor], Tensor], rays: int = 180) -> float:
 
 
 def _count(t: float | None) -> str:
-    return "not in all" if t is None else f"{t:.0f}"
+    return "not reached" if t is None else f"{t:.0f} iterations"

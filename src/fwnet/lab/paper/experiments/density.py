@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from fwnet.data import load
-from fwnet.lab.paper.claims import Claim, Comparison
+from fwnet.lab.paper.claims import Claim, Comparison, Reading
 from fwnet.lab.paper.configs import DENSITY, DensityConfig
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, PlottedLine, Table
@@ -56,8 +56,8 @@ class Density(Experiment[DensityConfig]):
         return {"sets": out}
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        labels = [f"{depth} × {width}" for width, depth in results.config["nets"]]
-        where = [float(depth * width) for width, depth in results.config["nets"]]
+        nets = results.config["nets"]
+        where = [float(depth * width) for width, depth in nets]
         series, ranks, rows = [], [], []
         for name in results.config["data"]:
             for tuned in (False, True):
@@ -66,26 +66,19 @@ class Density(Experiment[DensityConfig]):
                 low, high = lead.min(0).tolist(), lead.max(0).tolist()
                 series.append(PlottedLine(label, where, lead.mean(0), low, high, baseline=tuned))
             for method in (FWNET, ADAM):
-                rank = _over_nets(results, name, method, "rank")
+                share = _over_nets(results, name, method, "share").mean(0)
                 ranks.append(
-                    PlottedLine(f"{name}, {method}", where, rank.mean(0), baseline=method == ADAM)
+                    PlottedLine(f"{name}, {method}", where, share, baseline=method == ADAM)
                 )
-            for k, label in enumerate(labels):
-                rows.append(
-                    [
-                        name,
-                        label,
-                        *(
-                            float(_over_nets(results, name, method, "accuracy")[:, k].mean())
-                            for method in (FWNET, ADAM, *TUNED.values())
-                        ),
-                        *(_chosen(results, name, method, k) for method in TUNED.values()),
-                        *(
-                            float(_over_nets(results, name, method, "rank")[:, k].mean())
-                            for method in (FWNET, ADAM)
-                        ),
-                    ]
-                )
+            every = (FWNET, ADAM, *TUNED.values())
+            accuracy, shares = (
+                [_over_nets(results, name, method, key).mean(0) for method in every[:last]]
+                for key, last in (("accuracy", 4), ("share", 2))
+            )
+            for k, (width, depth) in enumerate(nets):
+                chosen = [_chosen(results, name, method, k) for method in TUNED.values()]
+                numbers = [[float(found[k]) for found in group] for group in (accuracy, shares)]
+                rows.append([name, f"{depth} × {width}", *numbers[0], *chosen, *numbers[1]])
         axis = "units in fully connected layers"
         return [
             Curves(
@@ -94,20 +87,20 @@ class Density(Experiment[DensityConfig]):
                 "Mean over seeds, with the smallest and the largest; with the paper's constant "
                 "0.001, and with the constant that was best on held-out images for each.",
                 axis,
-                "accuracy of Adam − FWNet",
+                "accuracy of Adam − accuracy of FWNet",
                 series,
                 log_x=True,
             ),
             Curves(
                 "rank",
                 "Effective rank of what training added to the first dense matrix",
-                "exp(entropy of the singular values), of W_T − W_0 for Adam, and for FWNet of the "
-                "sum of its steps, W_T − (1 − γ)^T W_0; both with the paper's constant.",
+                "exp(entropy of the singular values) as a share of the largest rank that the "
+                "matrix can have, so that it does not grow with the width alone; of W_T − W_0 for "
+                "Adam, and for FWNet of the sum of its steps, W_T − (1 − γ)^T W_0.",
                 axis,
-                "effective rank",
+                "effective rank / largest rank",
                 ranks,
                 log_x=True,
-                log_y=True,
             ),
             Table(
                 "table",
@@ -119,7 +112,7 @@ class Density(Experiment[DensityConfig]):
                     "data",
                     "network",
                     *(FWNET, ADAM, *TUNED.values()),
-                    *("chosen, FWNet", "chosen, Adam", "rank, FWNet", "rank, Adam"),
+                    *("chosen, FWNet", "chosen, Adam", "rank share, FWNet", "rank share, Adam"),
                 ),
                 rows,
             ),
@@ -142,42 +135,58 @@ def claims(results: Results) -> list[Claim]:
     untuned, tuned = (
         {name: leads(results, name, tuned) for name in names} for tuned in (False, True)
     )
-    ranks = {name: _over_nets(results, name, ADAM, "rank") for name in names}
+    shares = {name: _over_nets(results, name, ADAM, "share") for name in names}
     growths = np.concatenate([lead[:, -1] - lead[:, 0] for lead in untuned.values()])
-    factors = np.concatenate([rank[:, -1] / rank[:, 0] for rank in ranks.values()])
+    factors = np.concatenate([share[:, -1] / share[:, 0] for share in shares.values()])
     return [
         Claim(
             "Q4",
             "The more dense the network became, the better the ADAM performed.",
             "(no numbers)",
-            f"Adam's lead in accuracy, {_ends(untuned, '+.3f')}; both tuned, "
-            f"{_ends(tuned, '+.3f')}",
+            f"Adam's lead in accuracy is {_ends(untuned, '+.3f')}; with both tuned "
+            f"{_ends(tuned, '+.3f')}.",
+            [
+                Reading(
+                    "from the sparsest to the densest network", _growing(untuned), _growing(tuned)
+                ),
+                Reading(
+                    "with every wider or deeper network",
+                    _growing(untuned, every=True),
+                    _growing(tuned, every=True),
+                ),
+            ],
             range_text(growths, "growths"),
             grid,
-            _growing(untuned),
-            _growing(tuned),
-            "Holds if Adam's lead grows from the sparsest to the densest network on every set, "
-            "with the paper's constant 0.001 and with tuned ones.",
         ),
         Claim(
             "Q4",
             "This validates our assumption of low-rank solutions: if it does not hold, there is "
             "no point in the trace-norm constraint.",
             "(no numbers)",
-            f"effective rank of what Adam learns, {_ends(ranks, '.3g')}",
+            f"What Adam learns has an effective rank of {_ends(shares, '.3g')} of the largest "
+            "possible one; the assumption explains Adam's lead where that share grows with it.",
+            [
+                Reading(
+                    "rank share and lead grow together",
+                    _growing(shares) + _growing(untuned),
+                    _growing(tuned),
+                )
+            ],
             range_text(factors, "factors"),
             grid,
-            _growing(ranks) + _growing(untuned),
-            _growing(tuned),
-            "Holds if rank and lead grow together on every set.",
         ),
     ]
 
 
-def _growing(values: dict[str, np.ndarray]) -> tuple[Comparison, ...]:  # (seeds, nets) of each
-    """On every set, the mean on the densest network against that on the sparsest."""
+def _growing(
+    values: dict[str, np.ndarray],  # (seeds, nets) of each set
+    every: bool = False,
+) -> tuple[Comparison, ...]:
+    """On every set, the mean growth from the sparsest to the densest network, or of every step."""
     return tuple(
-        Comparison((found[:, -1] - found[:, 0]).mean(), ">", 0.0) for found in values.values()
+        Comparison(float(growth), ">", 0.0, f"growth on {name}")
+        for name, found in values.items()
+        for growth in (np.diff(found.mean(0)) if every else [(found[:, -1] - found[:, 0]).mean()])
     )
 
 
@@ -248,11 +257,11 @@ def _train(
     seen = curves(run, net, config.steps, config.every, parts.test)
     end = run.state.parameters
     left = (1 - rate) ** config.steps if ours else 1.0
+    added = end[dense[0]] - left * start[dense[0]]
     return {
         "rate": rate,
         "held": tested(net, end, parts.held)["accuracy"],
         "accuracy": float(np.mean(seen["accuracy"][-2:])),
         "loss": seen["loss"][-1],
-        "rank": effective_rank(end[dense[0]] - left * start[dense[0]]),
-        "rank_softmax": effective_rank(end[dense[-1]] - left * start[dense[-1]]),
+        "share": effective_rank(added) / min(added.shape),
     }

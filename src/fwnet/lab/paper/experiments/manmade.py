@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -10,43 +12,35 @@ import torch
 from torch import Tensor, nn
 
 from fwnet.data import Dataset, load, splits
-from fwnet.domains import Simplex
-from fwnet.lab.paper.claims import Claim, Comparison
+from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
 from fwnet.lab.paper.configs import MANMADE, ManmadeConfig
+from fwnet.lab.paper.deep_methods import (
+    ADAPTIVE,
+    FWNET,
+    GAMMA,
+    GAMMA_KERNEL,
+    HAND,
+    SEARCH,
+    TODAY,
+    TUNED,
+    hand_designed,
+    learned,
+    tuned,
+)
 from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, decide
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Row, Table, bands
+from fwnet.lab.paper.figures import Curves, Figure, bands
+from fwnet.lab.paper.judged import CRITERIA, Judged, judge
 from fwnet.lab.paper.kernel_nets import image_kernel
-from fwnet.lab.paper.measures import (
-    fewer_text,
-    grid_text,
-    median_text,
-    range_text,
-    reached,
-    times,
-    tuning_order,
-)
-from fwnet.lab.paper.runs import chosen_text, draw_seed, losses, meta_scores, trained
-from fwnet.lab.paper.simplex_runs import Cell, Descent, Reparameterised
+from fwnet.lab.paper.measures import grid_text
+from fwnet.lab.paper.methods import Method, Methods, draw_seed
+from fwnet.lab.paper.simplex_runs import Descent, Reparameterised
 from fwnet.lab.paper.updates import Adam
-from fwnet.learned import LSTMStep
 from fwnet.learned.training.recurrences import OptimizerRun
 from fwnet.learned.training.tasks import with_seed
-from fwnet.oracles import Softmin
-from fwnet.solvers import FrankWolfe
-from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
 
-FWNET, OPEN, ADAPTIVE, GAMMA, ADAM = (
-    "FWNet",
-    "FWNet 2/(t+2)",
-    "FWNet adaptive",
-    "L2LC_γ",
-    "Adam",
-)
-TUNED, ADAM_TUNED = "FWNet, tuned", "Adam, tuned"
-HAND = (FWNET, OPEN, ADAPTIVE, ADAM)
-
-Make = Callable[[DeepSVM], DeepTraining]
+ADAM, ADAM_TUNED = "Adam", "Adam, tuned"
+UNTUNED, BEST = (*HAND, ADAM), (TUNED, ADAM_TUNED)
 
 
 @final
@@ -68,70 +62,56 @@ class Manmade(Experiment[ManmadeConfig]):
         data = load(config.data)
         parts = splits(data.y, (0.4, 0.2, 0.4), seed=seed)  # raises unless disjoint
         generator = np.random.default_rng(seed)
-        held = _deep_svm(config, data, parts.optimizer, config.points, generator, 999)
-        adam = Adam(config.lr)
-        arms: dict[str, Make] = {
-            FWNET: _fwnet(config, Constant(config.step_size), adam),
-            OPEN: _fwnet(config, OpenLoop(), adam),
-            ADAPTIVE: _fwnet(config, LineSearch(), adam),
-            ADAM: _adam(config.lr),
-        }
+        hand = hand_designed(config) | {ADAM: _adam(config.lr)}
+        held = _deep_svm(config, data, parts.optimizer, generator, 999)
+        first = OptimizerRun(hand[SEARCH](held)).record(config.steps + 1)
+        held = replace(held, levels=first[-1].loss.double().numpy())
+        methods = Methods(hand, held, config.steps + 1)
         progress(0.0, "tuning on other images")
-        chosen: dict[str, str] = {}
-        level = losses(arms[ADAPTIVE](held), config.steps + 1)[-1]
-        for name, choices in _grids(config).items():
-            scores = {
-                key: tuning_order(losses(make(held), config.steps + 1), level)
-                for key, make in choices.items()
-            }
-            best = min(choices, key=lambda key: scores[key])
-            arms[name], chosen[name] = choices[best], best
-        progress(0.4, "meta-training L2LC_γ")
+        adams = {f"lr = {lr:g}": _adam(lr) for lr in config.lr_grid}
+        for name, choices in (tuned(config) | {ADAM_TUNED: adams}).items():
+            methods.tune(name, choices)
 
-        def draw(rule: LSTMStep, generator: torch.Generator) -> DeepTraining:
+        def draw(generator: torch.Generator) -> DeepSVM:
             rows = np.random.default_rng(draw_seed(generator))
             start = 1000 + draw_seed(generator)
-            other = _deep_svm(config, data, parts.optimizee, config.meta_points, rows, start)
-            return _fwnet(config, rule, adam)(other)
+            return _deep_svm(config, data, parts.optimizee, rows, start)
 
-        rule, history = trained(
-            with_seed(LSTMStep, seed),
-            draw,
-            lambda rule: _fwnet(config, rule, adam)(held),
-            config.meta,
-            seed,
-        )
-        arms[GAMMA], chosen[GAMMA] = _fwnet(config, rule, adam), chosen_text(history)
-        svm = _deep_svm(config, data, parts.test, config.points, generator, seed)
+        for place, (name, versions) in enumerate(learned(config, GAMMA, GAMMA_KERNEL).items()):
+            progress(0.2 + 0.35 * place, f"training {name}")
+            methods.learn(name, versions, draw, config.meta, seed)
+        svm = _deep_svm(config, data, parts.test, generator, seed)
         x, y = data.test(slice(config.test_points))
-        x_test, y_test = torch.from_numpy(x), _signs(config, y)
-        out: dict[str, Any] = {"loss": {}, "accuracy": {}, "step_size": {}, "test": {}}
-        for place, (name, make_run) in enumerate(arms.items()):
-            progress(0.6 + 0.05 * place, f"training with {name}")
-            run = OptimizerRun(make_run(svm))
-            steps = run.record(config.steps + 1)
-            out["loss"][name] = [step.loss for step in steps]
-            out["accuracy"][name] = [step.accuracy for step in steps]
-            out["step_size"][name] = [step.step_size for step in steps]
-            found = decide(run.state.net, steps[-1], x_test).sign()
-            out["test"][name] = float((found == y_test).float().mean())
-        return {**out, "chosen": chosen, "meta": meta_scores(history)}
+        x_test, y_test = torch.from_numpy(x).unsqueeze(0), _signs(config, y)
+        runs, test = {}, {}
+        for place, (name, method) in enumerate(methods.items()):
+            progress(0.9 + 0.01 * place, f"training with {name}")
+            run = OptimizerRun(method(svm))
+            runs[name] = run.record(config.steps + 1)
+            found = decide(run.state.nets, runs[name][-1], x_test).sign()[0]
+            test[name] = float((found == y_test).float().mean())
+        loss = {name: [float(step.loss) for step in run] for name, run in runs.items()}
+        levels = {text: loss[name][-1] for text, name in ADAPTIVE.items()}
+        return {
+            "methods": {
+                name: judge(loss[name], [levels["line search"]])
+                | {
+                    "count 2/(t+2)": judge(loss[name], [levels["2/(t+2)"]])["count"],
+                    "test": test[name],
+                    "accuracy": [float(step.accuracy) for step in run],
+                    "step_size": [step.step_size for step in run],
+                }
+                for name, run in runs.items()
+            },
+            "chosen": methods.chosen,
+            "training": methods.training,
+        }
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        loss, test = results.by_name("loss"), results.by_name("test")
-        sizes = {
-            name: results.over_seeds("step_size", name) for name in (FWNET, OPEN, ADAPTIVE, GAMMA)
-        }
-        rows: list[Row] = [
-            [
-                name,
-                median_text(count),
-                float(loss[name][:, -1].mean()),
-                float(test[name].mean()),
-                results.chosen(name),
-            ]
-            for name, count in iterations(results).items()
-        ]
+        judged = Judged(results)
+        sizes = {name: judged.values(name, "step_size") for name in (*HAND, GAMMA)}
+        test = {name: judged.typical(name, "test") for name in judged.names}
+        names = (*UNTUNED, GAMMA, GAMMA_KERNEL, *BEST, TODAY)
         return [
             Curves(
                 "loss",
@@ -139,8 +119,8 @@ class Manmade(Experiment[ManmadeConfig]):
                 "2P/(C n) with the α and the features of the iteration; mean and standard "
                 "deviation over seeds.",
                 "iteration",
-                "2P/(C n)",
-                bands(loss, (ADAM, ADAM_TUNED, TUNED)),
+                "loss of the SVM",
+                judged.curves(names, (ADAM, *BEST)),
                 log_y=True,
             ),
             Curves(
@@ -148,73 +128,115 @@ class Manmade(Experiment[ManmadeConfig]):
                 "Step sizes",
                 "What the LSTM learned, beside the hand-designed rules.",
                 "iteration",
-                "γ",
-                bands(sizes),
+                "step size γ",
+                bands({name: found for name, found in sizes.items() if found.size}),
                 log_y=True,
             ),
-            Table(
-                "table",
-                "Iterations to the loss at which the adaptive FWNet ends",
-                "Median over seeds; test accuracy after the last iteration, where the network has "
-                "memorised its few training images.",
-                ("method", "iterations", "last loss", "test accuracy", "chosen"),
-                rows,
+            judged.training(),
+            judged.table(
+                "Iterations to the loss at which FWNet with a line search ends, median over seeds; "
+                "test accuracy on the whole test set after the last iteration, where the network "
+                "has memorised its few training images.",
+                {"test accuracy": test},
             ),
         ]
 
     def claims(self, results: Results) -> Sequence[Claim]:
         return claims(results)
 
-
-def iterations(results: Results) -> dict[str, np.ndarray]:
-    """For each method and seed, iterations to the loss at which the adaptive FWNet ends."""
-    ends = results.over_seeds("loss", ADAPTIVE)[:, -1]
-    return {
-        name: np.array([reached(run, level) for run, level in zip(runs, ends, strict=True)])
-        for name, runs in results.by_name("loss").items()
-    }
+    def promises(self, results: Results) -> Sequence[Promise]:
+        judged = Judged(results)
+        best = judged.best((TODAY, GAMMA, GAMMA_KERNEL), "count")
+        factors = [
+            judged.fewer(ours, judged.best(rivals, "count"), ">", 2).number
+            for ours, rivals in ((GAMMA, UNTUNED), (best, UNTUNED), (best, BEST))
+        ]
+        words = "manmade: less than half of the iterations of hand-coded optimizers"
+        return [Promise(words, 2.0, factors[0], best, *factors[1:])]
 
 
 def claims(results: Results) -> list[Claim]:
     """What the paper says of Fig. 7, measured."""
-    counts, config = iterations(results), results.config
-    untuned, tuned = (
-        {name: times(counts[name], counts[GAMMA]) for name in group}
-        for group in (HAND, (TUNED, ADAM_TUNED))
+    judged, config = Judged(results), results.config
+    grid = (
+        f"{grid_text('lr', config['lr_grid'])}, FWNet × {grid_text('γ', config['step_sizes'])}; "
+        f"L2LC {grid_text('meta lr', config['meta']['lrs'])}"
     )
-    texts = ", ".join(f"{name} {median_text(counts[name])}" for name in (*untuned, *tuned))
-    fewest = "".join(
-        f"; than the best {kind} one{text}"
-        for kind, factors in (("untuned", untuned), ("tuned", tuned))
-        if (text := fewer_text(counts[min(factors, key=factors.__getitem__)], counts[GAMMA]))
-    )
-    test = results.over_seeds("test", FWNET)
-    untrained = max(share(config), 1 - share(config))
+    test = judged.values(FWNET, "test")
+    larger = max(share(config), 1 - share(config))
+    rival, best = (judged.best(names, "count") for names in (UNTUNED, BEST))
+    harder = [
+        Reading(
+            text,
+            (
+                Comparison(
+                    judged.typical(GAMMA_KERNEL, key),
+                    ">",
+                    judged.typical(GAMMA, key),
+                    f"{GAMMA_KERNEL}, against {GAMMA}",
+                ),
+            ),
+        )
+        for key, text in CRITERIA.items()
+    ]
     return [
         Claim(
             "Q3",
-            "L2LC_γ outperforms hand-coded optimizers even with adaptive step size, requiring "
-            "less than half of the iterations to converge.",
+            "L2LC_γ outperforms hand-coded optimizers even with adaptive step size.",
+            "(curves only)",
+            f"At the end L2LC_γ has a loss of {judged.typical(GAMMA, 'end'):.3g}, the best "
+            f"hand-coded one {judged.typical(judged.best(UNTUNED, 'end'), 'end'):.3g}, the best "
+            f"tuned one {judged.typical(judged.best(BEST, 'end'), 'end'):.3g}.",
+            judged.ahead(GAMMA, UNTUNED, BEST),
+            judged.spread(GAMMA, "end", "seeds"),
+            grid,
+            judged.untrained(GAMMA),
+        ),
+        Claim(
+            "Q3",
+            "It requires less than half of the iterations to converge.",
             "less than half",
-            f"iterations to the adaptive FWNet's last loss: L2LC_γ {median_text(counts[GAMMA])}; "
-            f"{texts}{fewest}",
-            range_text(counts[GAMMA]),
-            f"{grid_text('lr', config['lr_grid'])}, FWNet × "
-            f"{grid_text('γ', config['step_sizes'])}; "
-            f"L2LC_γ {grid_text('meta lr', config['meta']['lrs'])}",
-            (Comparison(min(untuned.values()), ">", 2),),
-            (Comparison(min(tuned.values()), ">", 2),),
-            "Holds if it takes less than half of the iterations of each of them.",
+            f"To the loss at which the line search ends, L2LC_γ takes {judged.count(GAMMA)} "
+            f"iterations, the fastest hand-coded one, {rival}, {judged.count(rival)}, the fastest "
+            f"tuned one, {best}, {judged.count(best)}.",
+            [
+                Reading(
+                    f"to the last loss of {ADAPTIVE[text]}",
+                    (judged.fewer(GAMMA, judged.best(UNTUNED, key), ">", 2, key),),
+                    (judged.fewer(GAMMA, judged.best(BEST, key), ">", 2, key),),
+                )
+                for text, key in (("2/(t+2)", "count 2/(t+2)"), ("line search", "count"))
+            ],
+            judged.spread(GAMMA, "count", "seeds"),
+            grid,
+            judged.untrained(GAMMA),
+        ),
+        Claim(
+            "Q3",
+            "Training also the kernel is harder as it is a non-convex problem.",
+            "(no numbers)",
+            f"With LSTMs for the step, the convolutional and the dense layers the loss ends at "
+            f"{judged.typical(GAMMA_KERNEL, 'end'):.3g}, with the step alone at "
+            f"{judged.typical(GAMMA, 'end'):.3g}; {len(judged.failed(GAMMA_KERNEL))} of "
+            f"{len(results.seeds)} trainings failed. Harder means a larger loss.",
+            harder,
+            judged.spread(GAMMA_KERNEL, "end", "seeds"),
+            grid,
         ),
         Claim(
             "Q2",
             "Convolutional SVMs can be trained end to end with an FWNet as the last layer.",
             "(curves only)",
-            f"test accuracy {test.mean():.3f}, {untrained:.2f} being that of the larger class",
-            range_text(test),
+            f"The test accuracy is {test.mean():.3f}, and {larger:.2f} of the images are in the "
+            "larger class; five points above that count as trained.",
+            [
+                Reading(
+                    "every seed",
+                    (Comparison(float(test.min()), ">", larger + 0.05, "test accuracy"),),
+                )
+            ],
+            judged.spread(FWNET, "test", "seeds"),
             "the target is a number: no baseline",
-            (Comparison(test.min(), ">", untrained + 0.05),),
-            why="Holds if every seed is five points above the larger class.",
         ),
     ]
 
@@ -232,32 +254,16 @@ def _deep_svm(
     config: ManmadeConfig,
     data: Dataset,
     rows: np.ndarray,
-    points: int,
     generator: np.random.Generator,
     seed: int,
 ) -> DeepSVM:
     """A deep SVM on a draw of the rows, its network drawn from the seed."""
-    x, y = data.train(np.sort(generator.permutation(rows)[:points]))
-    net: nn.Module = with_seed(lambda: image_kernel(x.shape[1:], config.channels), seed)
-    return DeepSVM(torch.from_numpy(x), _signs(config, y), net, config.C)
+    x, y = data.train(np.sort(generator.permutation(rows)[: config.points]))
+    net: nn.Module = with_seed(partial(image_kernel, x.shape[1:], config.channels), seed)
+    X, signs = torch.from_numpy(x), _signs(config, y)
+    return DeepSVM(X.unsqueeze(0), signs.unsqueeze(0), [net], config.C)
 
 
-def _fwnet(config: ManmadeConfig, rule: StepRule, updates: Adam) -> Make:
-    solver = FrankWolfe(Simplex(), rule, oracle=Softmin(config.beta))
-    return lambda svm: DeepTraining(svm, Cell(solver), updates)
-
-
-def _adam(lr: float) -> Make:
+def _adam(lr: float) -> Method:
     """α = softmax(θ) and the network, both by Adam."""
     return lambda svm: DeepTraining(svm, Descent(Reparameterised(), Adam(lr)), Adam(lr))
-
-
-def _grids(config: ManmadeConfig) -> dict[str, dict[str, Make]]:
-    return {
-        TUNED: {
-            f"γ = {step:g}, lr = {lr:g}": _fwnet(config, Constant(step), Adam(lr))
-            for step in config.step_sizes
-            for lr in config.lr_grid
-        },
-        ADAM_TUNED: {f"lr = {lr:g}": _adam(lr) for lr in config.lr_grid},
-    }

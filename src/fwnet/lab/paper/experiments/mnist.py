@@ -5,45 +5,44 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, final
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import nn
 
-from fwnet.lab.paper.claims import Claim, Comparison
+from fwnet.domains import TraceNormBall
+from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
 from fwnet.lab.paper.configs import MNIST, MnistConfig
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, Row, Table, bands
+from fwnet.lab.paper.figures import Curves, Figure, bands
+from fwnet.lab.paper.judged import Judged, judge
 from fwnet.lab.paper.kernel_nets import image_features
-from fwnet.lab.paper.measures import (
-    fewer_text,
-    grid_text,
-    median_text,
-    range_text,
-    reached,
-    smoothed,
-    times,
-)
-from fwnet.lab.paper.runs import chosen_text, draw_seed, meta_scores, trained
+from fwnet.lab.paper.measures import grid_text, reached, smoothed
+from fwnet.lab.paper.methods import Method, Methods, Version, draw_seed
 from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, training
-from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, into_ball
+from fwnet.lab.paper.updates import Adam, SplitUpdates, TorchUpdates, TraceNormSteps, into_ball
+from fwnet.learned import LSTMUpdates
 from fwnet.learned.controllers.lstm import EntrywiseLSTM
-from fwnet.learned.families.training_runs import NetworkTraining
-from fwnet.learned.networks import Updates
+from fwnet.learned.networks import Parameters, Updates
 from fwnet.learned.training.recurrences import OptimizerRun
 from fwnet.learned.training.tasks import with_seed
+from fwnet.optim import FrankWolfe as FrankWolfeOptimizer
+from fwnet.oracles import SoftTraceNorm
 
-FWNET, NABLA, ADAM, SAME, TUNED, OURS_TUNED = (
-    "FWNet",
-    "L2LC_∇",
-    "Adam 0.001",
-    "Adam 0.001, FWNet's start",
-    "Adam, tuned",
-    "FWNet, tuned",
-)
+FWNET, NABLA, L2L, ADAM, SAME = "FWNet", "L2LC_∇", "L2L", "Adam 0.001", "Adam 0.001, FWNet's start"
+TUNED, OURS_TUNED, TODAY = "Adam, tuned", "FWNet, tuned", "fwnet.optim, tuned"
 SOFTMAX = ("1.weight",)  # the matrix in the ball
 _WIDTH = 3  # tests that an accuracy is averaged over
+
+
+class Training(NamedTuple):
+    """A network to train: images, first weights by seed, order of minibatches by seed."""
+
+    images: Images
+    start: int
+    order: int
 
 
 @final
@@ -61,85 +60,56 @@ class Mnist(Experiment[MnistConfig]):
     def config(self, profile: Profile) -> MnistConfig:
         return MNIST[profile]
 
+    def seeds(self, profile: Profile) -> int:
+        """Five in the paper's profile: what an LSTM learns varies."""
+        return 5 if profile is Profile.PAPER else profile.seeds
+
     def run(self, config: MnistConfig, seed: int, progress: Progress) -> dict[str, Any]:
         meta, held, train, test = images(config, seed)
-        plain, wide = network(config, meta, seed), network(config, meta, seed, gaussian=True)
-        progress(0.0, "meta-training L2LC_∇")
-        first = with_seed(lambda: EntrywiseLSTM(20, 2, preprocess=True), seed)
+        methods = Methods(_hand(config, seed), Training(held, 999, 0), config.steps)
+        progress(0.0, "tuning on the optimizers' half")
+        for name, choices in _grids(config, seed).items():
+            methods.tune(name, choices)
 
-        def unrolled(
-            lstm: EntrywiseLSTM, images: Images, start: int, order: int
-        ) -> NetworkTraining:
-            net = network(config, images, start, gaussian=True)
-            return training(net, images, _fw(config, seed, lstm), config.batch, order)
+        def draw(generator: torch.Generator) -> Training:
+            return Training(meta, 1000 + draw_seed(generator), draw_seed(generator))
 
-        lstm, history = trained(
-            first,
-            lambda lstm, draw: unrolled(lstm, meta, 1000 + draw_seed(draw), draw_seed(draw)),
-            lambda lstm: unrolled(lstm, held, 999, 0),
-            config.meta,
-            seed,
-        )
-        learned = _fw(config, seed, lstm)
-        progress(0.4, "tuning on the optimizers' half")
-        grids: dict[str, tuple[nn.Module, Callable[[float], Updates]]] = {
-            TUNED: (plain, Adam),
-            OURS_TUNED: (wide, lambda rate: _fw(replace(config, step_size=rate, lr=rate), seed)),
-        }
-        scores = {
-            name: {rate: _tuning(config, net, meta, held, make(rate)) for rate in config.grid}
-            for name, (net, make) in grids.items()
-        }
-        best = {name: min(found, key=lambda rate: found[rate]) for name, found in scores.items()}
-        arms: dict[str, tuple[nn.Module, Updates]] = {
-            FWNET: (wide, _fw(config, seed)),
-            NABLA: (wide, learned),
-            ADAM: (plain, Adam(config.lr)),
-            SAME: (wide, Adam(config.lr)),
-            **{name: (net, make(best[name])) for name, (net, make) in grids.items()},
-        }
+        for place, (name, versions) in enumerate(_learned(config, seed).items()):
+            progress(0.2 + 0.35 * place, f"training {name}")
+            methods.learn(name, versions, draw, config.meta, seed)
         out: dict[str, Any] = {}
-        norms = {}
-        for place, (name, (net, updates)) in enumerate(arms.items()):
-            progress(0.6 + 0.06 * place, f"training with {name}")
-            run = OptimizerRun(training(net, train, updates, config.batch, seed))
-            out[name] = curves(run, net, config.steps, config.every, test)
+        for place, (name, method) in enumerate(methods.items()):
+            progress(0.9 + 0.01 * place, f"training with {name}")
+            run = OptimizerRun(method(Training(train, seed, seed)))
+            seen = curves(run, run.recurrence.net, config.steps, config.every, test)  # type: ignore[attr-defined]
             W = run.state.parameters[SOFTMAX[0]]
-            norms[name] = float(torch.linalg.svdvals(W).sum())
-        return {
-            "curves": out,
-            "trace_norm": norms,
-            "chosen": {name: f"{rate:g}" for name, rate in best.items()}
-            | {NABLA: chosen_text(history)},
-            "grid": scores,
-            "meta": meta_scores(history),
-        }
+            norm = float(torch.linalg.svdvals(W).sum())
+            out[name] = judge(seen["loss"]) | seen | {"trace_norm": norm}
+        level = smoothed(out[ADAM]["accuracy"], _WIDTH)[-1]
+        for found in out.values():
+            rising = smoothed(found["accuracy"], _WIDTH)
+            found["count"] = [config.every * reached(-rising, -level)]
+        return {"methods": out, "chosen": methods.chosen, "training": methods.training}
 
     def figures(self, results: Results) -> Sequence[Figure]:
-        every, baselines = results.config["every"], (ADAM, SAME, TUNED)
-        loss, accuracy, confidence = (
-            results.by_name("curves", key) for key in ("loss", "accuracy", "confidence")
-        )
-        rows: list[Row] = [
-            [
-                name,
-                median_text(count),
-                float(accuracy[name][:, -1].mean()),
-                float(loss[name][:, -1].mean()),
-                float(confidence[name][:, -1].mean()),
-                float(results.over_seeds("trace_norm", name).mean()),
-                results.chosen(name),
-            ]
-            for name, count in iterations(results).items()
-        ]
+        judged, every = Judged(results), results.config["every"]
+        baselines = (ADAM, SAME, TUNED)
+        extra = {
+            label: {name: judged.typical(name, key) for name in judged.names}
+            for label, key in (("‖W‖_*", "trace_norm"),)
+        } | {
+            label: {name: _last(judged, name, key) for name in judged.names}
+            for label, key in (("accuracy", "accuracy"), ("confidence", "confidence"))
+        }
+        accuracy = {n: judged.values(n, "accuracy") for n in judged.names}
         return [
             Curves(
                 "loss",
                 "Loss on the test images",
-                "Mean and standard deviation over seeds.",
+                "Mean and standard deviation over seeds, the whole test set.",
                 "iteration",
                 "cross entropy",
-                bands(loss, baselines, every),
+                judged.curves(judged.names, baselines, every),
                 log_y=True,
             ),
             Curves(
@@ -147,101 +117,140 @@ class Mnist(Experiment[MnistConfig]):
                 "Top-1 accuracy on the test images",
                 "Adam from FWNet's Gaussian start is the control: it has the start, not the steps.",
                 "iteration",
-                "accuracy",
-                bands(accuracy, baselines, every),
+                "share of images classified correctly",
+                bands({n: a for n, a in accuracy.items() if a.size}, baselines, every),
             ),
-            Table(
-                "table",
-                "To the accuracy that Adam 0.001 has at the end",
-                "Median iterations over seeds; what tuning chose on the optimizers' half: a rate "
-                "of Adam, for FWNet one number for γ and for the Adam of the other weights.",
-                ("method", "iterations", "accuracy", "loss", "confidence", "‖W‖_*", "chosen"),
-                rows,
+            judged.training(),
+            judged.table(
+                "Area and end are of the test loss; iterations to the accuracy that Adam 0.001 has "
+                "at the end; median over seeds. One number for FWNet's γ and the Adam of its other "
+                "weights.",
+                extra,
             ),
         ]
 
     def claims(self, results: Results) -> Sequence[Claim]:
         return claims(results)
 
-
-def iterations(results: Results) -> dict[str, np.ndarray]:
-    """For each method and seed, iterations to the accuracy at which Adam 0.001 ends."""
-    every = results.config["every"]
-    accuracy = {
-        name: [smoothed(run, _WIDTH) for run in runs]
-        for name, runs in results.by_name("curves", "accuracy").items()
-    }
-    levels = [run[-1] for run in accuracy[ADAM]]
-    return {
-        name: np.array(
-            [every * reached(-run, -level) for run, level in zip(runs, levels, strict=True)]
-        )
-        for name, runs in accuracy.items()
-    }
+    def promises(self, results: Results) -> Sequence[Promise]:
+        judged = Judged(results)
+        best = judged.best((TODAY, FWNET, NABLA, OURS_TUNED), "count")
+        factors = [
+            judged.fewer(ours, rival, ">", 3).number
+            for ours, rival in ((NABLA, ADAM), (best, ADAM), (best, TUNED))
+        ]
+        surest = max((TODAY, NABLA), key=lambda name: _last(judged, name, "confidence"))
+        sure = {n: _last(judged, n, "confidence") for n in (NABLA, surest, ADAM, TUNED)}
+        return [
+            Promise(
+                "mnist: less than a third of Adam's iterations", 3.0, factors[0], best, *factors[1:]
+            ),
+            Promise(
+                "mnist: a higher confidence than Adam's (ratio of the mean largest probabilities)",
+                1.0,
+                sure[NABLA] / sure[ADAM],
+                surest,
+                sure[surest] / sure[ADAM],
+                sure[surest] / sure[TUNED],
+            ),
+        ]
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the paper says of Fig. 8, measured."""
-    counts = iterations(results)
-    top, loss, sure = (
-        {name: runs[:, -1] for name, runs in results.by_name("curves", key).items()}
-        for key in ("accuracy", "loss", "confidence")
-    )
-    worse = min((FWNET, NABLA), key=lambda name: top[name].mean())
+    """What the paper says of Fig. 8, and its abstract, measured."""
+    judged, config = Judged(results), results.config
+    top = {name: _last(judged, name, "accuracy") for name in judged.names}
+    sure = {name: _last(judged, name, "confidence") for name in judged.names}
+    end = {name: judged.typical(name, "end") for name in judged.names}
     grid = (
-        f"{grid_text('Adam lr, FWNet γ = lr', results.config['grid'])}; "
-        f"L2LC_∇ {grid_text('meta lr', results.config['meta']['lrs'])}"
+        f"{grid_text('Adam lr, FWNet γ = lr', config['grid'])}; "
+        f"L2LC_∇ and L2L {grid_text('meta lr', config['meta']['lrs'])}"
     )
 
     def third(question: str, name: str) -> Claim:
-        count = {each: median_text(values) for each, values in counts.items()}
-        fewer = {each: fewer_text(counts[each], counts[name]) for each in (ADAM, SAME, TUNED)}
         return Claim(
             question,
             f"{name} reaches Adam's top-1 accuracy in less than a third of the iterations.",
             "less than a third",
-            f"{count[name]} against {count[ADAM]} iterations of Adam 0.001{fewer[ADAM]}, "
-            f"{count[SAME]} of Adam from FWNet's start{fewer[SAME]}, {count[TUNED]} of tuned "
-            f"Adam{fewer[TUNED]}; {OURS_TUNED} {count[OURS_TUNED]}",
-            range_text(counts[name]),
+            f"{name} takes {judged.count(name)} iterations, Adam 0.001 {judged.count(ADAM)}, Adam "
+            f"from FWNet's start {judged.count(SAME)}, tuned Adam {judged.count(TUNED)}.",
+            [
+                Reading(
+                    "iterations to the accuracy at which Adam 0.001 ends",
+                    (judged.fewer(name, ADAM, ">", 3),),
+                    (judged.fewer(name, TUNED, ">", 3),),
+                )
+            ],
+            judged.spread(name, "count", "seeds"),
             grid,
-            (Comparison(times(counts[ADAM], counts[name]), ">", 3),),
-            (Comparison(times(counts[TUNED], counts[name]), ">", 3),),
-            "Holds if the factor is above 3. Adam from FWNet's Gaussian start shows what the "
-            "start gives without the steps.",
+            judged.untrained(name),
         )
 
+    def outperform(name: str) -> list[Reading]:
+        accuracy = Reading(
+            "accuracy at the end",
+            (Comparison(top[name], ">", top[ADAM], f"{name}, against {ADAM}"),),
+            (Comparison(top[name], ">", top[TUNED], f"{name}, against {TUNED}"),),
+        )
+        return [accuracy, *judged.ahead(name, (ADAM,), (TUNED,))]
+
+    both = [
+        Reading(first.name, first.numbers + second.numbers, first.tuned + second.tuned)
+        for first, second in zip(outperform(FWNET), outperform(NABLA), strict=True)
+    ]
     return [
         third("Q1, Q4", FWNET),
         third("Q3", NABLA),
         Claim(
             "Q1, Q4",
-            "FWNet and L2LC_∇ outperformed Adam in predictive performance.",
+            "The sparse FWNet and L2LC_∇ outperformed ADAM, both in terms of convergence and "
+            "predictive performance.",
             "(curves only)",
-            "top-1 accuracy at the end: "
-            + ", ".join(f"{name} {values.mean():.3f}" for name, values in top.items()),
-            f"{worse} {range_text(top[worse])}",
+            f"At the end FWNet classifies {top[FWNET]:.3f} of the test images correctly, L2LC_∇ "
+            f"{top[NABLA]:.3f}, Adam 0.001 {top[ADAM]:.3f}, tuned Adam {top[TUNED]:.3f}.",
+            both,
+            judged.spread(NABLA, "end", "seeds (test loss)"),
             grid,
-            (Comparison(top[worse].mean(), ">", top[ADAM].mean()),),
-            (Comparison(top[worse].mean(), ">", top[TUNED].mean()),),
-            "Holds if both are ahead of Adam.",
+            judged.untrained(NABLA),
         ),
         Claim(
             "Q4",
             "The classifier trained by L2LC_∇ has a much higher confidence, as the loss shows.",
             "(curves only)",
-            f"mean largest probability: L2LC_∇ {sure[NABLA].mean():.3f}, FWNet "
-            f"{sure[FWNET].mean():.3f}, Adam {sure[ADAM].mean():.3f}; test loss "
-            f"{loss[NABLA].mean():.3g}, {loss[FWNET].mean():.3g}, {loss[ADAM].mean():.3g}, "
-            f"tuned Adam {loss[TUNED].mean():.3g}",
-            range_text(sure[NABLA]),
+            f"The mean largest probability is {sure[NABLA]:.3f} with L2LC_∇, {sure[FWNET]:.3f} "
+            f"with FWNet, {sure[ADAM]:.3f} with Adam; the test loss {end[NABLA]:.3g}, "
+            f"{end[FWNET]:.3g}, {end[ADAM]:.3g}.",
+            [
+                Reading(
+                    "confidence",
+                    (
+                        Comparison(
+                            sure[NABLA],
+                            ">",
+                            max(sure[FWNET], sure[ADAM]),
+                            "L2LC_∇, against the surer of FWNet and Adam",
+                        ),
+                    ),
+                    (Comparison(sure[NABLA], ">", sure[TUNED], f"L2LC_∇, against {TUNED}"),),
+                ),
+                *judged.ahead(NABLA, (FWNET, ADAM), (TUNED,)),
+            ],
+            judged.spread(NABLA, "end", "seeds (test loss)"),
             grid,
-            (
-                Comparison(sure[NABLA].mean(), ">", max(sure[FWNET].mean(), sure[ADAM].mean())),
-                Comparison(loss[NABLA].mean(), "<", min(loss[FWNET].mean(), loss[ADAM].mean())),
-            ),
-            (Comparison(loss[NABLA].mean(), "<", loss[TUNED].mean()),),
-            "Holds if both confidence and loss are better than the others'.",
+            judged.untrained(NABLA),
+        ),
+        Claim(
+            "abstract",
+            "Our LSTM-learned optimizers outperform hand-designed as well as learned but "
+            "unconstrained ones (training softmax classifiers).",
+            "(no number)",
+            f"The test loss ends at {end[NABLA]:.3g} with L2LC_∇, {end[L2L]:.3g} with L2L (LSTMs "
+            f"for the convolutional and the dense layers), {end[FWNET]:.3g} with FWNet, "
+            f"{end[ADAM]:.3g} with Adam 0.001, {end[TUNED]:.3g} with tuned Adam.",
+            judged.ahead(NABLA, (FWNET, ADAM, L2L), (TUNED, OURS_TUNED)),
+            judged.spread(L2L, "end", "seeds (test loss)"),
+            grid,
+            judged.untrained(NABLA),
         ),
     ]
 
@@ -269,16 +278,60 @@ def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False
     return net
 
 
-def _fw(config: MnistConfig, seed: int, lstm: EntrywiseLSTM | None = None) -> Updates:
+def _method(config: MnistConfig, updates: Updates, gaussian: bool = False) -> Method:
+    def begin(task: Training) -> Any:
+        net = network(config, task.images, task.start, gaussian)
+        return training(net, task.images, updates, config.batch, task.order)
+
+    return begin
+
+
+def _fw(config: MnistConfig, seed: int, lstm: EntrywiseLSTM | None = None) -> Method:
     steps = TraceNormSteps(config.radius, config.step_size, config.iterations, lstm, seed)
-    return SplitUpdates(SOFTMAX, steps, Adam(config.lr))
+    return _method(config, SplitUpdates(SOFTMAX, steps, Adam(config.lr)), gaussian=True)
 
 
-def _tuning(
-    config: MnistConfig, net: nn.Module, meta: Images, held: Images, updates: Updates
-) -> float:
-    """Mean accuracy lost over a run on the optimizers' half, so that speed counts."""
-    run = OptimizerRun(training(net, meta, updates, config.batch, 0))
-    every = max(config.every, config.steps // 10)
-    seen = curves(run, net, config.steps, every, held.head(config.test_points))["accuracy"]
-    return 1 - float(np.mean(seen))
+def _hand(config: MnistConfig, seed: int) -> dict[str, Method]:
+    return {
+        FWNET: _fw(config, seed),
+        ADAM: _method(config, Adam(config.lr)),
+        SAME: _method(config, Adam(config.lr), gaussian=True),
+    }
+
+
+def _grids(config: MnistConfig, seed: int) -> dict[str, dict[str, Method]]:
+    kinds: dict[str, Callable[[float], Method]] = {
+        TUNED: lambda lr: _method(config, Adam(lr)),
+        OURS_TUNED: lambda lr: _fw(replace(config, step_size=lr, lr=lr), seed),
+        TODAY: lambda lr: _method(config, TorchUpdates(partial(_soft_trace_norm, config, lr))),
+    }
+    return {name: {f"lr = {lr:g}": make(lr) for lr in config.grid} for name, make in kinds.items()}
+
+
+def _learned(config: MnistConfig, seed: int) -> dict[str, dict[str, Version]]:
+    """L2LC_∇ reshapes the softmax layer's gradient; L2L moves all layers by LSTMs."""
+    lstm = partial(EntrywiseLSTM, 20, 2, preprocess=True)
+    return {
+        NABLA: {"": (lstm, partial(_fw, config, seed))},
+        L2L: {"": (partial(LSTMUpdates, scale=0.01), partial(_method, config))},
+    }
+
+
+def _soft_trace_norm(
+    config: MnistConfig, lr: float, parameters: Parameters
+) -> torch.optim.Optimizer:
+    """Every dense matrix in a ball of the radius, all else by the optimizer's own Adam."""
+    dense = [p for p in parameters.values() if p.ndim == 2]
+    rest = [p for p in parameters.values() if p.ndim != 2]
+    ball: dict[str, Any] = {
+        "params": dense,
+        "domain": TraceNormBall(config.radius),
+        "oracle": SoftTraceNorm(1.0),
+        "rescale": "diameter",
+    }
+    return FrankWolfeOptimizer([ball, {"params": rest}], lr=lr)
+
+
+def _last(judged: Judged, name: str, key: str) -> float:
+    found = judged.values(name, key)
+    return float(np.median(found[:, -1])) if found.size else float("nan")

@@ -6,8 +6,10 @@ import json
 from collections.abc import Sequence
 from importlib import resources
 
-from fwnet.lab.paper.claims import Claim, Verdict
+from fwnet.lab.paper.claims import Claim, Reading, Verdict
+from fwnet.lab.paper.experiment import Profile
 from fwnet.lab.paper.figures import Curves, Figure
+from fwnet.lab.paper.report.about import PAPER, glossary, how_to_read
 from fwnet.lab.paper.report.figures import figure_html, figures_data
 from fwnet.lab.paper.report.section import Section
 from fwnet.lab.paper.report.text import safe
@@ -21,7 +23,7 @@ _KINDS = {  # classes of the style sheet
     Verdict.UNTRAINED: "untrained",
 }
 _MANY = 6  # a figure with more curves than this takes a whole row
-_COLUMNS = ("", "The paper says", "Verdict", "Paper", "Ours", "Spread", "Baselines tuned over")
+_PROMISES = ("The paper promises", "Asked", "Learned", "Best of fwnet", "Its number", "Tuned")
 
 _THEME = """{  // before anything is painted; follows the system until the reader chooses
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -32,10 +34,17 @@ _THEME = """{  // before anything is painted; follows the system until the reade
 }"""
 
 
-def page(sections: Sequence[Section], missing: Sequence[str], command: str) -> str:
-    """The whole page; opens from disk, without a network."""
+def page(
+    sections: Sequence[Section], missing: Sequence[str], command: str, older: str | None = None
+) -> str:
+    """The whole page; opens from disk, without a network. `older` links to an earlier one."""
     style, script = (_asset(name) for name in ("page.css", "page.js"))
-    links = "".join(f'<a href="#{s.name}">{safe(s.experiment.title)}</a>' for s in sections)
+    promises = _promises(sections)
+    parts = {"verdicts": "Verdicts"} | ({"promises": "Promises"} if promises else {})
+    parts |= {"read": "How to read", "words": "Words"}
+    parts |= {s.name: s.experiment.title for s in sections} | {"made": "How it was made"}
+    links = "".join(f'<a href="#{name}">{safe(title)}</a>' for name, title in parts.items())
+    quick = any(section.results.profile is Profile.QUICK for section in sections)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -48,13 +57,16 @@ def page(sections: Sequence[Section], missing: Sequence[str], command: str) -> s
 </head>
 <body>
 <header><div><h1>{TITLE}</h1>
-<p class="soft">Frank-Wolfe networks of the paper beside tuned baselines, and which of its claims
-hold.</p></div>
+<p class="soft">Which claims of the paper hold, and what we measured.</p></div>
 <button type="button" id="theme" hidden>light / dark</button></header>
+<nav aria-label="contents">{links}</nav>
+{PAPER}
 {_verdicts(sections)}
-<nav aria-label="experiments">{links}</nav>
+{promises}
+{how_to_read(quick)}
+{glossary()}
 {"".join(_section(section) for section in sections)}
-{_made(sections, missing, command)}
+{_made(sections, missing, command, older)}
 <noscript><p>The curves need JavaScript; figures/ holds them as PNG and SVG.</p></noscript>
 <script type="application/json" id="figures">{_json(figures_data(sections))}</script>
 <script>{script}</script>
@@ -72,33 +84,65 @@ def _verdicts(sections: Sequence[Section]) -> str:
         for verdict, kind in _KINDS.items()
         if (count := sum(claim.verdict is verdict for _, claim in claims))
     )
-    head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
     rows = "".join(_claim_row(section, claim) for section, claim in claims)
     return (
         f'<h2 id="verdicts">Verdicts</h2><ul class="tally">{tally}</ul>'
-        f'<div class="scroll"><table class="claims"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        '<table class="claims"><thead><tr><th>The paper says</th><th>Verdict</th>'
+        f"<th>We found</th></tr></thead><tbody>{rows}</tbody></table>"
     )
 
 
 def _claim_row(section: Section, claim: Claim) -> str:
     where = f'<a href="#{section.name}">{safe(section.name)}</a>'
-    why = f"<small>{safe(claim.why)}</small>" if claim.why else ""
-    profile = section.results.profile.value
-    cells = (
-        f"<span>{safe(claim.question)}<small>{where}, {profile}</small></span>",
-        f"<span>“{safe(claim.words)}”</span>",
-        f'<span><span class="verdict {_KINDS[claim.verdict]}">{claim.verdict.value}</span></span>',
-        f"<span>{safe(claim.paper)}</span>",
-        f"<span>{safe(claim.ours)}{why}</span>",
-        f"<span>{safe(claim.spread)}</span>",
-        f"<span>{safe(claim.grid)}</span>",
-    )
-    labels = ("Question", *_COLUMNS[1:])
+    sentence = claim.untrained or claim.sentence
+    facts = {"Paper": claim.paper, "Spread": claim.spread, "Tuned over": claim.grid}
+    numbers = "".join(_reading(reading) for reading in claim.readings)
+    cells = {
+        "The paper says": f"“{safe(claim.words)}”<small>{safe(claim.question)}, {where}</small>",
+        "Verdict": f'<span class="verdict {_KINDS[claim.verdict]}">{claim.verdict.value}</span>',
+        "We found": f"{safe(sentence)}<details><summary>Numbers</summary>"
+        f"<ul>{numbers}</ul>{_facts(facts)}</details>",
+    }
     row = "".join(
-        f'<td data-label="{label}">{cell}</td>' for label, cell in zip(labels, cells, strict=True)
+        f'<td data-label="{label}"><div>{cell}</div></td>' for label, cell in cells.items()
     )
     return f"<tr>{row}</tr>"
+
+
+def _reading(reading: Reading) -> str:
+    lines = [str(number) for number in reading.numbers]
+    lines += [f"tuned: {number}" for number in reading.tuned]
+    items = "".join(f"<br>{safe(line)}" for line in lines)
+    return f"<li>{safe(reading.name)}: <b>{reading.verdict.value}</b>{items}</li>"
+
+
+def _promises(sections: Sequence[Section]) -> str:
+    """What the paper promises in numbers, beside the best that the library has."""
+    found = [promise for section in sections for promise in section.promises]
+    if not found:
+        return ""
+    rows = "".join(
+        "<tr>"
+        + f"<td>{safe(each.promise)}</td><td>{each.goal:g}×</td><td>{_times(each.learned)}</td>"
+        + f"<td>{safe(each.best)}</td><td>{_times(each.against_paper)}</td>"
+        + f"<td>{_times(each.against_tuned)}</td></tr>"
+        for each in found
+    )
+    head = "".join(f"<th>{column}</th>" for column in _PROMISES)
+    return (
+        '<h2 id="promises">What the paper promises, and the best that fwnet has today</h2>'
+        "<p>How many times better: the paper's number, the paper's learned optimizer in our runs, "
+        "and the best method of this library, learned or not, against the paper's baseline and "
+        "against the tuned one.</p>"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+        "</div>"
+    )
+
+
+def _times(factor: float) -> str:
+    if factor != factor or factor == 0:
+        return "never"
+    return f"{factor:.3g}×" if factor < 1e6 else "only it arrives"
 
 
 def _section(section: Section) -> str:
@@ -156,13 +200,21 @@ def _provenance(section: Section) -> str:
     )
 
 
-def _made(sections: Sequence[Section], missing: Sequence[str], command: str) -> str:
+def _made(
+    sections: Sequence[Section], missing: Sequence[str], command: str, older: str | None
+) -> str:
     total = sum(each.seconds for section in sections for each in section.results.seeds)
     facts = {"Command": command, "Training": f"{total:.0f} s in all, over every seed"}
     if missing:
         facts["Not run"] = ", ".join(missing)
     facts["Rebuild"] = "fwnet report runs (reads results, trains nothing)"
-    return f'<h2 id="made">How this page was made</h2>{_facts(facts)}'
+    link = (
+        f'<p>Experiments that were not run here are on the <a href="{older}">page of an older '
+        "protocol</a>, whose trainings were shorter.</p>"
+        if missing and older
+        else ""
+    )
+    return f'<h2 id="made">How this page was made</h2>{_facts(facts)}{link}'
 
 
 def _facts(facts: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from fwnet.lab.paper.claims import Claim
+from fwnet.lab.paper.claims import Claim, Promise
 from fwnet.lab.paper.experiment import Experiment, Results
 from fwnet.lab.paper.figures import Curves, Figure
 
@@ -20,6 +20,7 @@ class Section:
     results: Results
     figures: Sequence[Figure]
     claims: Sequence[Claim]
+    promises: Sequence[Promise]
     findings: Sequence[str]
 
     @property
@@ -50,6 +51,7 @@ def sections(
                 mine,
                 list(experiment.figures(mine)),
                 list(experiment.claims(mine)),
+                list(experiment.promises(mine)),
                 list(experiment.findings(mine)),
             )
         except Exception as error:

@@ -41,7 +41,8 @@ def write_report(
     Arguments:
         experiments: in the order of the page; those without results are named at its end.
         results: one for an experiment, as `Store.results` reads them.
-        folder: made if it is not there.
+        folder: made if it is not there; a page in its folder `older` is linked to for experiments
+            that are missing.
         command: that made the results, for the page's last section.
         warn: called with a sentence for an experiment whose results cannot be shown.
     """
@@ -54,7 +55,9 @@ def write_report(
         for part in parts:
             _pictures(part, folder / "figures")
             _raw(part, folder / "results")
-        return WrittenPage(_replace(folder / "index.html", page(parts, missing, command)), parts)
+        older = "older/index.html" if (folder / "older" / "index.html").exists() else None
+        text = page(parts, missing, command, older)
+        return WrittenPage(_replace(folder / "index.html", text), parts)
     except OSError as error:
         reason = (error.strerror or str(error)).rstrip(". ")
         raise StoreError(

@@ -1,0 +1,174 @@
+"""The methods for SVM duals over the simplex that cifar2 compares, and its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from fwnet import learned
+from fwnet.directions import Direction
+from fwnet.domains import Simplex
+from fwnet.lab.paper.configs import Cifar2Config
+from fwnet.lab.paper.methods import Method, Version, draw_seed
+from fwnet.lab.paper.simplex_runs import (
+    Cell,
+    Descent,
+    Lagrangian,
+    Reparameterised,
+    SimplexDescent,
+    SimplexTasks,
+    optimum,
+)
+from fwnet.lab.paper.updates import Adam, GradientDescent
+from fwnet.oracles import Softmin
+from fwnet.problems import SVMDual
+from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
+from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
+
+CONSTANT, OPEN, SEARCH = "FWNet γ = 0.01", "FWNet 2/(t+2)", "FWNet line search"
+GAMMA, NABLA, L2L, L2L_LAGRANGIAN = "L2LC_γ", "L2LC_∇", "L2L", "L2L Lagrangian"
+HAND = (CONSTANT, OPEN, SEARCH)
+FWNETS = (*HAND, GAMMA, NABLA)
+UNTUNED = ("GD", "Adam reparameterised", "Adam Lagrangian")
+TUNED = ("GD, tuned", "Adam reparameterised, tuned", "Adam Lagrangian, tuned")
+UNCONSTRAINED = (L2L, L2L_LAGRANGIAN)
+OURS_TUNED = "FWNet, tuned"
+TODAY = ("fwnet: pairwise", "fwnet: learned step")
+ADAPTIVE = {"2/(t+2)": OPEN, "line search": SEARCH}  # two readings of "adaptive step size"
+_SEEN = ("digits", "circles")  # the shipped controllers were trained on these
+FIRST = (0, 1)  # the pair that optimizers are trained on
+
+
+@final
+class Pairs:
+    """Problems of pairs of classes, from one part of the rows."""
+
+    def __init__(self, config: Cifar2Config, x: np.ndarray, y: np.ndarray, rows: np.ndarray):
+        self.config, self.x, self.y, self.rows = config, x, y, rows
+        counts = [int((y[rows] == label).sum()) for label in np.unique(y)]
+        self.per_class = min(config.per_class, *counts)
+
+    def problem(self, pairs: Sequence[tuple[int, int]], generator: np.random.Generator) -> SVMDual:
+        """One SVM a pair, each on a fresh draw of its rows."""
+        kernels, signs = [], np.repeat([1.0, -1.0], self.per_class)
+        for pair in pairs:
+            chosen = [
+                generator.permutation(self.rows[self.y[self.rows] == label])[: self.per_class]
+                for label in pair
+            ]
+            x = torch.from_numpy(self.x[np.concatenate(chosen)])
+            kernels.append(x @ x.T)
+        labels = torch.tensor(signs, dtype=torch.float32).expand(len(pairs), -1)
+        return SVMDual(torch.stack(kernels), labels, C=self.config.C)
+
+    def solved(
+        self, pairs: Sequence[tuple[int, int]], generator: np.random.Generator
+    ) -> SimplexTasks:
+        """The same with their optima."""
+        problem = self.problem(pairs, generator)
+        return SimplexTasks(problem, optimum(problem))
+
+    def draw(self, generator: torch.Generator) -> SimplexTasks:
+        """An episode: fresh draws of the first pair, whose optima nobody asks for."""
+        rows = np.random.default_rng(draw_seed(generator))
+        problem = self.problem([FIRST] * self.config.batch, rows)
+        return SimplexTasks(problem, torch.ones(self.config.batch, dtype=torch.float64))
+
+
+def fwnet_method(
+    config: Cifar2Config,
+    rule: StepRule,
+    beta: float | None = None,
+    direction: Direction | None = None,
+) -> Method:
+    """Frank-Wolfe cells with the paper's softmin, or with another β."""
+    oracle = Softmin(config.beta if beta is None else beta)
+    cell = Cell(FrankWolfe(Simplex(), rule, oracle=oracle, direction=direction))
+    return lambda tasks: SimplexDescent(tasks, cell)
+
+
+def unconstrained(coordinates: Any, updates: Any) -> Method:
+    """An optimizer in unconstrained coordinates of the simplex."""
+    return lambda tasks: SimplexDescent(tasks, Descent(coordinates, updates))
+
+
+def hand_designed(config: Cifar2Config) -> dict[str, Method]:
+    """Methods with the paper's constants."""
+    rules = {CONSTANT: Constant(0.01), OPEN: OpenLoop(), SEARCH: LineSearch()}
+    return {name: fwnet_method(config, rule) for name, rule in rules.items()} | {
+        "GD": unconstrained(Reparameterised(), GradientDescent(config.lr)),
+        "Adam reparameterised": unconstrained(Reparameterised(), Adam(config.lr)),
+        "Adam Lagrangian": unconstrained(Lagrangian(), Adam(config.lr)),
+    }
+
+
+def tuned(config: Cifar2Config) -> dict[str, dict[str, Method]]:
+    """What each tuned run chooses from, by a text that says which."""
+    rules = {"2/(t+2)": OpenLoop(), "line search": LineSearch()}
+    baselines: tuple[tuple[Any, Callable[[float], Any], Sequence[float]], ...] = (
+        (Reparameterised(), GradientDescent, config.gd_grid),
+        (Reparameterised(), Adam, config.adam_grid),
+        (Lagrangian(), Adam, config.adam_grid),
+    )
+    return {
+        OURS_TUNED: {
+            f"β = {beta:g}, {text}": fwnet_method(config, rule, beta)
+            for beta in config.betas
+            for text, rule in rules.items()
+        }
+    } | {
+        name: {f"lr = {lr:g}": unconstrained(coordinates, kind(lr)) for lr in rates}
+        for name, (coordinates, kind, rates) in zip(TUNED, baselines, strict=True)
+    }
+
+
+def trained(config: Cifar2Config) -> dict[str, dict[str, Version]]:
+    """What is trained, and the method with it, by a text that names the version."""
+
+    def l2l(coordinates: Any) -> dict[str, Version]:
+        return {
+            f"scale = {scale:g}": (
+                partial(learned.LSTMUpdates, scale=scale),
+                partial(unconstrained, coordinates),
+            )
+            for scale in config.l2l_grid
+        }
+
+    direction = partial(learned.LSTMDirection, preprocess=True, beta=config.beta)
+    return {
+        GAMMA: {"": (learned.LSTMStep, partial(fwnet_method, config))},
+        NABLA: {"": (direction, lambda d: fwnet_method(config, OpenLoop(), direction=d))},
+        L2L: l2l(Reparameterised()),
+        L2L_LAGRANGIAN: l2l(Lagrangian()),
+    }
+
+
+def of_today(config: Cifar2Config) -> dict[str, FrankWolfe]:
+    """What the library has for such problems: a hand-designed solver and a shipped controller."""
+    budget: Any = {"max_steps": config.steps, "tol": 0.0}
+    solvers: dict[str, FrankWolfe] = {
+        TODAY[0]: PairwiseFrankWolfe(Simplex(), second_order=True, **budget)
+    }
+    if config.data not in _SEEN:
+        solvers[TODAY[1]] = learned.load("simplex-step").solver(Simplex(), **budget)
+    return solvers
+
+
+def values(solver: FrankWolfe, tasks: SimplexTasks) -> np.ndarray:  # (pairs, steps + 1)
+    """(f − f*)/f* at every iterate; a run that ended early stays where it is."""
+    values = solver(tasks.problem).trace.column("value").astype(np.float64)
+    best = tasks.best.numpy()
+    short = solver.max_steps + 1 - len(values)
+    values = np.pad(values, ((0, max(0, short)), (0, 0)), mode="edge")[: solver.max_steps + 1]
+    return ((values - best) / best).T
+
+
+def descent(method: Method, tasks: SimplexTasks) -> SimplexDescent:
+    """A run of a method on the tasks."""
+    run = method(tasks)
+    assert isinstance(run, SimplexDescent)
+    return run
