@@ -37,7 +37,7 @@ SOFTMAX = ("1.weight",)  # the matrix in the ball
 _WIDTH = 3  # tests that an accuracy is averaged over
 
 
-class Training(NamedTuple):
+class ImageTask(NamedTuple):
     """A network to train: images, first weights by seed, order of minibatches by seed."""
 
     images: Images
@@ -66,13 +66,13 @@ class Mnist(Experiment[MnistConfig]):
 
     def run(self, config: MnistConfig, seed: int, progress: Progress) -> dict[str, Any]:
         meta, held, train, test = images(config, seed)
-        methods = Methods(_hand(config, seed), Training(held, 999, 0), config.steps)
+        methods = Methods(_hand(config, seed), ImageTask(held, 999, 0), config.steps)
         progress(0.0, "tuning on the optimizers' half")
         for name, choices in _grids(config, seed).items():
             methods.tune(name, choices)
 
-        def draw(generator: torch.Generator) -> Training:
-            return Training(meta, 1000 + draw_seed(generator), draw_seed(generator))
+        def draw(generator: torch.Generator) -> ImageTask:
+            return ImageTask(meta, 1000 + draw_seed(generator), draw_seed(generator))
 
         for place, (name, versions) in enumerate(_learned(config, seed).items()):
             progress(0.2 + 0.35 * place, f"training {name}")
@@ -80,7 +80,7 @@ class Mnist(Experiment[MnistConfig]):
         out: dict[str, Any] = {}
         for place, (name, method) in enumerate(methods.items()):
             progress(0.9 + 0.01 * place, f"training with {name}")
-            run = OptimizerRun(method(Training(train, seed, seed)))
+            run = OptimizerRun(method(ImageTask(train, seed, seed)))
             seen = curves(run, run.recurrence.net, config.steps, config.every, test)  # type: ignore[attr-defined]
             W = run.state.parameters[SOFTMAX[0]]
             norm = float(torch.linalg.svdvals(W).sum())
@@ -279,7 +279,7 @@ def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False
 
 
 def _method(config: MnistConfig, updates: Updates, gaussian: bool = False) -> Method:
-    def begin(task: Training) -> Any:
+    def begin(task: ImageTask) -> Any:
         net = network(config, task.images, task.start, gaussian)
         return training(net, task.images, updates, config.batch, task.order)
 
