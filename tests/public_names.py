@@ -13,6 +13,7 @@ NAMESPACES = (
     "fwnet.directions",
     "fwnet.distributed",
     "fwnet.estimators",
+    "fwnet.kernels",
     "fwnet.layers",
     "fwnet.learned",
     "fwnet.learned.baselines",
@@ -20,6 +21,7 @@ NAMESPACES = (
     "fwnet.low_rank",
     "fwnet.optim",
     "fwnet.plotting",
+    "fwnet.quadrature",
 )
 
 

@@ -26,7 +26,7 @@ RANKS = [
     ["oracles", "directions", "steps", "starts", "show", "trace", "data"],
     ["solvers"],
     ["layers", "optim", "learned"],
-    ["estimators"],
+    ["kernels", "estimators", "quadrature"],
     ["lab"],
     ["cli", "__main__"],
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,10 @@ def _number(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a number; got {value!r}.") from None
     except OverflowError:
         return math.inf
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return one of the choices; raise a ValueError otherwise."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+    return str(value)

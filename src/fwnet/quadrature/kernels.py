@@ -1,0 +1,225 @@
+"""Kernels whose integrals against a measure are known."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from fwnet.numerics import checks
+from fwnet.quadrature.measures import Empirical, Gaussian, Measure, MixtureMeasure, Uniform
+
+_BLOCK = 1 << 22  # kernel values that are made at a time
+
+
+class SmoothKernel(ABC):
+    """A positive definite k(x, z) <= 1 = k(x, x) with its mean element z(x) = ∫ k(x, ·) dπ.
+
+    Arguments:
+        lengthscale: ℓ, a number or one for each dimension.
+    """
+
+    def __init__(self, lengthscale: Any = 1.0) -> None:
+        scale = torch.as_tensor(lengthscale, dtype=torch.float64)
+        if scale.ndim > 1 or not bool((scale > 0).all()) or not bool(torch.isfinite(scale).all()):
+            raise ValueError(
+                f"lengthscale must be positive, a number or one for each dimension; got "
+                f"{lengthscale!r}."
+            )
+        self.lengthscale = scale
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.lengthscale.tolist()})"
+
+    @abstractmethod
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        """k(xᵢ, zⱼ): `(n, d)`, `(m, d)` -> `(n, m)`."""
+
+    def _mean(self, x: Tensor, part: Measure) -> Tensor | None:
+        """∫ k(x, ·) dπ for a Gaussian or uniform π: `(n,)`; None if there is no closed form."""
+        return None
+
+    def _double(self, part: Measure, other: Measure) -> Tensor | None:
+        """∬ k dπ dπ' of two parts of one kind, or None."""
+        return None
+
+    def column_maker(self, X: Tensor) -> Callable[[int], Tensor]:
+        """A function from i to k(X, xᵢ) `(n,)`, for many columns of one matrix."""
+        return lambda i: self(X, X[i : i + 1])[:, 0]
+
+    def scales(self, dim: int) -> Tensor:
+        """ℓ for each dimension: `(d,)`."""
+        if self.lengthscale.ndim and len(self.lengthscale) != dim:
+            raise ValueError(
+                f"lengthscale has {len(self.lengthscale)} entries, but the points have {dim} "
+                "dimensions."
+            )
+        return self.lengthscale.expand(dim)
+
+    def mean(self, x: Tensor, measure: Measure) -> Tensor:
+        """The mean element z(x) = ∫ k(x, ·) dπ: `(n, d)` -> `(n,)`."""
+        if isinstance(measure, Empirical):
+            return blocked(lambda some: self(some, measure.points) @ measure.weights, x,
+                            len(measure.points))  # fmt: skip
+        found = [self._mean(x, part) for part in _parts(measure)]
+        if any(z is None for z in found):
+            raise self._no_closed_form(measure)
+        return torch.stack([z for z in found if z is not None], -1) @ _weights(measure)
+
+    def double(self, measure: Measure) -> Tensor:
+        """∬ k dπ dπ, a number."""
+        if isinstance(measure, Empirical):
+            return self.mean(measure.points, measure) @ measure.weights
+        parts, weights = _parts(measure), _weights(measure)
+        total = weights.new_zeros(())
+        for i, part in enumerate(parts):
+            for j, other in enumerate(parts):
+                value = self._double(part, other)
+                if value is None:
+                    raise self._no_closed_form(measure)
+                total = total + weights[i] * weights[j] * value
+        return total
+
+    def _no_closed_form(self, measure: Measure) -> ValueError:
+        return ValueError(
+            f"∫ k dπ has no closed form here for {type(self).__name__} and "
+            f"{type(_parts(measure)[0]).__name__}. Use RBF, or Empirical(points) with many points "
+            "of the measure."
+        )
+
+
+@final
+class RBF(SmoothKernel):
+    """k(x, z) = exp(−½ Σ (xᵢ − zᵢ)²/ℓᵢ²), for Gaussian and uniform measures, mixtures and data."""
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        scale = self.scales(x.shape[-1]).to(x)
+        centre = z.mean(0) / scale  # |x − z|² far from 0 would be rounding
+        x, z = x / scale - centre, z / scale - centre
+        squares = (x * x).sum(-1)[:, None] + (z * z).sum(-1) - 2.0 * x @ z.mT
+        return squares.clamp_min(0.0).mul(-0.5).exp()
+
+    def column_maker(self, X: Tensor) -> Callable[[int], Tensor]:
+        scaled = X / self.scales(X.shape[-1]).to(X)
+        scaled = scaled - scaled.mean(0)
+        halves = 0.5 * (scaled * scaled).sum(-1)
+        return lambda i: (scaled @ scaled[i] - halves - halves[i]).clamp_max_(0.0).exp_()
+
+    def _mean(self, x: Tensor, part: Measure) -> Tensor | None:
+        scale = self.scales(part.dim)
+        if isinstance(part, Gaussian):
+            return _normal(x - part.mean, part.covariance, scale)
+        assert isinstance(part, Uniform)
+        wide = math.sqrt(2.0) * scale
+        edges = torch.erf((part.high - x) / wide) - torch.erf((part.low - x) / wide)
+        return (math.sqrt(math.pi / 2) * scale * edges / (part.high - part.low)).prod(-1)
+
+    def _double(self, part: Measure, other: Measure) -> Tensor | None:
+        scale = self.scales(part.dim)
+        if isinstance(part, Gaussian) and isinstance(other, Gaussian):
+            both = part.covariance + other.covariance
+            return _normal((part.mean - other.mean)[None], both, scale)[0]
+        assert isinstance(part, Uniform)
+        assert isinstance(other, Uniform)
+        return _boxes(part, other, lambda u: _rbf_twice(u, scale))
+
+
+@final
+class Matern32(SmoothKernel):
+    """k(x, z) = Π (1 + rᵢ) exp(−rᵢ), rᵢ = √3 |xᵢ − zᵢ|/ℓᵢ, for uniform measures and data."""
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        scale = self.scales(x.shape[-1]).to(x)
+        out = x.new_ones(len(x), len(z))
+        for k, s in enumerate(scale.unbind()):  # one dimension at a time: (n, m) and no more
+            r = (x[:, k, None] - z[:, k]).abs() * (math.sqrt(3.0) / s)
+            out = out * (1 + r) * torch.exp(-r)
+        return out
+
+    def _mean(self, x: Tensor, part: Measure) -> Tensor | None:
+        if not isinstance(part, Uniform):
+            return None
+        rate = math.sqrt(3.0) / self.scales(part.dim)
+
+        def below(u: Tensor) -> Tensor:  # ∫₀ᵘ (1 + rs) exp(−rs) ds
+            return (2.0 - (2.0 + rate * u) * torch.exp(-rate * u)) / rate
+
+        sides = _odd(below, part.high - x) + _odd(below, x - part.low)
+        return (sides / (part.high - part.low)).prod(-1)
+
+    def _double(self, part: Measure, other: Measure) -> Tensor | None:
+        if not isinstance(part, Uniform) or not isinstance(other, Uniform):
+            return None
+        rate = math.sqrt(3.0) / self.scales(part.dim)
+
+        def twice(u: Tensor) -> Tensor:  # its second derivative is k
+            u = u.abs()
+            return (2.0 * u + (3.0 / rate + u) * torch.exp(-rate * u)) / rate
+
+        return _boxes(part, other, twice)
+
+
+def _normal(away: Tensor, covariance: Tensor, scale: Tensor) -> Tensor:
+    """∫ exp(−½|x − z|²/ℓ²) dN(z; m, S) with away = x − m: `(n, d)` -> `(n,)`."""
+    factor = torch.linalg.cholesky(covariance + torch.diag(scale * scale))
+    size = torch.log(scale).sum() - torch.log(factor.diagonal()).sum()
+    whitened = torch.linalg.solve_triangular(factor, away.mT, upper=False)
+    return torch.exp(size - 0.5 * (whitened * whitened).sum(0))
+
+
+def _boxes(part: Uniform, other: Uniform, twice: Any) -> Tensor:
+    """∬ k over two boxes from a function whose second derivative is k, for each dimension."""
+    a, b, c, d = part.low, part.high, other.low, other.high
+    total = twice(b - c) - twice(b - d) - twice(a - c) + twice(a - d)
+    return (total / ((b - a) * (d - c))).prod()
+
+
+def _rbf_twice(u: Tensor, scale: Tensor) -> Tensor:
+    v = u / scale
+    slope = math.sqrt(math.pi / 2) * v * torch.erf(v / math.sqrt(2.0))
+    return scale * scale * (torch.exp(-0.5 * v * v) + slope)
+
+
+def _odd(function: Any, u: Tensor) -> Tensor:
+    """An integral from 0 to u of an even function, from its values for u >= 0."""
+    return torch.sign(u) * function(u.abs())
+
+
+def _parts(measure: Measure) -> list[Measure]:
+    return list(measure.parts) if isinstance(measure, MixtureMeasure) else [measure]
+
+
+def _weights(measure: Measure) -> Tensor:
+    if isinstance(measure, MixtureMeasure):
+        return measure.weights
+    return torch.ones(1, dtype=torch.float64)
+
+
+def blocked(function: Any, x: Tensor, width: int) -> Tensor:
+    """function of the rows of x, a block at a time."""
+    return torch.cat([function(some) for some in x.split(max(1, _BLOCK // width))])
+
+
+def check_kernel(kernel: Any) -> SmoothKernel:
+    """Return the kernel; raise a clear error if it is none."""
+    if not isinstance(kernel, SmoothKernel):
+        raise TypeError(
+            "kernel must be RBF(...), Matern32(...) or another SmoothKernel, which are positive "
+            f"definite; got {kernel!r}."
+        )
+    return kernel
+
+
+def check_measure(measure: Any) -> Measure:
+    """Return the measure; raise a clear error if it is none."""
+    if not isinstance(measure, Measure):
+        raise TypeError(
+            "measure must be Gaussian(...), Uniform(...), MixtureMeasure(...) or Empirical(...); "
+            f"got {measure!r}."
+        )
+    checks.at_least("the dimension of measure", measure.dim, 1)
+    return measure

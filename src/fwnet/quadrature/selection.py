@@ -1,0 +1,79 @@
+"""Which points: Frank-Wolfe on the weights of all candidates, or the greedy rival."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwnet.directions import Corrections
+from fwnet.domains import Simplex
+from fwnet.numerics.compiled import numba_or_none
+from fwnet.numerics.linear_maps import DenseMap, LinearMap
+from fwnet.problems import Quadratic
+from fwnet.quadrature.kernels import SmoothKernel
+from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
+from fwnet.steps import LineSearch
+
+METHODS = ("pairwise", "corrective", "line-search", "open-loop", "herding", "sequential")
+_MEMORY = 16  # points that a corrective step weighs anew
+
+
+def select(matrix: LinearMap, z: Tensor, method: str, steps: int) -> tuple[Tensor, Tensor]:
+    """Places and their weights on the simplex: min ½ wᵀKw − zᵀw by steps of Frank-Wolfe.
+
+    Arguments:
+        matrix: K, `(m, m)`.
+        z: `(m,)`; the start is the point of its largest entry, and a step adds one point at most.
+        method: one of `METHODS` but the last.
+    """
+    x0 = torch.zeros_like(z)
+    x0[z.argmax()] = 1.0
+    if steps == 0:
+        return x0.nonzero()[:, 0], z.new_ones(1)
+    solver = _solver(method, steps, isinstance(matrix, DenseMap) and numba_or_none() is not None)
+    x = solver(Quadratic(matrix, -z), x0).x
+    index = x.nonzero()[:, 0]
+    return index, x[index]
+
+
+def _solver(method: str, steps: int, compiled: bool) -> FrankWolfe:
+    budget: dict[str, Any] = {"max_steps": steps, "tol": 0.0, "check_every": steps}
+    if method == "pairwise":
+        return PairwiseFrankWolfe(Simplex(), compiled=compiled, **budget)
+    if method == "corrective":
+        direction = Corrections(
+            _MEMORY, []
+        )  # a projected step would give weight to every candidate
+        return FrankWolfe(Simplex(), LineSearch(), direction=direction, **budget)
+    rule: Any = {
+        "line-search": LineSearch(),
+        "open-loop": lambda t: 2.0 / (t + 3),  # the start was the first point
+        "herding": lambda t: 1.0 / (t + 2),
+    }[method]
+    return FrankWolfe(Simplex(), rule, **budget)
+
+
+def sequential(kernel: SmoothKernel, X: Tensor, z: Tensor, n: int) -> Tensor:
+    """Sequential Bayesian quadrature: each point lowers the posterior variance most.
+
+        argmax of (z(x) − k(x)ᵀK⁻¹z)² / (k(x, x) − k(x)ᵀK⁻¹k(x)),   by a growing Cholesky factor
+
+    Returns the places in X, at most n of them: where the variance is rounding, it stops.
+    """
+    make, rows = kernel.column_maker(X), X.new_empty(n, len(X))
+    rest, variance = z.clone(), X.new_ones(len(X))
+    chosen: list[int] = []
+    for t in range(n):
+        score = torch.where(variance > 1e-12, rest * rest / variance.clamp_min(1e-12), -1.0)
+        i = int(score.argmax())
+        if float(score[i]) <= 0:
+            break
+        deviation = variance[i].sqrt()
+        rows[t] = (make(i) - rows[:t, i] @ rows[:t]) / deviation
+        rest -= rows[t] * (rest[i] / deviation)
+        variance = (variance - rows[t] * rows[t]).clamp_min(0.0)
+        variance[i] = 0.0
+        chosen.append(i)
+    return torch.tensor(chosen)
