@@ -53,14 +53,17 @@ def draw(measure: MixtureMeasure, rule: QuadratureRule, file: str) -> None:
     grid = torch.linspace(-4, 5, 160, dtype=torch.float64)
     x, y = torch.meshgrid(grid, grid - 0.5, indexing="xy")
     at = torch.stack([x.flatten(), y.flatten()], 1)
-    density = sum(
-        w * torch.distributions.MultivariateNormal(p.mean, p.covariance).log_prob(at).exp()
-        for w, p in zip(measure.weights, measure.parts, strict=True)
-    )
+    density = torch.zeros(len(at), dtype=torch.float64)
+    for share, part in zip(measure.weights, measure.parts, strict=True):
+        assert isinstance(part, Gaussian)
+        normal = torch.distributions.MultivariateNormal(part.mean, part.covariance)
+        density += share * normal.log_prob(at).exp()
     ax.contourf(x, y, density.reshape(x.shape), levels=12, cmap="Blues")
     size = 3000 * rule.weights.abs()
     colour = ["tab:orange" if w > 0 else "tab:red" for w in rule.weights.tolist()]
-    ax.scatter(*rule.points.mT, s=size, c=colour, edgecolor="white", linewidth=0.7)
+    ax.scatter(
+        rule.points[:, 0], rule.points[:, 1], s=size, c=colour, edgecolor="white", linewidth=0.7
+    )
     ax.set(xlabel="x₁", ylabel="x₂", title="40 points; areas are weights, red ones negative")
     save(ax, file)
 
