@@ -24,6 +24,7 @@ from fwnet.domains import (
     Polytope,
     Product,
     RowBall,
+    SchattenBall,
     Simplex,
     SpectralBall,
     Spectraplex,
@@ -313,6 +314,17 @@ def all_cases() -> list[Case]:
             lambda x: singular_values(x)[:, 0],
             lambda c: singular_values(c).sum(-1),
             3.0 * 3**0.5,
+        ),
+        *(
+            ball(
+                SchattenBall(p, 1.5),
+                (4, 3),
+                1.5,
+                lambda x, p=p: lp(p)(singular_values(x)),
+                lambda c, p=p: lp(p / (p - 1))(singular_values(c)),
+                3.0 * 3 ** max(0.0, 1 / 2 - 1 / p),
+            )
+            for p in (1.5, 2.0, 4.0)
         ),
         ball(
             RowBall(1.5),

@@ -27,6 +27,7 @@ from fwnet.domains import (
     Polytope,
     Product,
     RowBall,
+    SchattenBall,
     Simplex,
     SpectralBall,
     Spectraplex,
@@ -47,6 +48,7 @@ BALLS: dict[str, Callable[[Any], Domain]] = {
     "GroupL1Ball": lambda radius: GroupL1Ball(LABELS, radius),
     "TraceNormBall": TraceNormBall,
     "RowBall": RowBall,
+    "SchattenBall": lambda radius: SchattenBall(3.0, radius),
     "SpectralBall": SpectralBall,
     "Spectraplex": Spectraplex,
 }
@@ -100,6 +102,12 @@ MAKING: list[tuple[Callable[[], Any], str]] = [
     (lambda: LpBall(2.0, 3.0), "got 2.0. Use L2Ball(radius=3.0)."),
     (lambda: LpBall(math.inf), "got inf. Use LInfBall(radius=1.0)."),
     (lambda: LpBall(0.5), "LpBall(p=...) must be above 1 to be convex; got 0.5."),
+    (
+        lambda: SchattenBall(1),
+        "SchattenBall(p=...) must lie strictly between 1 and infinity; got 1. "
+        "Use TraceNormBall(radius=1.0).",
+    ),
+    (lambda: SchattenBall(0.5), "SchattenBall(p=...) must be above 1 to be convex; got 0.5."),
     (lambda: LpBall(math.nan), "LpBall(p=...) must be a positive finite number; got nan."),
     (lambda: KSparseBall(0), "KSparseBall(k=...) must be a whole number of at least 1; got 0."),
     (lambda: HyperSimplex(1.5), "HyperSimplex(k=...) must be a whole number of at least 1"),  # type: ignore[arg-type]

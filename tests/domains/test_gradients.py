@@ -77,3 +77,23 @@ def test_networks_that_start_from_a_vertex(domain: fwnet.Domain) -> None:
     X, y = normal(generator, 9, 4), torch.arange(9) % 4
     network = fwnet.FWNet(fwnet.PairwiseFrankWolfe(domain, fwnet.Constant(0.2), max_steps=3))
     assert gradcheck(lambda X: network(fwnet.SoftmaxRegression(X, y, 4)).x, (X.requires_grad_(),))
+
+
+def test_schatten_balls_between_the_others() -> None:
+    C = torch.randn(3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    frobenius = fwnet.SchattenBall(2.0, 1.5).lmo(C).dense()
+    torch.testing.assert_close(frobenius, -1.5 * C / torch.linalg.matrix_norm(C, keepdim=True))
+    nearly = fwnet.SchattenBall(1.001, 1.5).lmo(C).dense()
+    torch.testing.assert_close(nearly, fwnet.TraceNormBall(1.5).lmo(C).dense(), atol=1e-9, rtol=0)
+    large = fwnet.SchattenBall(1e6, 1.5).lmo(C).dense()
+    torch.testing.assert_close(large, fwnet.SpectralBall(1.5).lmo(C).dense(), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("p", [1.5, 2.0, 4.0])
+def test_the_vertex_of_a_schatten_ball_is_differentiable(p: float) -> None:
+    ball = fwnet.SchattenBall(p, 1.5)
+    C = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert gradcheck(lambda c: ball.lmo(c).dense(), (C.requires_grad_(),))
+    low = (C[:, :1] @ C[:1]).detach().requires_grad_()  # of rank 1
+    ball.lmo(low).dense().sum().backward()
+    assert bool(low.grad.isfinite().all())

@@ -226,6 +226,21 @@ def _spectral(generator: np.random.Generator, radius: float) -> Set:
     return Set(case, radius * min(d, m) ** 0.5, by_svd(lambda s: np.minimum(s, radius)))
 
 
+def _schatten(generator: np.random.Generator, radius: float) -> Set:
+    d, m = (int(side) for side in generator.choice(SIDES, 2))
+    p = float(generator.choice([1.05, 1.5, 2.0, 3.0, 20.0]))
+    far = 2 * radius * min(d, m) ** max(0.0, 1 / 2 - 1 / p)
+    case = ball(
+        fwnet.SchattenBall(p, radius),
+        (d, m),
+        radius,
+        lambda x: lp(p)(singular_values(x)),
+        lambda cost: lp(p / (p - 1))(singular_values(cost)),
+        far,
+    )
+    return Set(case, far / 2)
+
+
 def _spectraplex(generator: np.random.Generator, radius: float) -> Set:
     n, _ = draw_sides(generator)
     case = spectraplex_case(n, radius)
@@ -382,7 +397,7 @@ VECTORS: list[Family] = [
     _box,
     _groups,
 ]
-MATRICES: list[Family] = [_trace_norm, _spectral, _spectraplex, _rows]
+MATRICES: list[Family] = [_trace_norm, _spectral, _schatten, _spectraplex, _rows]
 POLYTOPES: list[Family] = [_polytope, _hull, _transport, _birkhoff]
 FAMILIES: list[Family] = [
     *VECTORS,

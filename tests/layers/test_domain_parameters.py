@@ -92,6 +92,7 @@ RADII = [
     lambda r: fwnet.HyperSimplex(2, r),
     lambda r: fwnet.KSparseBall(2, r),
     lambda r: fwnet.LpBall(3.0, r),
+    lambda r: fwnet.SchattenBall(3.0, r),
     lambda r: fwnet.GroupL1Ball(torch.tensor([0, 0, 1]), r),
 ]
 

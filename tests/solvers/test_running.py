@@ -387,6 +387,7 @@ def test_minimize_with_all_defaults() -> None:
         (fwnet.GroupL1Ball(torch.arange(12) // 3, 0.7), (12,)),
         (fwnet.TraceNormBall(0.7), (4, 3)),
         (fwnet.SpectralBall(0.7), (4, 3)),
+        (fwnet.SchattenBall(3.0, 0.7), (4, 3)),
         (fwnet.RowBall(0.7), (4, 3)),
     ],
     ids=lambda case: str(case),

@@ -94,6 +94,12 @@ DOMAINS: dict[str, DomainChoice] = {
     "spectral": DomainChoice(
         "matrices, max σ ≤ r", lambda g, a: fwnet.SpectralBall(g["radius"]), matrix=True
     ),
+    "schatten": DomainChoice(
+        "matrices, ‖σ‖ₚ ≤ r",
+        lambda g, a: fwnet.SchattenBall(g["p"], g["radius"]),
+        ("p",),
+        matrix=True,
+    ),
     "row-norms": DomainChoice(
         "matrices, each row ‖·‖₂ ≤ r", lambda g, a: fwnet.RowBall(g["radius"]), matrix=True
     ),

@@ -3,7 +3,13 @@
 from fwnet.domains.base import Domain, NormBall, Unsized
 from fwnet.domains.boxes import Box, LInfBall
 from fwnet.domains.hulls import ConvexHull, Product
-from fwnet.domains.matrix_balls import RowBall, SpectralBall, Spectraplex, TraceNormBall
+from fwnet.domains.matrix_balls import (
+    RowBall,
+    SchattenBall,
+    SpectralBall,
+    Spectraplex,
+    TraceNormBall,
+)
 from fwnet.domains.norm_balls import L1Ball, L2Ball, LpBall
 from fwnet.domains.polytopes import Birkhoff, Polytope, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
@@ -30,6 +36,7 @@ __all__ = [
     "Polytope",
     "Product",
     "RowBall",
+    "SchattenBall",
     "Simplex",
     "SingularPair",
     "SpectralBall",

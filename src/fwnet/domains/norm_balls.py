@@ -145,9 +145,14 @@ class LpBall(NormBall):
         return 2.0 * self.radius * math.pow(shape[-1], max(0.0, 1 / 2 - 1 / self.p))
 
     def norm(self, x: Tensor) -> Tensor:
-        largest = x.detach().abs().amax(-1, keepdim=True)
-        scaled = x / torch.where(largest == 0, 1.0, largest)
-        return largest.squeeze(-1) * norm(scaled, self.p)
+        return lp_norm(x, self.p)
+
+
+def lp_norm(x: Tensor, p: float) -> Tensor:
+    """The lp norm along the last dimension, whatever the scale of x."""
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    scaled = x / torch.where(largest == 0, 1.0, largest)
+    return largest.squeeze(-1) * norm(scaled, p)
 
 
 def against(cost: Tensor, size: float) -> Tensor:
