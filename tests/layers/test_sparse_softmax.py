@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import fwnet
+from fwnet import learned
 from fwnet.layers import NeuralSparseSoftmax
 
 F64 = torch.float64
@@ -107,6 +109,79 @@ def test_a_network_below_is_trained_with_it() -> None:
     again = NeuralSparseSoftmax(16, 2)
     again.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(again.weight, head.weight)
+
+
+def test_what_the_slots_remember_is_carried_and_saved() -> None:
+    """Two minibatches, a file, two more: the same weights as four in a row."""
+    batches = [batch(seed=seed, n=20 + seed) for seed in range(4)]
+    for options in (
+        {"oracle": fwnet.PowerIteration(1)},
+        {"oracle": fwnet.PowerIteration(1, start="random")},
+        {"oracle": fwnet.PowerIteration(lambda t: 1 + t, start="fixed"), "rule": fwnet.OpenLoop()},
+        {"oracle": learned.LSTMPowerIteration(hidden=3, layers=1, steps=2).double()},
+        {"oracle": learned.LearnedPowerIteration(2).double()},
+        {"rule": learned.LSTMStep(hidden=3, layers=1).double(), "bias": True},
+    ):
+        whole, half, again = (layer(cells=2, **options) for _ in range(3))
+        for X, y in batches:
+            whole.loss(X, y)
+        for X, y in batches[:2]:
+            half.loss(X, y)
+        file = io.BytesIO()
+        torch.save(half.state_dict(), file)
+        file.seek(0)
+        again.load_state_dict(torch.load(file, weights_only=True))
+        forgetful = layer(cells=2, **options)
+        forgetful.weight = half.weight
+        for X, y in batches[2:]:
+            again.loss(X, y)
+            forgetful.loss(X, y)
+        assert torch.equal(again.weight, whole.weight)
+        assert not torch.equal(forgetful.weight, whole.weight)
+
+
+def test_the_last_v_is_where_the_next_minibatch_begins() -> None:
+    """One power iteration a minibatch is as good as many in one: the v is carried."""
+    X, y = batch()
+    sparse = layer(oracle=fwnet.PowerIteration(1), step_size=1e-9)
+    for _ in range(300):
+        sparse.loss(X, y)
+    expected = step(torch.zeros(6, 4, dtype=F64), X, y)  # W is still 0 up to 1e-9
+    before = sparse.weight
+    sparse.loss(X, y)
+    vertex = (sparse.weight - (1 - 1e-9) * before) / 1e-9
+    torch.testing.assert_close(vertex, expected / 0.2, rtol=0, atol=1e-5)
+
+
+def test_starts_and_a_bias() -> None:
+    normal = layer(start="normal", generator=torch.Generator().manual_seed(3))
+    drawn = torch.randn(6, 4, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(normal.weight, drawn.double())
+    X, y = batch()
+    far = [float(torch.linalg.svdvals(normal.weight).sum())]
+    for _ in range(5):
+        normal.loss(X, y)
+        far.append(float(torch.linalg.svdvals(normal.weight).sum()))
+    assert far[0] > 5.0  # outside of the ball
+    assert all(b - 5.0 <= 0.8 * max(a - 5.0, 0.0) + 1e-9 for a, b in itertools.pairwise(far))
+    own = layer(start=torch.full((7, 4), 0.1, dtype=F64), bias=True)
+    ones = torch.cat([X, torch.ones(30, 1, dtype=F64)], 1)
+    torch.testing.assert_close(own(X), ones @ own.weight)
+    wide = NeuralSparseSoftmax(
+        7,
+        4,
+        radius=5.0,
+        step_size=0.2,
+        oracle=fwnet.PowerIteration(300),
+        start=torch.full((7, 4), 0.1, dtype=F64),
+    )
+    assert float(own.loss(X, y)) == pytest.approx(float(wide.loss(ones, y)))
+    assert torch.equal(own.weight, wide.weight)
+    for wrong in ("ones", torch.zeros(6, 4)):
+        with pytest.raises(
+            ValueError, match=r'must be "zeros", "normal" or a tensor \(7, 4\); got'
+        ):
+            NeuralSparseSoftmax(6, 4, start=wrong, bias=True)
 
 
 def test_in_eval_the_loss_only_measures() -> None:

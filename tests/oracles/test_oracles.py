@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -25,6 +26,7 @@ from cases import (
     spd,
     walk,
 )
+from fwnet.numerics.singular import power_iteration
 from fwnet.oracles import Linearization, linearize
 
 X = normal(1, 20, 6)
@@ -178,6 +180,59 @@ def test_warm_start_improves_from_call_to_call() -> None:
     first = ask(fwnet.PowerIteration(1, warm_start=False), SOFTMAX, BALL, x)
     cold = ask(fwnet.PowerIteration(1, warm_start=False), SOFTMAX, BALL, x, steps=5)
     assert torch.equal(first.vertex.dense(), cold.vertex.dense())
+
+
+def starts_of(oracle: fwnet.PowerIteration, count: int) -> list[Tensor]:
+    """The v that each of some calls begins with."""
+    state, gradient = oracle.begin(BALL, normal(10, 6, 4)), normal(13, 6, 4)
+    found = []
+    for _ in range(count):
+        found.append(state[0] if isinstance(state, tuple) else state)
+        state = oracle.answer(BALL, gradient, state).state
+    return found
+
+
+def test_where_power_iterations_begin() -> None:
+    fixed = starts_of(fwnet.PowerIteration(2, start="fixed"), 3)
+    assert all(torch.equal(v, fixed[0]) for v in fixed)
+    assert torch.equal(fixed[1], starts_of(fwnet.PowerIteration(2, warm_start=False), 2)[1])
+    oracle = fwnet.PowerIteration(2, start="random")
+    random = starts_of(oracle, 40)
+    torch.testing.assert_close(torch.stack(random).norm(dim=-1), torch.ones(40, dtype=F64))
+    assert float(torch.stack(random).mean(0).abs().max()) < 0.3  # in all directions
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(random, 2))
+    assert all(map(torch.equal, random, starts_of(oracle, 40)))  # a solve repeats
+    own = starts_of(fwnet.PowerIteration(2, generator=seeded(7), start="random"), 3)
+    assert not torch.equal(own[0], random[0])
+    assert not torch.equal(own[0], own[1])
+    with pytest.raises(
+        ValueError, match=r"\(start=...\) must be one of warm, fixed, random; got 3"
+    ):
+        fwnet.PowerIteration(start=3)  # type: ignore[arg-type]
+
+
+def test_the_number_of_power_iterations_may_grow() -> None:
+    asked = []
+
+    def steps(t: int) -> int:
+        asked.append(t)
+        return 1 + t
+
+    oracle = fwnet.PowerIteration(steps, start="fixed")
+    state, gradient = oracle.begin(BALL, normal(10, 6, 4)), normal(13, 6, 4)
+    v = state[0]
+    for t in range(4):
+        vertex, inner, state = oracle.answer(BALL, gradient, state)
+        u, sigma, w = power_iteration(gradient, v, 1 + t)
+        torch.testing.assert_close(vertex.dense(), -2.5 * torch.outer(u, w))
+        assert float(inner) == pytest.approx(-2.5 * float(sigma))
+    assert asked == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="at t = 0 must be a whole number of at least 1; got 0"):
+        ask(fwnet.PowerIteration(lambda t: t), SOFTMAX, BALL, normal(10, 6, 4))
+    solver = fwnet.FrankWolfe(
+        BALL, oracle=fwnet.PowerIteration(lambda t: 2 + t.bit_length(), start="random"), tol=0.05
+    )
+    assert solver(SOFTMAX).status == "converged"
 
 
 def test_soft_trace_norm_and_its_ends() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from fwnet.numerics import checks
 from fwnet.numerics.singular import power_iteration
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.vertices import Rank1
+
+_STARTS = ("warm", "fixed", "random")
 
 
 @final
@@ -24,38 +27,68 @@ class PowerIteration(CostOracle):
     decrease underestimates the gap.
 
     Arguments:
-        steps: K.
-        warm_start: start from the last step's v (one iteration is then often enough), else from
-            the same random v every time.
-        generator: source of the first v; by default a new one with seed 0 for every solve.
+        steps: K, or a function t -> K of the step's number 0, 1, …; from a random v a vertex of
+            relative accuracy ε takes K = O(log(max(d, m)) / ε), so that K must grow with t.
+        warm_start: True for start="warm", False for start="fixed".
+        generator: source of v; by default a new one, seeded by t, so that solves repeat.
+        start: where the iterations begin: "warm", from the last step's v (one iteration is then
+            often enough); "fixed", from the same random v every time; "random", from a new random
+            v every time, as in the paper.
 
-    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), Fig. 5.
+    Example:
+        >>> import math, fwnet
+        >>> oracle = fwnet.PowerIteration(lambda t: 1 + math.ceil(math.log(t + 1)), start="random")
+
+    Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), Fig. 5;
+    Jaggi (2013) for the accuracy.
     """
 
     def __init__(
-        self, steps: int = 5, warm_start: bool = True, generator: torch.Generator | None = None
+        self,
+        steps: int | Callable[[int], int] = 5,
+        warm_start: bool = True,
+        generator: torch.Generator | None = None,
+        start: Literal["warm", "fixed", "random"] | None = None,
     ) -> None:
         super().__init__()
-        self.steps = checks.at_least("PowerIteration(steps=...)", steps, 1)
-        self.warm_start, self.generator = warm_start, generator
+        if not callable(steps):
+            steps = checks.at_least("PowerIteration(steps=...)", steps, 1)
+        self.steps: Any = steps
+        if start is not None and start not in _STARTS:
+            raise ValueError(
+                f"PowerIteration(start=...) must be one of {', '.join(_STARTS)}; got {start!r}."
+            )
+        self.start = start or ("warm" if warm_start else "fixed")
+        self.warm_start, self.generator = self.start == "warm", generator
 
     def extra_repr(self) -> str:
-        return f"steps={self.steps}, warm_start={self.warm_start}"
+        return f"steps={self.steps}, start={self.start!r}"
 
-    def begin(self, domain: Domain, x: Tensor) -> Tensor:
+    def begin(self, domain: Domain, x: Tensor) -> Tensor | tuple[Tensor, int]:
         if not isinstance(domain, TraceNormBall):
             raise TypeError(
                 f"PowerIteration supports only TraceNormBall; got {domain}. Use Exact()."
             )
-        generator = self.generator
-        if generator is None:
-            generator = torch.Generator(device=x.device).manual_seed(0)
-        shape = (*x.shape[:-2], x.shape[-1])
-        v = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
-        return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+        v = self._drawn(x.new_empty(*x.shape[:-2], x.shape[-1]), 0)
+        return (v, 0) if callable(self.steps) or self.start == "random" else v
 
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         assert isinstance(domain, TraceNormBall)
-        u, sigma, v = power_iteration(cost, state, self.steps)
-        following = v if self.warm_start else state
+        first, t = state if isinstance(state, tuple) else (state, None)
+        steps = self.steps
+        if callable(steps):
+            steps = checks.at_least(f"PowerIteration(steps=...) at t = {t}", steps(t), 1)
+        u, sigma, v = power_iteration(cost, first, steps)
+        following = v if self.start == "warm" else first
+        if t is not None:
+            following = self._drawn(first, t + 1) if self.start == "random" else following
+            following = following, t + 1
         return Answer(Rank1(-domain.radius * u, v), -domain.radius * sigma, following)
+
+    def _drawn(self, like: Tensor, t: int) -> Tensor:
+        """Random unit vectors `(*batch, m)` for step t."""
+        generator = self.generator
+        if generator is None:
+            generator = torch.Generator(device=like.device).manual_seed(t)
+        v = torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+        return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
