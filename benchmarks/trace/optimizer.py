@@ -57,7 +57,7 @@ def muon() -> Step | Missing:
 
 
 def five_quintic_steps() -> Step:
-    """What Muon's five Newton-Schulz steps cost in float32: products alone."""
+    """What Muon's five Newton-Schulz steps cost in float32: only the products."""
     x = torch.randn(SIDE, SIDE, generator=torch.Generator().manual_seed(1)) / SIDE
 
     def run() -> None:

@@ -177,17 +177,17 @@ def test_a_bias_next_to_a_matrix_domain_is_moved_by_adam() -> None:
 
 def test_a_parameter_without_gradient_changes_nothing_else() -> None:
     weights = [parameter(3, 4, seed=k) for k in range(3)]
-    alone = nn.Parameter(weights[2].detach().clone())
+    separate = nn.Parameter(weights[2].detach().clone())
     options = {"lr": 0.1, "domain": fwnet.TraceNormBall(1.0)}
-    opt, single = FrankWolfe(weights, **options), FrankWolfe([alone], **options)
+    opt, single = FrankWolfe(weights, **options), FrankWolfe([separate], **options)
     before = weights[1].detach().clone()
     for seed in range(3):
         weights[0].grad, weights[2].grad = gradient(3, 4), gradient(3, 4, seed=seed)
-        alone.grad = gradient(3, 4, seed=seed)
+        separate.grad = gradient(3, 4, seed=seed)
         opt.step()
         single.step()
     assert torch.equal(weights[1], before)
-    assert torch.equal(weights[2], alone)
+    assert torch.equal(weights[2], separate)
 
 
 def test_a_gradient_of_zeros_moves_nothing() -> None:

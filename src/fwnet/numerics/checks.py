@@ -59,9 +59,14 @@ def real_tensor(name: str, value: Any) -> Tensor:
             f"{name} must be float32 or float64; got {value.dtype}. "
             "Convert with .float() or .double()."
         )
+    return finite(name, not_empty(name, value))
+
+
+def not_empty(name: str, value: Tensor) -> Tensor:
+    """Return `value` if it has at least one entry."""
     if value.numel() == 0:
         raise ValueError(f"{name} must not be empty; got shape {tuple(value.shape)}.")
-    return finite(name, value)
+    return value
 
 
 def a_tensor(name: str, value: Any) -> Tensor:

@@ -82,8 +82,7 @@ def check_fits(name: str, parameter: Tensor, domain: Domain) -> None:
             f"{name} must be float32 or float64 to stay in {domain}; got {parameter.dtype}. Keep "
             "the weights in float32 and use torch.autocast for the rest."
         )
-    if parameter.numel() == 0:
-        raise ValueError(f"{name} must not be empty; got shape {tuple(parameter.shape)}.")
+    checks.not_empty(name, parameter)
     domain.check_shape(name, tuple(as_point(parameter, domain).shape))
 
 
