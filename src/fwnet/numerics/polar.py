@@ -38,17 +38,18 @@ def orthogonalize(matrix: Tensor, steps: int = 4) -> Tensor:
     checks.at_least("orthogonalize(steps=...)", steps, 1)
     if matrix.shape[-2] > matrix.shape[-1]:
         return orthogonalize(matrix.mT, steps).mT
-    size = matrix.abs().amax((-2, -1), keepdim=True)
-    x = matrix / torch.where(size == 0, 1.0, size)  # squares stay in range
+    x = matrix.reshape(-1, *matrix.shape[-2:])
+    size = x.abs().amax((-2, -1), keepdim=True)
+    x = x / torch.where(size == 0, 1.0, size)  # squares stay in range
     gram = x @ x.mT
-    bound = torch.linalg.matrix_norm(gram, keepdim=True).sqrt() * 1.001  # it is rounded itself
-    bound = torch.where(bound == 0, 1.0, bound)
-    x, gram = x / bound, gram / bound.square()
+    square = torch.linalg.matrix_norm(gram, keepdim=True) * 1.002  # it is rounded itself
+    square = torch.where(square == 0, 1.0, square)
+    x, gram = x / square.sqrt(), gram / square
     for k, (a, b, c) in enumerate(coefficients(steps)):
         gram = gram if k == 0 else x @ x.mT
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     rounding = 4 * math.sqrt(matrix.shape[-1]) * torch.finfo(matrix.dtype).eps
-    return x / peak(steps, rounding)
+    return (x / peak(steps, rounding)).reshape(matrix.shape)
 
 
 def coefficients(steps: int) -> tuple[tuple[float, float, float], ...]:
