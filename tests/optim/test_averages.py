@@ -10,6 +10,9 @@ from torch import Tensor, nn
 import fwnet
 from fwnet.optim import ConditionalGradient, FrankWolfe, constrain
 
+# A domain of vectors holds the whole weight here; test_layouts.py tests the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:.* holds vectors, so all")
+
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)

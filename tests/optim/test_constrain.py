@@ -231,20 +231,3 @@ def test_a_radius_init_has_no_number_yet() -> None:
         with pytest.raises(ValueError, match=rf"or a positive multiple of it .* got '{text}'"):
             fwnet.TraceNormBall(text)
     assert repr(fwnet.TraceNormBall("2x init")) == "TraceNormBall('2x init')"
-
-
-def test_sharded_parameters_raise_by_name() -> None:
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        from torch.distributed.tensor import distribute_module, init_device_mesh
-
-        mesh = init_device_mesh("cpu", (1,))
-        net = distribute_module(nn.Linear(4, 3), mesh)
-        text = r"is a DTensor \(FSDP2 or tensor parallelism\): fwnet\.optim needs whole weights"
-        with pytest.raises(TypeError, match="weight " + text):
-            constrain(net, {"weight": fwnet.TraceNormBall(9.0)})
-        with pytest.raises(TypeError, match=r"parameter 0 of shape \(3, 4\) " + text):
-            FrankWolfe(net.parameters(), 0.1, fwnet.TraceNormBall(9.0))
-    finally:
-        torch.distributed.destroy_process_group()

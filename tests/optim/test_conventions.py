@@ -12,9 +12,12 @@ from torch import Tensor, nn
 
 import fwnet
 import scripts
-from fwnet.optim import ConditionalGradient, FrankWolfe, constrain, sign, spectral
+from fwnet.optim import ConditionalGradient, FrankWolfe, constrain, sign, spectral, whole
 
 ROOT = Path(__file__).parents[2]
+
+# A domain of vectors holds the whole weight here; test_layouts.py tests the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:.* holds vectors, so all")
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -35,7 +38,7 @@ def data(rows: int = 12) -> tuple[Tensor, Tensor]:
 DOMAINS = {
     "0.weight": fwnet.SpectralBall(2.0),
     "3.weight": fwnet.TraceNormBall("init"),
-    "5.weight": fwnet.L1Ball("init"),
+    "5.weight": whole(fwnet.L1Ball("init")),
     "*.bias": fwnet.LInfBall(1.0),
 }
 
@@ -311,8 +314,12 @@ ERRORS = [
         "must start inside Simplex(radius=1.0); it is outside. Call fwnet.optim.constrain",
     ),
     (
-        lambda w: FrankWolfe([nn.Parameter(w.bfloat16())], domain=fwnet.LInfBall(5.0)),
-        "must be float32 or float64 to stay in LInfBall(radius=5.0); got torch.bfloat16. Keep",
+        lambda w: FrankWolfe([nn.Parameter(w.bfloat16())], domain=fwnet.Simplex(20.0)),
+        "must be float32 or float64 to stay in Simplex(radius=20.0); got torch.bfloat16, in which",
+    ),
+    (
+        lambda w: FrankWolfe([nn.Parameter(w.to(torch.complex64))], domain=fwnet.LInfBall(5.0)),
+        "must be float32, float64, bfloat16 or float16 to stay in LInfBall(radius=5.0); got torch",
     ),
     (
         lambda w: FrankWolfe([nn.Parameter(torch.zeros(0, 3))], domain=fwnet.TraceNormBall()),

@@ -13,6 +13,9 @@ from fwnet.optim import FrankWolfe, constrain, spectral
 
 F64 = torch.float64
 
+# A domain of vectors holds the whole weight here; test_layouts.py tests the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:.* holds vectors, so all")
+
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)

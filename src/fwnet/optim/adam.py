@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from fwnet.optim.moves import rate_of
+
 
 def adam_step(
     parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any], state: Any
@@ -32,7 +34,7 @@ def adam_step(
         amsgrad=False,
         beta1=beta1,
         beta2=beta2,
-        lr=group["lr"],
+        lr=rate_of(group),
         weight_decay=group["weight_decay"],
         eps=group["eps"],
         maximize=group["maximize"],

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet.optim.points import as_point, domain_of, drifts, settle
+from fwnet.optim.layouts import place_of
+from fwnet.optim.moves import drifts, margin, settle
+from fwnet.optim.weights import HALF, gathered, local, write
 
 Group = dict[str, Any]
 
@@ -29,22 +31,33 @@ def average_in(group: Group, state: Any) -> None:
     for parameter in group["params"]:
         own = state[parameter]
         if "average" not in own:
-            own["average"], own["averaged"] = parameter.detach().clone(), 0
+            own["average"], own["averaged"] = _now(parameter, own).clone(), 0
         own["averaged"] += 1
         share = (exponent + 1) / (exponent + own["averaged"])
-        if _loses_digits(parameter, group):
+        if _loses_digits(parameter, group, own):
             _average_doubled(own, parameter, share)
         else:
             alike[share].append(parameter)
     for share, parameters in alike.items():
-        torch._foreach_lerp_([state[p]["average"] for p in parameters], parameters, share)
+        torch._foreach_lerp_(
+            [local(state[p]["average"]) for p in parameters],
+            [local(_now(p, state[p])) for p in parameters],
+            share,
+        )
 
 
-def _loses_digits(parameter: Tensor, group: Group) -> bool:
+def _now(parameter: Tensor, own: dict[str, Any]) -> Tensor:
+    """The weights with all their digits."""
+    now: Tensor = own.get("master", parameter.detach())
+    return now
+
+
+def _loses_digits(parameter: Tensor, group: Group, own: dict[str, Any]) -> bool:
     """Whether rounding would swallow small updates, or its errors would accumulate."""
-    domain = domain_of(parameter, group["domain"])
-    short = parameter.dtype in (torch.float16, torch.bfloat16)
-    return short or (domain is not None and drifts(domain, parameter))
+    if own["average"].dtype in HALF:
+        return True
+    place = place_of(parameter, group["domain"])
+    return place is not None and drifts(place.domain, parameter)
 
 
 def _average_doubled(own: dict[str, Any], parameter: Tensor, share: float) -> None:
@@ -76,11 +89,12 @@ def averages_in_place(groups: list[Group], state: Any, feasible: bool) -> Iterat
 
 
 def _show(parameter: Tensor, average: Tensor, group: Group, feasible: bool) -> None:
-    parameter.copy_(average)
-    domain = domain_of(parameter, group["domain"]) if feasible else None
-    if domain is None:
+    place = place_of(parameter, group["domain"]) if feasible else None
+    if place is None:
+        parameter.copy_(average)
         return
-    x = as_point(parameter, domain)
-    settle(domain, x, 0)  # against rounding, or a radius that has shrunk
-    if x.data_ptr() != parameter.data_ptr():  # channels last: the point is a copy
-        parameter.copy_(x.view(parameter.shape))
+    x = gathered(average).clone()
+    points = place.points(x)
+    distance = margin(place.domain, parameter, tuple(points.shape))
+    settle(place.domain, points, distance)  # against rounding, or a radius that has shrunk
+    write(parameter, {"master": x}, place.tensor(points, tuple(x.shape)), place)

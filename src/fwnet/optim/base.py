@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,27 +17,25 @@ from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.optim.adam import adam_step
 from fwnet.optim.averages import average_in, averages_in_place
-from fwnet.optim.points import (
-    as_point,
-    check_fits,
-    check_kind,
-    check_known,
-    domain_of,
-    drifts,
-    margin,
-    mix,
-    mix_doubled,
-    name_of,
-    settle,
-)
-from fwnet.optim.records import check_shapes, packed, unpacked
+from fwnet.optim.layouts import is_ambiguous, place_of
+from fwnet.optim.moves import Bucket, Group, Held, bucket_key
+from fwnet.optim.points import check_fits, check_kind, check_known, name_of
+from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
+from fwnet.optim.weights import gathered, is_sharded, local, norm_of_shards, precise
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
-from fwnet.vertices import Rank1, Vertex
 
 Closure = Callable[[], Any]
-Group = dict[str, Any]
-Held = tuple[Tensor, Domain]
 RESCALES = (None, "vertex", "diameter", "gradient")
+
+
+class StepPlan(NamedTuple):
+    """What a step does: the parameters for Adam, group by group, and the buckets."""
+
+    signature: list[Any]
+    choices: list[Any]  # kept alive, since the signature holds their identities
+    free: list[tuple[Group, list[Tensor]]]
+    held: list[Held]
+    buckets: list[Bucket]
 
 
 class VertexOptimizer(torch.optim.Optimizer):
@@ -57,13 +57,15 @@ class VertexOptimizer(torch.optim.Optimizer):
         try:
             self._check_names(self.param_groups[-1])
             self.check_group(self.param_groups[-1])
+            _warn_of_rows(self.param_groups[-1])
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
 
     def check_group(self, group: Group) -> None:
         """Raise a clear error if the options do not fit each other or the parameters."""
-        for name in ("lr", "eps", "weight_decay"):
+        _check_rate(group)
+        for name in ("eps", "weight_decay"):
             checks.non_negative(name, group[name])
         _below_one("momentum", group["momentum"])
         if group["averaging"] is not None:
@@ -84,10 +86,11 @@ class VertexOptimizer(torch.optim.Optimizer):
             )
         for parameter in group["params"] if domain is not None else ():
             check_known(name_of(parameter, group), parameter)
-            own = domain_of(parameter, domain)
-            if own is not None:
-                check_fits(name_of(parameter, group), parameter, own)
-                oracle_of(own, oracle).begin(own, as_point(parameter.detach(), own))
+            place = place_of(parameter, domain)
+            if place is not None:
+                check_fits(name_of(parameter, group), parameter, place)
+                view = place.points(torch.empty_like(local(parameter)))
+                oracle_of(place.domain, oracle).begin(place.domain, view)
 
     def _check_names(self, group: Group) -> None:
         """Reject a misspelt option: it would be ignored, and its weights left to Adam."""
@@ -115,12 +118,12 @@ class VertexOptimizer(torch.optim.Optimizer):
             for group in self.param_groups:
                 self.check_group(group)
             self._loaded = False
-        plans = [self._plan(group) for group in self.param_groups]  # errors come before changes
-        for group, (free, moving) in zip(self.param_groups, plans, strict=True):
-            if free:
-                adam_step(free, [_gradient(p) for p in free], group, self.state)
-            if moving:
-                self._move_all(moving, group)
+        plan = self._plan()
+        moving = self._moving(plan)  # errors come before changes
+        for group, parameters in plan.free:
+            adam_step(parameters, [_gradient(p) for p in parameters], group, self.state)
+        self._move(plan, moving)
+        for group in self.param_groups:
             if group["averaging"] is not None:
                 average_in(group, self.state)
         return loss
@@ -144,81 +147,111 @@ class VertexOptimizer(torch.optim.Optimizer):
             raise RuntimeError("averaged() inside averaged(): the weights are already averages.")
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
-        self._shown = True
+        self._shown, versions = True, self._versions()
+        unchanged = [p for p, version in versions.items() if p._version == version]
         try:
             with averages_in_place(self.param_groups, self.state, self.feasible):
                 yield
         finally:
             self._shown = False
+            versions.update({p: p._version for p in unchanged})  # they came back to the bit
 
-    def _plan(self, group: Group) -> tuple[list[Tensor], list[Held]]:
-        """The parameters that Adam moves, and those that move in their domains."""
-        checks.non_negative("lr", group["lr"])  # a schedule may have changed it
-        free: list[Tensor] = []
+    def _plan(self) -> StepPlan:
+        """Which parameters Adam moves and which move in their domains; kept while it is valid."""
+        for group in self.param_groups:
+            _check_rate(group)  # a schedule may have changed it
+        signature = [_signature(group) for group in self.param_groups]
+        plan: StepPlan | None = self.__dict__.get("_kept")
+        if plan is not None and plan.signature == signature:
+            return plan
+        free: list[tuple[Group, list[Tensor]]] = []
         held: list[Held] = []
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            if parameter.grad.layout is not torch.strided:
-                raise RuntimeError(
-                    f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does "
-                    "not support. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
-                )
-            domain = domain_of(parameter, group["domain"])
-            if domain is None:
-                free.append(parameter)
-            else:
-                held.append((parameter, domain))
-        if not held:
-            return free, held
-        # While all gradients were 0 there is no direction: every vertex would be optimal.
-        known = _moving([parameter for parameter, _ in held], group)
-        started = ["momentum" in self.state[parameter] for parameter, _ in held]
-        return free, [held[k] for k in range(len(held)) if known[k] or started[k]]
+        for group in self.param_groups:
+            rest = []
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                _check_dense(parameter, group)
+                place = place_of(parameter, group["domain"])
+                if place is None:
+                    rest.append(parameter)
+                else:
+                    oracle = oracle_of(place.domain, group["oracle"])
+                    held.append(Held(parameter, group, place, oracle))
+            if rest:
+                free.append((group, rest))
+        choices = [(group["domain"], group["oracle"]) for group in self.param_groups]
+        self.__dict__["_kept"] = plan = StepPlan(
+            signature, choices, free, held, self._buckets(held)
+        )
+        return plan
 
-    def _move_all(self, moving: list[Held], group: Group) -> None:
-        costs = [_gradient(parameter) for parameter, _ in moving]
-        if group["maximize"]:
-            costs = list(torch._foreach_neg(costs))
-        if group["momentum"] > 0:
-            costs = self._averaged([parameter for parameter, _ in moving], costs, group["momentum"])
-        for (parameter, domain), cost in zip(moving, costs, strict=True):
-            self._move(parameter, domain, cost, group)
+    def _buckets(self, held: Sequence[Held]) -> list[Bucket]:
+        alike: defaultdict[Any, list[Held]] = defaultdict(list)
+        for one in held:
+            alike[bucket_key(one)].append(one)
+        return [Bucket(members, self.feasible) for members in alike.values()]
 
-    def _averaged(self, parameters: list[Tensor], costs: list[Tensor], beta: float) -> list[Tensor]:
-        """m <- β m + (1 − β) g; the first m is g."""
-        for parameter, cost in zip(parameters, costs, strict=True):
-            if "momentum" not in self.state[parameter]:
-                self.state[parameter]["momentum"] = cost.clone()
-        averages = [self.state[parameter]["momentum"] for parameter in parameters]
-        torch._foreach_lerp_(averages, costs, 1 - beta)
-        return averages
+    def _moving(self, plan: StepPlan) -> list[Held]:
+        """The parameters that move now; raise if a gradient is not finite.
 
-    def _move(self, parameter: Tensor, domain: Domain, cost: Tensor, group: Group) -> None:
-        own = self.state[parameter]
-        x, cost = as_point(parameter, domain), as_point(cost, domain)
-        oracle = oracle_of(domain, group["oracle"])
-        if "steps" not in own:  # not Adam's "step": a parameter may gain or lose its domain
-            own["steps"], own["oracle"] = 0, oracle.begin(domain, x)
-        vertex, _, own["oracle"] = oracle.answer(domain, cost, own["oracle"])
-        step_size = _step_size(group, domain, x, vertex, parameter)
-        if step_size == 0:
-            return
-        if not self.feasible:
-            mix(x, 1 - step_size if group["constrained"] else 1.0, vertex, step_size)
-        else:
-            radius = getattr(domain, "radius", None)
-            if own.get("radius", math.nan) != radius:  # the first step, or the user changed it
-                settle(domain, x, 0)
-                own["radius"] = radius
-            if drifts(domain, x):
-                own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
-            else:
-                mix(x, 1 - step_size, vertex, step_size * (1 - margin(domain, x)))
-                settle(domain, x, own["steps"] + 1)
-        own["steps"] += 1
-        if x.data_ptr() != parameter.data_ptr():  # channels last: the point is a copy
-            parameter.copy_(x.view(parameter.shape))
+        While all gradients were 0 there is no direction: every vertex would be optimal. No host
+        waits for a device here; see `_live`.
+        """
+        here = [one for one in plan.held if one.parameter.is_cpu]
+        known = dict(zip((one.parameter for one in here), _sizes(here), strict=True))
+        return [
+            one
+            for one in plan.held
+            if known.get(one.parameter, 1.0) != 0 or "momentum" in self.state[one.parameter]
+        ]
+
+    def _move(self, plan: StepPlan, moving: list[Held]) -> None:
+        buckets = plan.buckets if len(moving) == len(plan.held) else self._buckets(moving)
+        versions = self._versions()
+        for parameter in (one.parameter for one in moving):
+            if versions.get(parameter, parameter._version) != parameter._version:
+                for name in ("radius", "master", "rest"):  # the user changed the weights
+                    self.state[parameter].pop(name, None)
+        away = [one.parameter for one in moving if not one.parameter.is_cpu]
+        finite = _finite(away)
+        costs = self._costs(moving, finite)
+        for bucket in buckets:
+            parameters = [member.parameter for member in bucket.members]
+            own = [costs[parameter] for parameter in parameters]
+            live = _live(own, [finite[p] for p in parameters]) if parameters[0] in finite else None
+            bucket.move(own, self.state, live)
+        for one in moving:
+            versions[one.parameter] = one.parameter._version
+
+    def _versions(self) -> dict[Tensor, int]:
+        """How often each parameter had been changed after its last step."""
+        versions: dict[Tensor, int] = self.__dict__.setdefault("_last_versions", {})
+        return versions
+
+    def _costs(self, moving: list[Held], finite: dict[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+        """m <- β m + (1 − β) g, the first m is g; or g itself, if β = 0."""
+        costs: dict[Tensor, Tensor] = {}
+        alike: defaultdict[float, list[Tensor]] = defaultdict(list)
+        for one in moving:
+            parameter, beta = one.parameter, float(one.group["momentum"])
+            cost = precise(_gradient(parameter))
+            if one.group["maximize"]:
+                cost = -cost
+            if parameter in finite:
+                cost = torch.where(finite[parameter], cost, 0.0)
+            costs[parameter] = cost
+            if beta > 0:
+                if "momentum" not in self.state[parameter]:
+                    self.state[parameter]["momentum"] = cost.clone()
+                alike[1 - beta].append(parameter)
+        for share, parameters in alike.items():
+            averages = [self.state[p]["momentum"] for p in parameters]
+            torch._foreach_lerp_(
+                [local(a) for a in averages], [local(costs[p]) for p in parameters], share
+            )
+            costs |= dict(zip(parameters, averages, strict=True))
+        return costs
 
     def state_dict(self) -> dict[str, Any]:
         """The state as numbers, strings and tensors, domains included."""
@@ -236,6 +269,8 @@ class VertexOptimizer(torch.optim.Optimizer):
         for group, mine in zip(saved, self.param_groups, strict=False):
             check_shapes(state_dict["state"], group, mine)
         super().load_state_dict(state_dict | {"param_groups": groups})
+        in_full_precision(self.state, self.param_groups, state_dict)
+        self._versions().clear()
         self._loaded = True
 
 
@@ -255,26 +290,6 @@ def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
 _EXACT, _SPECTRAL = Exact(), NewtonSchulz()
 
 
-def _step_size(group: Group, domain: Domain, x: Tensor, vertex: Vertex, parameter: Tensor) -> float:
-    lr = float(group["lr"])
-    if group["rescale"] in ("vertex", "diameter"):
-        width = domain.diameter(tuple(x.shape))
-        if group["rescale"] == "vertex" and isinstance(domain, TraceNormBall):
-            width = min(width, 2 * _length(vertex))  # soft and spectral vertices lie deep inside
-        lr = lr * math.sqrt(x.numel()) / width if width > 0 else 0.0
-    elif group["rescale"] == "gradient":
-        distance = float(torch.linalg.vector_norm(vertex.dense() - x))
-        slope = float(torch.linalg.vector_norm(_gradient(parameter)))
-        lr = lr * slope / distance if distance > 0 else 0.0
-    return min(lr, 1.0)
-
-
-def _length(vertex: Vertex) -> float:
-    if isinstance(vertex, Rank1):
-        return float(torch.linalg.vector_norm(vertex.u) * torch.linalg.vector_norm(vertex.v))
-    return float(torch.linalg.vector_norm(vertex.dense()))
-
-
 def _below_one(name: str, value: float) -> None:
     if not checks.non_negative(name, value) < 1:
         raise ValueError(f"{name} must lie in [0, 1); got {value!r}.")
@@ -285,13 +300,73 @@ def _gradient(parameter: Tensor) -> Tensor:
     return parameter.grad
 
 
-def _moving(parameters: list[Tensor], group: Group) -> list[bool]:
-    """Which gradients are not 0; raise if one is not finite."""
-    norms = torch._foreach_norm([_gradient(p) for p in parameters])
-    sizes: list[float] = torch.stack([norm.cpu() for norm in norms]).tolist()
-    for k, (parameter, size) in enumerate(zip(parameters, sizes, strict=True)):
-        if not math.isfinite(size):  # or its square overflows
-            checks.finite(f"the gradient of {name_of(parameter, group)}", _gradient(parameter))
-        elif size == 0:  # or its square underflows
-            sizes[k] = float(_gradient(parameter).abs().max())
-    return [size != 0 for size in sizes]
+def _signature(group: Group) -> list[Any]:
+    """What a plan depends on."""
+    options = [id(group), id(group["domain"]), id(group["oracle"]), group["rescale"]]
+    return options + [
+        None if p.grad is None else (p.grad.layout, p.dtype, p.is_cpu) for p in group["params"]
+    ]
+
+
+def _check_dense(parameter: Tensor, group: Group) -> None:
+    if _gradient(parameter).layout is not torch.strided:
+        raise RuntimeError(
+            f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does not "
+            "support. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
+        )
+
+
+def _finite(parameters: list[Tensor]) -> dict[Tensor, Tensor]:
+    """Whether the gradients on a device are finite: `()` each, so that no host waits for it."""
+    if not parameters:
+        return {}
+    sizes = torch._foreach_norm([local(_gradient(p)) for p in parameters], ord=math.inf)
+    return {p: torch.isfinite(size) for p, size in zip(parameters, sizes, strict=True)}
+
+
+def _live(costs: list[Tensor], finite: list[Tensor]) -> Tensor:
+    """Which members of a bucket have a direction; the others take a step of length 0."""
+    sizes = torch._foreach_norm([local(cost) for cost in costs], ord=math.inf)
+    return torch.stack(finite) & (torch.stack(sizes) != 0)
+
+
+def _check_rate(group: Group) -> None:
+    lr = group["lr"]
+    if isinstance(lr, Tensor) and lr.numel() == 1:
+        lr = lr.detach().reshape(()) if not lr.requires_grad else lr
+        if lr.device.type != "cpu":  # a check of its value would wait for the device
+            return
+    checks.non_negative("lr", lr)
+
+
+def _warn_of_rows(group: Group) -> None:
+    for parameter in group["params"]:
+        if is_ambiguous(parameter, group["domain"]):
+            domain, shape = group["domain"], tuple(parameter.shape)
+            warnings.warn(
+                f"{name_of(parameter, group)}: {domain} holds vectors, so all {parameter.numel()} "
+                f"entries of shape {shape} are one point. Write rows({domain}) or "
+                f"columns({domain}) for one point each, or whole({domain}) for this meaning; "
+                "all three are in fwnet.optim.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _sizes(held: Sequence[Held]) -> list[float]:
+    """Sizes of the gradients on this machine, 0 for those of zeros; raise if one is not finite."""
+    if not held:
+        return []
+    gradients = [_gradient(one.parameter) for one in held]
+    norms = torch.stack(torch._foreach_norm([local(g) for g in gradients])).float()
+    for k, gradient in enumerate(gradients):
+        if is_sharded(gradient):
+            norms[k] = norm_of_shards(gradient)
+    sizes: list[float] = norms.tolist()
+    for k, (one, gradient) in enumerate(zip(held, gradients, strict=True)):
+        if not math.isfinite(sizes[k]):  # or its square overflows
+            name = f"the gradient of {name_of(one.parameter, one.group)}"
+            checks.finite(name, gathered(gradient))
+        elif sizes[k] == 0:  # or its square underflows
+            sizes[k] = float(gathered(gradient).abs().max())
+    return sizes

@@ -8,7 +8,9 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
-from fwnet.optim.base import Group, VertexOptimizer
+from fwnet.optim.base import VertexOptimizer
+from fwnet.optim.layouts import Layout
+from fwnet.optim.moves import Group
 from fwnet.optim.norms import OperatorNorm, spectral
 from fwnet.oracles import CostOracle
 
@@ -54,7 +56,7 @@ class ConditionalGradient(VertexOptimizer):
         self,
         params: ParamsT,
         lr: float | Tensor = 1e-2,
-        norm: OperatorNorm | Domain | None = spectral(),  # noqa: B008, frozen
+        norm: OperatorNorm | Domain | Layout | None = spectral(),  # noqa: B008, frozen
         *,
         momentum: float = 0.9,
         constrained: bool = True,

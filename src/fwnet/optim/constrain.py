@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -10,14 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import is_lazy
 
 from fwnet.domains import Domain, SpectralBall, Unsized
 from fwnet.numerics import checks
+from fwnet.optim.layouts import Layout, place_of, stack
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import as_point, check_fits, check_kind, check_known, domain_of, move_inside
+from fwnet.optim.points import check_fits, check_kind, check_known, move_inside
+from fwnet.optim.weights import gathered
 
-Choice = Domain | OperatorNorm | None
+Choice = Domain | OperatorNorm | Layout | None
 
 
 def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> list[dict[str, Any]]:
@@ -27,11 +32,13 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
 
     Arguments:
         net: parameters that lie outside are changed in place.
-        domains: name or pattern -> domain. `"*"` and `"?"` are wildcards; the first matching
+        domains: name or pattern -> domain, or `rows(domain)`, `columns(domain)`, `stack(domain)`
+            for many points in one parameter. `"*"` and `"?"` are wildcards; the first matching
             pattern decides. The radius `"init"` is the norm of the weight now, for each weight
-            separately; `"4x init"` is four times that. None means AdamW, as for every parameter
-            that matches no pattern. Without `domains`, every trained matrix and convolution gets a
-            `SpectralBall("8x init")`.
+            separately (the largest of its points); `"4x init"` is four times that. None means
+            AdamW, as for every parameter that matches no pattern. Without `domains`, every trained
+            matrix and convolution gets a `SpectralBall("8x init")`, and so does every matrix of a
+            stack (experts, n, m).
 
     Example:
         >>> from fwnet.optim import FrankWolfe, constrain
@@ -56,13 +63,15 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
         names = _matching(pattern, domain, parameters)
         fresh = _not_yet(names, parameters, taken)
         _check_fresh(pattern, domain, names, {name: parameters[name] for name in fresh})
+        for name in fresh:
+            _warn_of_stacks(net, name, parameters[name], domain)
         groups += _groups(fresh, parameters, domain)
     rest = [n for n in _not_yet(parameters, parameters, taken) if parameters[n].requires_grad]
     if rest:
         groups += _groups(rest, parameters, None)
     for group in groups:  # after all checks
         for parameter in group["params"]:
-            own = domain_of(parameter, group["domain"])
+            own = place_of(parameter, group["domain"])
             if own is not None:
                 move_inside(parameter, own)
     return groups
@@ -92,7 +101,7 @@ def _check_fresh(
         return
     for name, parameter in fresh.items():
         check_known(name, parameter)
-    if all(domain_of(parameter, domain) is None for parameter in fresh.values()):
+    if all(place_of(parameter, domain) is None for parameter in fresh.values()):
         raise ValueError(  # a pattern for a layer may include its bias, but not biases only
             f"constrain: {pattern!r} matches only vectors ({', '.join(fresh)}), but {domain} "
             "holds matrices; name a matrix, or choose a ball of vectors such as LInfBall(1.0)."
@@ -101,8 +110,9 @@ def _check_fresh(
 
 def _matrices(net: nn.Module) -> dict[str, Choice]:
     """Spectral balls for matrices and convolutions, large enough not to slow training down."""
+    ball = Unsized(SpectralBall, ("8x init",), ())
     domains: dict[str, Choice] = {
-        escape(name): Unsized(SpectralBall, ("8x init",), ())
+        escape(name): stack(ball) if _is_stack(net, name, parameter) else ball
         for name, parameter in net.named_parameters()
         if parameter.requires_grad and (is_lazy(parameter) or parameter.ndim > 1)
     }
@@ -111,17 +121,37 @@ def _matrices(net: nn.Module) -> dict[str, Choice]:
     return domains
 
 
+def _is_stack(net: nn.Module, name: str, parameter: Tensor) -> bool:
+    """Whether a weight of three dimensions is a stack of matrices: no convolution owns it."""
+    owner = net.get_submodule(name.rpartition(".")[0])
+    return not is_lazy(parameter) and parameter.ndim == 3 and not isinstance(owner, _ConvNd)
+
+
+def _warn_of_stacks(net: nn.Module, name: str, parameter: Tensor, domain: Choice) -> None:
+    place = place_of(parameter, domain)
+    plain = place is not None and not isinstance(domain, Layout) and place.domain.event_dim == 2
+    if plain and _is_stack(net, name, parameter):
+        first, *others = parameter.shape
+        warnings.warn(
+            f"{name} of shape {tuple(parameter.shape)} is taken as one {first} × "
+            f"{math.prod(others)} matrix in {domain}, as a convolution would be. Write "
+            f"fwnet.optim.stack({domain}) for {first} matrices, or whole({domain}) for one.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
     """One group; with "init", one per parameter, since each has its own radius."""
     for name in names:
-        if domain_of(parameters[name], domain) is not None:
+        if place_of(parameters[name], domain) is not None:
             checks.finite(name, parameters[name].detach())
     sized: dict[str, Choice] = {name: _sized(name, parameters[name], domain) for name in names}
     for name, choice in sized.items():
-        own = domain_of(parameters[name], choice)
+        own = place_of(parameters[name], choice)
         if own is not None:
             check_fits(name, parameters[name], own)
-    shared = [names] if not isinstance(domain, Unsized) else [[name] for name in names]
+    shared = [[name] for name in names] if _unsized(domain) else [names]
     return [
         {
             "params": [parameters[name] for name in some],
@@ -132,21 +162,30 @@ def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choic
     ]
 
 
+def _unsized(domain: Choice) -> Unsized | None:
+    """The ball whose radius the weights decide, if there is one."""
+    inner = domain.domain if isinstance(domain, Layout) else domain
+    return inner if isinstance(inner, Unsized) else None
+
+
 def _sized(name: str, parameter: Tensor, domain: Choice) -> Choice:
     """The domain with its radius; None for a bias in a ball of matrices."""
-    if not isinstance(domain, Unsized):
+    ball = _unsized(domain)
+    if ball is None:
         return domain
-    if domain_of(parameter, domain) is None:
+    place = place_of(parameter, domain)
+    if place is None:
         return None
     with torch.no_grad():
-        x = as_point(parameter, domain).double()
-        size = float(domain.of_radius(1.0).norm(x))
+        x = place.points(gathered(parameter.detach())).double()
+        size = float(ball.of_radius(1.0).norm(x).max())  # of the largest, if there are many points
     if not size > 0:
         raise ValueError(
             f"{name}, {domain}: the initial weights, shape {tuple(parameter.shape)}, have norm "
             f"{size}; give a radius, or None for AdamW."
         )
-    return domain.of_radius(domain.multiple * size)
+    sized = ball.of_radius(ball.multiple * size)
+    return Layout(domain.kind, sized) if isinstance(domain, Layout) else sized
 
 
 def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]) -> list[str]:

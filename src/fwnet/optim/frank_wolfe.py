@@ -8,9 +8,11 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
-from fwnet.optim.base import Group, VertexOptimizer
+from fwnet.optim.base import VertexOptimizer
+from fwnet.optim.layouts import Layout, place_of
+from fwnet.optim.moves import Group
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import check_inside, domain_of, name_of
+from fwnet.optim.points import check_inside, name_of
 from fwnet.oracles import CostOracle
 
 
@@ -21,8 +23,9 @@ class FrankWolfe(VertexOptimizer):
         m <- β m + (1 − β) g,   v = argmin over the domain of ⟨m, v⟩,   w <- (1 − γ) w + γ v
 
     A weight is one point of its domain: a vector for vector domains, a matrix outputs × (all other
-    dimensions) for matrix domains. A bias in a group with a matrix domain, and every parameter of a
-    group without a domain, is moved by AdamW with the same lr.
+    dimensions) for matrix domains; `rows`, `columns` and `stack` make it many. A bias in a group
+    with a matrix domain, and every parameter of a group without a domain, is moved by AdamW with
+    the same lr.
 
     `rescale` determines the step γ, which is at most 1:
 
@@ -36,14 +39,15 @@ class FrankWolfe(VertexOptimizer):
 
     Rounding cannot leave the domain either: in balls of vectors weights are scaled back; in balls
     of matrices they keep a small distance from the sphere (4e-3 of the radius at 1000 × 1000 in
-    float32, 3e-5 at 100 × 50), and singular values are computed every min(outputs, inputs) steps.
+    float32, 3e-5 at 100 × 50), and singular values are computed when a bound on the norm, which is
+    carried along, reaches the radius. Weights in bfloat16 and float16 have a float32 master.
 
     The defaults train as fast as a tuned Adam on small networks with `constrain(net)`:
     `python -m benchmarks.optim_defaults` measures it.
 
     Arguments:
         params: parameters, or groups with their own options; see `constrain`.
-        lr: learning rate.
+        lr: learning rate, a number or a tensor of one entry.
         domain: where the parameters live, or None for AdamW; `spectral(...)`, `sign(...)` and
             `row(...)` take their radius from each shape.
         momentum: β; minibatches need it, since their vertices point in very different directions.
@@ -77,7 +81,7 @@ class FrankWolfe(VertexOptimizer):
         self,
         params: ParamsT,
         lr: float | Tensor = 5e-3,
-        domain: Domain | OperatorNorm | None = None,
+        domain: Domain | OperatorNorm | Layout | None = None,
         *,
         momentum: float = 0.9,
         rescale: str | None = "vertex",
@@ -109,6 +113,6 @@ class FrankWolfe(VertexOptimizer):
         if "norm" in group:
             raise TypeError('a group of FrankWolfe takes a domain, not a norm: {"domain": ...}.')
         for parameter in group["params"]:
-            domain = domain_of(parameter, group["domain"])
-            if domain is not None:
-                check_inside(name_of(parameter, group), parameter, domain)
+            place = place_of(parameter, group["domain"])
+            if place is not None:
+                check_inside(name_of(parameter, group), parameter, place)

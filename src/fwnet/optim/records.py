@@ -10,16 +10,19 @@ from torch import Tensor
 
 from fwnet import domains, oracles
 from fwnet.domains import Domain
+from fwnet.optim.layouts import Layout
 from fwnet.optim.norms import OperatorNorm
 from fwnet.optim.points import name_of
+from fwnet.optim.weights import HALF
 from fwnet.oracles import CostOracle
 
 Group = dict[str, Any]
-Choice = Domain | OperatorNorm | CostOracle
+Choice = Domain | OperatorNorm | Layout | CostOracle
 _KNOWN = {
     **{name: getattr(domains, name) for name in domains.__all__},
     **{name: getattr(oracles, name) for name in oracles.__all__},
     "OperatorNorm": OperatorNorm,
+    "Layout": Layout,
 }
 
 
@@ -73,8 +76,19 @@ def check_shapes(state: dict[Any, Any], saved: Group, mine: Group) -> None:
                 )
 
 
+def in_full_precision(state: Any, groups: list[Group], saved: dict[str, Any]) -> None:
+    """Put back the digits of a half-precision parameter's state that torch rounds when it loads."""
+    for group, old in zip(groups, saved["param_groups"], strict=True):
+        for parameter, place in zip(group["params"], old["params"], strict=True):
+            if parameter.dtype not in HALF:
+                continue
+            for name, value in saved["state"].get(place, {}).items():
+                if isinstance(value, Tensor) and value.dtype == torch.float32 and name != "step":
+                    state[parameter][name] = value.to(parameter.device, copy=True)
+
+
 def _plain(value: Any) -> Any:
-    if isinstance(value, Domain | OperatorNorm | CostOracle):
+    if isinstance(value, Domain | OperatorNorm | Layout | CostOracle):
         return to_record(value)
     if isinstance(value, list | tuple):
         return type(value)(_plain(item) for item in value)
