@@ -120,10 +120,12 @@ class DeepConfig:
         C, beta, step_size, lr: 1, 1, γ = 0.01, Adam 0.01.
         steps: iterations of every run.
         step_sizes, lr_grid: what the tuned methods choose from, on other points.
+        scale: of the updates by LSTMs, so that untrained ones move little.
     """
 
     meta: MetaTraining
     meta_batch: int = 1
+    scale: float = 0.1
     points: int = 2000
     C: float = 1.0
     beta: float = 1.0
@@ -153,10 +155,11 @@ CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,
         points=300,
+        steps=300,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
         starts=4,
-        meta=MetaTraining(12, (40, 200), lrs=(1e-2,), check_every=3),
+        meta=MetaTraining(12, (40, 150), lrs=(1e-2,), check_every=3),
         resolution=60,
     ),
     Profile.PAPER: _CIRCLES,
@@ -178,6 +181,7 @@ class ManmadeConfig(DeepConfig):
 
     points: int = 300
     steps: int = 120
+    scale: float = 0.02
     lr_grid: Grid = (0.003, 0.01, 0.03)
     step_sizes: Grid = (0.01, 0.3)
     data: str = "cifar10"
@@ -242,7 +246,7 @@ class MnistConfig(ImageConfig):
     data: str = "mnist"
     width: int = 16
     lr: float = 0.001
-    meta: MetaTraining = MetaTraining(90, (200, 600), check_every=3, lrs=(1e-2,))
+    meta: MetaTraining = MetaTraining(60, 600, check_every=3, lrs=(1e-2,))
 
 
 MNIST = {
@@ -251,7 +255,7 @@ MNIST = {
         steps=300,
         every=10,
         grid=(0.003, 0.01, 0.03),
-        meta=MetaTraining(8, (100, 300), check_every=2, lrs=(1e-2,)),
+        meta=MetaTraining(5, 300, check_every=1, lrs=(1e-2,)),
     ),
     Profile.PAPER: MnistConfig(),
     Profile.FULL: MnistConfig(steps=1500),

@@ -66,11 +66,11 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
     every: dict[str, Version] = {
         GAMMA: (LSTMStep, lambda rule: deep_method(config, rule, Adam(config.lr))),
         GAMMA_KERNEL: (
-            lambda: nn.ModuleList([LSTMStep(), LSTMUpdates()]),
+            lambda: nn.ModuleList([LSTMStep(), LSTMUpdates(scale=config.scale)]),
             lambda two: deep_method(config, two[0], two[1]),
         ),
         NABLA_KERNEL: (
-            lambda: nn.ModuleList([direction(), LSTMUpdates()]),
+            lambda: nn.ModuleList([direction(), LSTMUpdates(scale=config.scale)]),
             lambda two: deep_method(config, OpenLoop(), two[1], two[0]),
         ),
     }

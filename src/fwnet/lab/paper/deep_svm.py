@@ -54,12 +54,12 @@ class DeepSVM:
 class Iteration:
     """What one iteration reached, before the weights move.
 
-        objective = mean of f(α)/c + ⟨∇θ log P, θ⟩,   c = f(α), held fixed, after α has moved
+        objective = mean of P(w(α))/c + ⟨∇θ log P, θ⟩,   c = P, held fixed, after α has moved
 
-    The first term trains the slots that move α, the second the updates of the networks; each has
-    the gradient of the logarithm of what it stands for: f on the present features, P at the
-    present w. Without the logarithm the first iterations, whose P is a hundred times that of the
-    last, would be all that training sees.
+    The first term trains the slots that move α, on the present features; the second the updates of
+    the networks, at the present w. Both have the gradient of log P, the loss that is judged.
+    Without the logarithm the first iterations, whose P is a hundred times that of the last, would
+    be all that training sees.
 
     Arguments:
         loss: 2P/(C n) of the SVMs with the present α and features: at most 1 at a solution.
@@ -131,27 +131,31 @@ class DeepTraining(Recurrence[Iteration]):
         slope = _slope(parameters, gradients, losses.detach())
         moved, memory = self.updates(parameters, gradients, memory)
         right = (weights @ held.mT).sign() == Y
-        dual = problem.value(it)
+        moving = _losses(_along(it.x.unsqueeze(1) * Y @ held, weights), held, Y, svm.C)
         shown = Iteration(
             losses.detach(),
             right.float().mean((1, 2)),
             step_size,
             weights[:, 0],
             parameters,
-            (dual / dual.detach()).mean() + slope,
+            (moving / moving.detach()).mean() + slope,
         )
         return DeepState(nets, it.x, slots, moved, memory), shown
 
     def score(self, losses: Sequence[Any]) -> float:
-        """Mean iterations to the levels, the least loss as a tie-break; without, the mean loss."""
+        """Mean iterations to the levels; T (1 + log(least/level)) where a level is not reached.
+
+        The mean loss if there are no levels.
+        """
         curves = torch.stack(list(losses)).double().numpy().T  # (batch, T)
         if not np.isfinite(curves[:, -1]).all():
             return float("inf")
         if self.svm.levels is None:
             return float(curves.mean())
-        counts = [reached(c, level) for c, level in zip(curves, self.svm.levels, strict=True)]
-        least = np.log(curves.min(1) / self.svm.levels).mean()
-        return float(np.minimum(counts, curves.shape[1]).mean() + 0.01 * least)
+        pairs = zip(curves, self.svm.levels, strict=True)
+        counts = np.array([reached(curve, level) for curve, level in pairs])
+        missed = curves.shape[1] * (1 + np.log(curves.min(1) / self.svm.levels))
+        return float(np.where(np.isfinite(counts), counts, missed).mean())
 
 
 @final
@@ -203,6 +207,13 @@ def _losses(weights: Tensor, H: Tensor, Y: Tensor, C: float) -> Tensor:  # (batc
     """2P/(C n) = mean of max(0, 1 − yᵢ⟨w, hᵢ⟩)² + |w|²/(C n)."""
     errors = (1 - Y * (weights @ H.mT)).clamp_min(0).square().mean(-1)
     return (errors + weights.square().sum(-1) / (C * H.shape[-2])).squeeze(1)
+
+
+def _along(vector: Tensor, weights: Tensor) -> Tensor:
+    """The weights as t Σ αᵢyᵢhᵢ with the graph of α; t, which minimises P, needs none."""
+    fixed = vector.detach()
+    squares = fixed.square().sum(-1, keepdim=True).clamp_min(torch.finfo(fixed.dtype).tiny)
+    return (weights * fixed).sum(-1, keepdim=True) / squares * vector
 
 
 def _slope(parameters: Parameters, gradients: Parameters, losses: Tensor) -> Tensor:

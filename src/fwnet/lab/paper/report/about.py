@@ -36,9 +36,9 @@ _READ = (
     "judged, until a third of the planned updates brought nothing new; a training that failed is "
     "named and left out of every number."
 )
-SHORT = (
+SHORT = '<p class="notice">' + (
     "This page comes from the quick profile: small data and short trainings. It shows the shape of "
-    "every figure; its verdicts on learned optimizers are not those of trained ones."
+    "every figure; its verdicts on learned optimizers are not those of trained ones.</p>"
 )
 
 _WORDS = {
@@ -59,15 +59,12 @@ _WORDS = {
 }
 
 
-def how_to_read(quick: bool) -> str:
-    """The criteria, the verdicts' words, and a warning for short trainings."""
+def how_to_read() -> str:
+    """The criteria and the verdicts' words."""
     verdicts = "".join(
         f"<dt>{verdict.value}</dt><dd>{safe(text)}</dd>" for verdict, text in _MEANINGS.items()
     )
-    warning = f'<p class="notice">{safe(SHORT)}</p>' if quick else ""
-    return (
-        f'{warning}<h2 id="read">How to read this page</h2><p>{safe(_READ)}</p><dl>{verdicts}</dl>'
-    )
+    return f'<h2 id="read">How to read this page</h2><p>{safe(_READ)}</p><dl>{verdicts}</dl>'
 
 
 def glossary() -> str:

@@ -9,7 +9,7 @@ from importlib import resources
 from fwnet.lab.paper.claims import Claim, Reading, Verdict
 from fwnet.lab.paper.experiment import Profile
 from fwnet.lab.paper.figures import Curves, Figure
-from fwnet.lab.paper.report.about import PAPER, glossary, how_to_read
+from fwnet.lab.paper.report.about import PAPER, SHORT, glossary, how_to_read
 from fwnet.lab.paper.report.figures import figure_html, figures_data
 from fwnet.lab.paper.report.section import Section
 from fwnet.lab.paper.report.text import safe
@@ -60,10 +60,10 @@ def page(
 <p class="soft">Which claims of the paper hold, and what we measured.</p></div>
 <button type="button" id="theme" hidden>light / dark</button></header>
 <nav aria-label="contents">{links}</nav>
-{PAPER}
+{SHORT if quick else ""}{PAPER}
 {_verdicts(sections)}
 {promises}
-{how_to_read(quick)}
+{how_to_read()}
 {glossary()}
 {"".join(_section(section) for section in sections)}
 {_made(sections, missing, command, older)}
