@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fwnet.estimators import FWSVC, FWSVR, FWOneClassSVM
-from fwnet.estimators.svm import liblinear
+from fwnet.estimators.svm import liblinear, neural
+from fwnet.estimators.svm.columns import Columns
 from fwnet.estimators.svm.hull import cholesky, exact_weights
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.newton import solve_newton
@@ -102,6 +104,37 @@ def test_exact_weights_and_newton_look_at_the_clock() -> None:
         exact_weights(rbf_kernel(X), TubeProblem(y, box, order, 0.1), 1.0, 0.0 * y, Clock(0.0))
     solved = solve_newton(X, BinaryProblem(y, box, order), Limits(1e-9, 2**62, Clock(0.0), 1.0))
     assert (solved.status, solved.steps) == ("max_seconds", 0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("seconds", "built"), [(20.0, False), (2000.0, True)])
+def test_a_network_builds_no_dual_that_would_not_end_in_time(
+    seconds: float, built: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = points(60)
+    duals: list[int] = []
+    looks: list[int] = []  # at the clock since the kernel is known; each finds it 4 seconds later
+    square, honest = Columns.square, neural.SVMDual
+
+    def dual(K: Any, *data: Any, **more: Any) -> Any:
+        duals.append(len(K))
+        return honest(K, *data, **more)
+
+    def known(columns: Columns) -> np.ndarray:
+        kernel = square(columns)
+        looks.append(1)
+        return kernel
+
+    def seconds_now() -> float:
+        looks.extend(looks[:1])
+        return 4.0 * len(looks)
+
+    monkeypatch.setattr(neural, "SVMDual", dual)
+    monkeypatch.setattr(Columns, "square", known)
+    monkeypatch.setattr("fwnet.trace.time", SimpleNamespace(perf_counter=seconds_now))
+    model = FWSVC(100.0, solver="fwnet", max_time=seconds).fit(X, y)
+    assert duals == ([60] if built else [])
+    assert np.isfinite(model.duality_gap_)
 
 
 def test_liblinear_begins_no_run_that_would_not_end_in_time(
