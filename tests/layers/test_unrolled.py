@@ -155,6 +155,17 @@ def test_gradients_of_corrections_past_the_minimum(n: int, steps: int, seed: int
     assert gradcheck(run, (K.requires_grad_(),))
 
 
+@pytest.mark.xfail(strict=True, reason="a step that stays adds no derivative; see Corrections")
+def test_gradients_of_corrections_that_met_the_minimum_on_a_line() -> None:
+    """The minimum lies between the start and the first vertex; later steps would follow c."""
+    K = torch.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=F64)
+    c = (-K @ torch.full((2,), 0.25, dtype=F64)).requires_grad_()
+    network = fwnet.FWNet(fwnet.Corrective(fwnet.LInfBall(1.0), max_steps=3))
+    x = network(fwnet.Quadratic(K, c), torch.full((2,), -1.0, dtype=F64)).x
+    (found,) = torch.autograd.grad(x[0], c)
+    assert found.tolist() == pytest.approx((-torch.linalg.inv(K))[0].tolist(), abs=1e-6)
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_checkpointing_gives_equal_gradients(name: str) -> None:
     network, build, data = PATHS[name]

@@ -47,6 +47,11 @@ class Corrections(Direction):
     `rounds` it is that of f itself, see `hull_search`, and never above what the line search toward
     the vertex reaches.
 
+    Where x already is the minimum over the hull, a step stays and adds no derivative to that of the
+    steps before. If one of them met the minimum along fewer directions than the hull has, as on the
+    line between two vertices, the gradient of a network misses how the others would follow: use
+    `ImplicitLayer`.
+
     Arguments:
         memory: how many recent points are kept.
         proposals: where the points besides the vertex come from; only the projected step if left
