@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mpmath as mp  # type: ignore[import-untyped]
+import mpmath as mp
 import numpy as np
 import pytest
 import torch

@@ -73,11 +73,12 @@ def kernel_spec(
     """Return the kernel with its numbers; gamma="scale" is 1/(d·Var X), weighted as the points."""
     if not callable(kernel):
         one_of("kernel", kernel, KERNELS)
+    used = not callable(kernel) and kernel in ("rbf", "poly", "sigmoid")
     if isinstance(gamma, str) and gamma == "scale":
-        variance = _variance(X, weight) if kernel in ("rbf", "poly", "sigmoid") else 1.0
+        variance = _variance(X, weight) if used else 0.0
         number = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
     elif isinstance(gamma, str) and gamma == "auto":
-        number = 1.0 / X.shape[1]
+        number = 1.0 / X.shape[1] if used else 1.0
     elif isinstance(gamma, str):
         raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0; got {gamma!r}.")
     else:

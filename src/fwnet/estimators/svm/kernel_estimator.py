@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
@@ -36,12 +37,19 @@ class KernelEstimator(BaseEstimator):
     cache_size: float
     verbose: int
     _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
+    _features: Any  # of the fit: makes points of graphs, for example; None for points as they are
+    _objects: bool  # the points of the fit are no rows of numbers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.input_tags.sparse = bool(_sparse(self.kernel))
+        tags.input_tags.pairwise = self._kernel == "precomputed"
+        tags.input_tags.sparse = bool(_sparse(self._kernel))
         return tags
+
+    @property
+    def _kernel(self) -> Any:
+        """The kernel of the points; "linear" where they are features that `kernel` makes."""
+        return "linear" if has_features(self.kernel) else self.kernel
 
     def _limits(self) -> Limits:
         checks.verbosity("verbose", self.verbose)
@@ -55,10 +63,17 @@ class KernelEstimator(BaseEstimator):
 
     def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
         """Check the points of a fit, and their labels or targets if there are any."""
-        rules |= {"accept_sparse": _sparse(self.kernel), "dtype": np.float64, "order": "C"}
+        self._features, self._objects = None, False
+        if has_features(self.kernel):
+            self._features = clone(self.kernel)
+            X = self._features.fit_transform(X)
+        elif callable(self.kernel) and not _is_table(X):
+            self._objects = True
+            return _as_objects(X), _labels(y, len(X))
+        rules |= {"accept_sparse": _sparse(self._kernel), "dtype": np.float64, "order": "C"}
         found = validate_data(self, X, y, ensure_all_finite=False, **rules)
         X, y = found if isinstance(found, tuple) else (found, None)
-        given = self.kernel == "precomputed"
+        given = self._kernel == "precomputed"
         inputs.check_numbers("X", X, self, products=not given)
         if given:
             inputs.check_square(X)
@@ -69,11 +84,11 @@ class KernelEstimator(BaseEstimator):
         weight = inputs.sample_weights(sample_weight, X.shape[0])
         kept = np.flatnonzero(weight)
         if len(kept) < len(weight):
-            X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
+            X = X[np.ix_(kept, kept)] if self._kernel == "precomputed" else X[kept]
         return X, weight[kept], kept
 
     def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
-        return inputs.kernel_spec(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
+        return inputs.kernel_spec(self._kernel, self.gamma, self.degree, self.coef0, X, weight)
 
     def _keep(self, X: Any, spec: KernelSpec, coefs: Array, kept: Array) -> Array:
         """Store the points with a coefficient in one of the problems; return their places in X."""
@@ -118,10 +133,46 @@ class KernelEstimator(BaseEstimator):
     def _seen(self, X: Any) -> Any:
         """Check points that are to be predicted."""
         check_is_fitted(self)
+        if self._objects:
+            return _as_objects(X)
+        if self._features is not None:
+            X = self._features.transform(X)
         rules = {"accept_sparse": _sparse(self._spec.name), "dtype": np.float64}
         return validate_data(self, X, reset=False, **rules)
 
 
+def has_features(kernel: Any) -> bool:
+    """Whether a kernel is a transformer, such as those of `fwnet.kernels`: k is ⟨φ(x), φ(z)⟩."""
+    return hasattr(kernel, "fit_transform") and hasattr(kernel, "transform")
+
+
+def _is_table(X: Any) -> bool:
+    """Whether points are rows of numbers; a callable kernel may take points of any kind."""
+    if not isinstance(X, list | tuple | np.ndarray):
+        return True
+    try:
+        array = np.asarray(X)
+    except ValueError:  # points of different lengths
+        return False
+    return array.ndim == 2 and array.dtype.kind not in "OUS"
+
+
+def _as_objects(X: Any) -> Array:
+    """Points of any kind as an array (n,)."""
+    points = np.empty(len(X), object)
+    points[:] = list(X)
+    return points
+
+
+def _labels(y: Any, n: int) -> Any:
+    if isinstance(y, str):  # "no_validation"
+        return None
+    y = column_or_1d(y, warn=True)
+    if len(y) != n:
+        raise ValueError(f"y must have one label for each of the {n} points; got {len(y)}.")
+    return y
+
+
 def _sparse(kernel: Any) -> str | bool:
     """What scikit-learn may accept as sparse points for this kernel."""
-    return "csr" if kernel != "precomputed" and not callable(kernel) else False
+    return "csr" if callable(kernel) or kernel != "precomputed" else False

@@ -85,7 +85,7 @@ class KernelRows:
         self, X: Any, spec: KernelSpec, dtype: Any, encoding: Encoding | None = None
     ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
-        self._X, self.wide = X, X.shape[1] > _WIDE
+        self._X, self.wide = X, X.ndim > 1 and X.shape[1] > _WIDE
         self.clock, self._seconds, self._values = Clock(), 0.0, 0
         self.encoding: Encoding | None = None
         if callable(spec.name) or spec.name == "precomputed":

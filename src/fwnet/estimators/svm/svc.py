@@ -33,7 +33,9 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
 
     Arguments:
         C: weight of the errors; Cᵢ = C · class weight · sample weight.
-        kernel: "linear", "rbf", "poly", "sigmoid", "precomputed", or a callable k(X, Z) -> matrix.
+        kernel: "linear", "rbf", "poly", "sigmoid", "precomputed", a callable k(X, Z) -> matrix on
+            points of any kind, or a transformer whose features are multiplied, such as
+            `fwnet.kernels.WeisfeilerLehman()` for lists of graphs.
         gamma: factor in rbf, poly and sigmoid: a number, "scale" (1/(d·Var X)), "auto" (1/d).
         degree, coef0: of poly, and coef0 of sigmoid.
         tol: the fit stops once (P − D)/P <= tol. Up to 384 points get the exact optimum.
@@ -131,7 +133,9 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         report("FWSVC", machines, limits.tol, self.verbose)
         self._forget_sigmoids()
         if self.probability:
-            other = clone(self).set_params(probability=False, warm_start=False, verbose=0)
+            other = clone(self).set_params(
+                kernel=self._kernel, probability=False, warm_start=False, verbose=0
+            )
             square = self.kernel == "precomputed"
             self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square, whole)
         return self
@@ -159,7 +163,11 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         else:
             inputs.one_of("solver", self.solver, _SOLVERS)
         inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
-        if isinstance(self.solver, str) and self.solver in _LINEAR_ONLY and self.kernel != "linear":
+        if (
+            isinstance(self.solver, str)
+            and self.solver in _LINEAR_ONLY
+            and self._kernel != "linear"
+        ):
             raise ValueError(
                 f"solver={self.solver!r} needs kernel='linear'; got kernel={self.kernel!r}. "
                 "Use solver='auto'."
@@ -207,7 +215,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         self.intercept_ = np.array([solved.intercept for solved in machines])
         self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
         self._certify(machines)
-        if self.kernel == "linear":
+        if self._kernel == "linear":
             self.coef_ = np.array([solved.w for solved in machines])
         if self.warm_start:
             self._last = [solved.coef for solved in machines]

@@ -100,7 +100,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         inputs.check_kernel(X, spec, box, limits.clock)
         order = trial_order(self.random_state, len(box))
         problem = TubeProblem(y[kept], box, order, epsilon)
-        if self.kernel != "linear":
+        if self._kernel != "linear":
             points = Points.prepare(X, spec, limits, np.float64)
             solved = solve_tube(points.columns, problem, limits)
             points.columns.release()
@@ -117,7 +117,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
                 solved = min(solved, dual, key=lambda machine: machine.gap)
         self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
-        if self.kernel == "linear":
+        if self._kernel == "linear":
             self.coef_ = solved.w
         self._certify([solved])
         report("FWSVR", [solved], limits.tol, self.verbose)
