@@ -73,22 +73,25 @@ def kernel_spec(
     """Return the kernel with its numbers; gamma="scale" is 1/(d·Var X), weighted as the points."""
     if not callable(kernel):
         one_of("kernel", kernel, KERNELS)
-    used = not callable(kernel) and kernel in ("rbf", "poly", "sigmoid")
-    if isinstance(gamma, str) and gamma == "scale":
-        variance = _variance(X, weight) if used else 0.0
-        number = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-    elif isinstance(gamma, str) and gamma == "auto":
-        number = 1.0 / X.shape[1] if used else 1.0
-    elif isinstance(gamma, str):
-        raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0; got {gamma!r}.")
-    else:
-        number = positive("gamma", gamma)
+    number = _gamma(kernel, gamma, X, weight)
     power = positive("degree", degree, zero=True)
     if kernel == "poly" and power != int(power):
         raise ValueError(f"degree must be a whole number; got {degree!r}.")
     if not isinstance(coef0, numbers.Real) or not np.isfinite(float(coef0)):
         raise ValueError(f"coef0 must be a finite number; got {coef0!r}.")
     return KernelSpec(kernel, number, power, float(coef0))
+
+
+def _gamma(kernel: Any, gamma: Any, X: Any, weight: Array) -> float:
+    """The number that gamma stands for; 1 where it is a rule and the kernel has no use for it."""
+    if not isinstance(gamma, str):
+        return positive("gamma", gamma)
+    if gamma not in ("scale", "auto"):
+        raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0; got {gamma!r}.")
+    if callable(kernel) or kernel not in ("rbf", "poly", "sigmoid"):
+        return 1.0
+    variance = _variance(X, weight) if gamma == "scale" else 1.0
+    return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
 
 
 def _variance(X: Any, weight: Array) -> float:
