@@ -99,7 +99,7 @@ def cifar2_results(ours: float, untuned: float, tuned: float, deviation: float =
     ends |= dict.fromkeys(simplex.UNCONSTRAINED, untuned)
     metrics = seed(ends, deviation=[0.1, 0.1])
     metrics["methods"][simplex.GAMMA]["deviation"] = [deviation, deviation]
-    grids: dict[str, Any] = {"gd_grid": [1.0], "adam_grid": [0.1], "l2l_grid": [0.3], "lr": 0.01}
+    grids: dict[str, Any] = {"gd_grid": [1.0], "adam_grid": [0.1], "lr": 0.01}
     return made("cifar2", grids | META, metrics)
 
 
@@ -117,7 +117,7 @@ def test_cifar2_against_baselines(ours: float, untuned: float, tuned: float, wor
     assert similar.verdict is Verdict.HOLDS  # all FWNets alike
     assert faster.verdict is (Verdict.HOLDS if ours < untuned else Verdict.FAILS)
     assert abstract.verdict is Verdict.FAILS  # no better than the hand-designed FWNets
-    assert "L2L scale in 0.3" in first.grid
+    assert "L2LC and L2L meta lr in 0.003, 0.01" in first.grid
 
 
 @pytest.mark.parametrize(("deviation", "word"), [(0.02, Verdict.HOLDS), (0.09, Verdict.FAILS)])

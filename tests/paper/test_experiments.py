@@ -35,7 +35,6 @@ CIFAR2 = replace(
     betas=(1.0, 10.0),
     gd_grid=(1.0,),
     adam_grid=(0.1,),
-    l2l_grid=(0.1, 1.0),
     meta=META,
     batch=2,
     held=2,

@@ -73,7 +73,6 @@ class Cifar2Config:
         steps: iterations of every run, and of every training.
         lr: the untuned learning rate.
         betas, gd_grid, adam_grid: what the tuned runs choose from, on validation rows.
-        l2l_grid: the same for L2L, whose rate is the scale of its LSTM's answers.
         meta, batch, held: training of the learned optimizers; problems an episode and a validation.
     """
 
@@ -88,7 +87,6 @@ class Cifar2Config:
     betas: Grid = (0.1, 1.0, 10.0, 100.0)
     gd_grid: Grid = (0.001, 0.01, 0.1, 0.3, 1.0, 3.0)
     adam_grid: Grid = (0.001, 0.01, 0.03, 0.1, 0.3)
-    l2l_grid: Grid = (0.03, 0.3)
     batch: int = 2
     held: int = 4
 
@@ -102,7 +100,6 @@ CIFAR2 = {
         steps=100,
         gd_grid=(0.1, 1.0, 10.0, 100.0),
         adam_grid=(0.01, 0.1, 0.3),
-        l2l_grid=(0.1,),
         meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2),
     ),
     Profile.PAPER: _CIFAR2,

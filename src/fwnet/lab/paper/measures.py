@@ -21,17 +21,6 @@ def reached(curve: Any, level: float) -> float:  # (T + 1,)
     return float(below[0]) if below.size else float("inf")
 
 
-def tuning_order(curve: Any, level: float) -> tuple[float, float]:  # (T + 1,)
-    """What tuning minimises: the iterations to a level, and on a tie the last value.
-
-    Example:
-        >>> tuning_order([3.0, 2.0, 1.0], 2.5), tuning_order([3.0, 2.0, 1.0], 0.5)
-        ((1.0, 1.0), (inf, 1.0))
-    """
-    last = float(np.asarray(curve, dtype=float)[-1])
-    return reached(curve, level), last if np.isfinite(last) else float("inf")
-
-
 def smoothed(curve: Any, width: int) -> np.ndarray:  # (T,) -> (T,)
     """Mean over the last `width` entries, fewer at the start: it never looks ahead."""
     values = np.asarray(curve, dtype=float)
@@ -71,19 +60,6 @@ def _counts(values: Any) -> np.ndarray:
     """Numbers of iterations: infinite, not NaN or None, where a level was never reached."""
     counts = np.asarray(values, dtype=float)  # None becomes NaN
     return np.where(np.isnan(counts), np.inf, counts)
-
-
-def fewer_text(slow: Any, fast: Any) -> str:
-    """`times(slow, fast)` in brackets; nothing where one of the two never comes in most runs.
-
-    Example:
-        >>> fewer_text([500], [200]), fewer_text([200], [400]), fewer_text([500], [None])
-        (' (2.5× fewer)', ' (2× more)', '')
-    """
-    factor = times(slow, fast)
-    if factor == 0 or "never" in (median_text(slow), median_text(fast)):
-        return ""
-    return f" ({factor:.3g}× fewer)" if factor >= 1 else f" ({1 / factor:.3g}× more)"
 
 
 def median_text(values: Any) -> str:

@@ -127,23 +127,22 @@ def tuned(config: Cifar2Config) -> dict[str, dict[str, Method]]:
 
 
 def trained(config: Cifar2Config) -> dict[str, dict[str, Version]]:
-    """What is trained, and the method with it, by a text that names the version."""
+    """What is trained, and the method with it.
 
-    def l2l(coordinates: Any) -> dict[str, Version]:
-        return {
-            f"scale = {scale:g}": (
-                partial(learned.LSTMUpdates, scale=scale),
-                partial(unconstrained, coordinates),
-            )
-            for scale in config.l2l_grid
-        }
-
+    L2L moves the logits of α, or θ of the Lagrangian, by an LSTM; both are directions that are
+    taken at full length.
+    """
     direction = partial(learned.LSTMDirection, preprocess=True, beta=config.beta)
+
+    def with_direction(rule: StepRule) -> Callable[[Direction], Method]:
+        return lambda found: fwnet_method(config, rule, direction=found)
+
+    lagrangian = partial(learned.L2LLagrangian, multiplier=1.0)
     return {
         GAMMA: {"": (learned.LSTMStep, partial(fwnet_method, config))},
-        NABLA: {"": (direction, lambda d: fwnet_method(config, OpenLoop(), direction=d))},
-        L2L: l2l(Reparameterised()),
-        L2L_LAGRANGIAN: l2l(Lagrangian()),
+        NABLA: {"": (direction, with_direction(OpenLoop()))},
+        L2L: {"": (learned.L2LSoftmax, with_direction(Constant(1.0)))},
+        L2L_LAGRANGIAN: {"": (lagrangian, with_direction(Constant(1.0)))},
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any, final
 
@@ -80,9 +79,7 @@ class Cifar2(Experiment[Cifar2Config]):
             methods.tune(name, choices)
         for place, (name, versions) in enumerate(trained(config).items()):
             progress(0.1 + 0.2 * place, f"training {name}")
-            rates = config.meta.lrs if len(versions) == 1 else config.meta.lrs[-1:]
-            plan = replace(config.meta, lrs=rates)  # as many trials for L2L as for L2LC
-            methods.learn(name, versions, training.draw, plan, seed)
+            methods.learn(name, versions, training.draw, config.meta, seed)
         progress(0.9, "solving the held-out pairs")
         runs = {
             name: curve(descent(method, test), config.steps) for name, method in methods.items()
@@ -162,8 +159,7 @@ def claims(results: Results) -> list[Claim]:
     rate = grid_text("meta lr", config["meta"]["lrs"])
     grid = (
         f"{grid_text('GD lr', config['gd_grid'])}; {grid_text('Adam lr', config['adam_grid'])}; "
-        f"{grid_text('L2L scale', config['l2l_grid'])}; L2LC and L2L {rate}; untuned lr = "
-        f"{config['lr']:g}"
+        f"L2LC and L2L {rate}; untuned lr = {config['lr']:g}"
     )
     every_baseline = (*UNTUNED, *UNCONSTRAINED)
     ours = judged.best(FWNETS, "end")
@@ -247,7 +243,7 @@ def claims(results: Results) -> list[Claim]:
             f"L2L, {at_end(unconstrained)}.",
             judged.ahead(learnt, UNCONSTRAINED),
             judged.spread(unconstrained, "end", "pairs and seeds"),
-            f"{grid_text('L2L scale', config['l2l_grid'])}; both {rate}, learned on the same pair",
+            f"both {rate}, learned on the same pair",
             judged.untrained(learnt, unconstrained),
         ),
         Claim(
