@@ -39,11 +39,11 @@ def orthogonalize(matrix: Tensor, steps: int = 4) -> Tensor:
     if matrix.shape[-2] > matrix.shape[-1]:
         return orthogonalize(matrix.mT, steps).mT
     x = matrix.reshape(-1, *matrix.shape[-2:])
-    size = x.abs().amax((-2, -1), keepdim=True)
-    x = x / torch.where(size == 0, 1.0, size)  # squares stay in range
+    tiny = torch.finfo(x.dtype).tiny  # instead of 0 / 0
+    x = x / x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)  # squares stay in range
     gram = x @ x.mT
     square = torch.linalg.matrix_norm(gram, keepdim=True) * 1.002  # it is rounded itself
-    square = torch.where(square == 0, 1.0, square)
+    square = square.clamp_min(tiny)
     x, gram = x / square.sqrt(), gram / square
     for k, (a, b, c) in enumerate(coefficients(steps)):
         gram = gram if k == 0 else x @ x.mT
