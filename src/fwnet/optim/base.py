@@ -100,14 +100,18 @@ class VertexOptimizer(torch.optim.Optimizer):
             if close and name not in known:  # schedulers and users may add other options
                 raise TypeError(f"a group has the option {name!r}; did you mean {close[0]!r}?")
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # Python numbers decide each step
-    @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """One step of every parameter that has a gradient.
 
         Arguments:
             closure: computes the loss and its gradients again; its value is returned.
         """
+        if torch.compiler.is_compiling():  # Python numbers decide each step
+            return torch.compiler.disable(self._step)(closure)
+        return self._step(closure)
+
+    @torch.no_grad()
+    def _step(self, closure: Closure | None) -> Any:
         if self._shown:
             raise RuntimeError("step() inside averaged() would move the average; leave it first.")
         loss = None
