@@ -1,4 +1,4 @@
-"""python -m benchmarks.optim_defaults [--seeds 5] [--radii] [--costs]: a tuned Adam for comparison.
+"""python -m benchmarks.optim_defaults [--seeds 5] [--radii [PICTURE]] [--costs]: beside tuned Adam.
 
 `FrankWolfe(constrain(net))` without any other argument, beside Adam with the best of four learning
 rates on validation data. All methods of a seed share the initial network and the order of the
@@ -6,7 +6,8 @@ minibatches. Both are shown with averaged weights too (`averaging=8`; `FrankWolf
 is torch's Adam to the bit), with a rate tuned for Adam's averages.
 
 `--radii` prints what the radius does on the digits instead: test score, effective rank of the first
-layer (Σσ)² / Σσ², and the largest norm over radius that any step had.
+layer (Σσ)² / Σσ², and the largest norm over radius that any step had. With a file name it draws
+them too.
 
 `--costs` prints what a step on a square matrix costs, beside the forward and the backward pass of
 64 rows through it.
@@ -36,6 +37,7 @@ from benchmarks.trace.optimizer import many
 from fwnet.optim import FrankWolfe, constrain
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+FACTORS = (1, 2, 4, 8, 16)  # radii over the initial norms
 TUNING_SEEDS = range(1000, 1002)
 Build = Callable[[nn.Module], FrankWolfe]
 Data = tuple[Tensor, Tensor]
@@ -184,16 +186,18 @@ def compare(problem: Problem, seeds: Sequence[int]) -> None:
         say(f"  {name:26s} mean {statistics.mean(scores):.4f}  {text}  worst − Adam {worst:+.1f}")
 
 
-def radii(seeds: Sequence[int]) -> None:
+def radii(seeds: Sequence[int], picture: str) -> None:
     say("digits, MLP 64-64-10, test accuracy of averages: mean and least; rank; norm/radius")
     choices: list[tuple[str, type, fwnet.oracles.CostOracle | None]] = [
-        ("spectral ball", fwnet.SpectralBall, None),
-        ("trace-norm ball", fwnet.TraceNormBall, None),
-        ("trace-norm ball, soft(3)", fwnet.TraceNormBall, fwnet.SoftTraceNorm(3.0)),
-        ("trace-norm ball, rank 1", fwnet.TraceNormBall, fwnet.PowerIteration(1)),
+        ("SpectralBall", fwnet.SpectralBall, None),
+        ("TraceNormBall", fwnet.TraceNormBall, None),
+        ("TraceNormBall, soft oracle", fwnet.TraceNormBall, fwnet.SoftTraceNorm(3.0)),
+        ("TraceNormBall, rank 1", fwnet.TraceNormBall, fwnet.PowerIteration(1)),
     ]
+    curves: dict[str, tuple[list[float], list[float]]] = {}
     for name, ball, oracle in choices:
-        for factor in (1, 2, 4, 8, 16):
+        accuracies, ranks = curves.setdefault(name, ([], []))
+        for factor in FACTORS:
 
             def build(net: nn.Module) -> FrankWolfe:
                 groups = constrain(net, {"*.weight": ball(f"{factor}x init")})  # noqa: B023
@@ -201,11 +205,34 @@ def radii(seeds: Sequence[int]) -> None:
 
             runs = [train(DIGITS, build, seed, False, watch=True) for seed in seeds]
             scores = [run.averaged for run in runs]
+            accuracies.append(statistics.mean(scores))
+            ranks.append(statistics.median(run.rank for run in runs))
             say(
-                f"  {name:25s} {factor:2d}x init  {statistics.mean(scores):.3f} {min(scores):.3f}"
-                f"  rank {statistics.median(run.rank for run in runs):4.1f}"
-                f"  norm/radius {max(run.worst for run in runs):.4f}"
+                f"  {name:26s} {factor:2d}x init  {accuracies[-1]:.3f} {min(scores):.3f}"
+                f"  rank {ranks[-1]:4.1f}  norm/radius {max(run.worst for run in runs):.4f}"
             )
+    if picture:
+        draw(curves, picture)
+
+
+def draw(curves: dict[str, tuple[list[float], list[float]]], path: str) -> None:
+    """Accuracy and effective rank over the radius, side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, (accuracies, ranks) in curves.items():
+        left.plot(FACTORS, accuracies, marker="o", label=name)
+        right.plot(FACTORS, ranks, marker="o", label=name)
+    for axes, title in ((left, "test accuracy"), (right, "effective rank of the 64 × 64 layer")):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(FACTORS, [f"{factor}x init" for factor in FACTORS], fontsize=8)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("radius")
+        axes.grid(alpha=0.3)
+    left.legend(fontsize=8, loc="lower right")
+    right.set_ylim(bottom=0)
+    figure.savefig(path, dpi=150)
 
 
 def _passes(net: nn.Module, rows: torch.Tensor) -> None:
@@ -239,12 +266,15 @@ def costs(repeats: int = 7) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--radii", action="store_true")
+    parser.add_argument("--radii", nargs="?", const="", metavar="PICTURE")
     parser.add_argument("--costs", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.radii or options.costs:
-        costs() if options.costs else radii(range(options.seeds))
+    if options.costs:
+        costs()
+        return
+    if options.radii is not None:
+        radii(range(options.seeds), options.radii)
         return
     for problem in PROBLEMS:
         if problem.data is not mnist or folder() is not None:

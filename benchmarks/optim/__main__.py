@@ -1,4 +1,4 @@
-"""python -m benchmarks.optim [--seeds 5] [--out FILE] [--only NAME]: constrained training at work.
+"""python -m benchmarks.optim [--seeds 5] [--out FILE] [--only NAME] [--methods A B]: optimizers.
 
 Four networks: digits MLP, the paper's MNIST CNN, a small convolutional network on CIFAR-10, a
 character GPT on Python's help topics. Every method tries three learning rates on validation data
@@ -70,10 +70,10 @@ def line(name: str, runs: Sequence[Row], plain: Sequence[Row], baseline: Sequenc
     )
 
 
-def compare(results: Results, problem: Problem, seeds: int) -> None:
+def compare(results: Results, problem: Problem, methods: Sequence[Method], seeds: int) -> None:
     sys.stdout.write(problem.name + "\n")
     baseline: list[Row] = []
-    for method in METHODS:
+    for method in methods:
         lr = tuned(results, problem, method)
         fresh = range(SEEDS, SEEDS + seeds)
         runs = [results.get(problem, method, lr, seed, "test") for seed in fresh]
@@ -88,12 +88,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--only", default="", help="part of the name of a network")
+    names = [method.name for method in METHODS]
+    parser.add_argument("--methods", nargs="+", default=names, choices=names)
     options = parser.parse_args()
+    chosen = [m for m in METHODS if m.name in options.methods or m is METHODS[0]]
     torch.set_num_threads(1)
     results = Results(options.out)
     for problem in PROBLEMS:
         if options.only in problem.name and (folder() is not None or not problem.needs_files):
-            compare(results, problem, options.seeds)
+            compare(results, problem, chosen, options.seeds)
 
 
 if __name__ == "__main__":
