@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots test quick coverage attack test-roundings format bench bench-svm bench-layers bench-learned meta-train bench-trace clean
+.PHONY: help reproduce screenshots test quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,10 @@ attack: $(VENV)/installed  ## the laws of tests/laws on 20,000 random cases, at 
 test-roundings: $(VENV)/installed  ## the tests as other processors round: plain kernels, AVX2, AVX-512, threads
 	$(BIN)/python tools/roundings.py -n 2 --dist worksteal
 
+test-integrations: $(VENV)/installed  ## the recipes of docs/training-loops.md, in the libraries they name
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[integrations]" -c constraints.txt
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist integrations
+
 format: $(VENV)/installed  ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -67,6 +71,9 @@ bench-trace: $(VENV)/installed  ## the trace-norm ball: iterations, races, oracl
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace.optimizer
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace.distributed --rows 4096 --steps 5
+
+bench-optim: $(VENV)/installed  ## FrankWolfe beside AdamW, Muon and Scion on four networks (FWNET_DATA for MNIST, CIFAR-10)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.optim
 
 clean:
 	rm -rf $(VENV) report runs build dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache
