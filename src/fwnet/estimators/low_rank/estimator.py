@@ -32,7 +32,7 @@ from fwnet.numerics.files import FileFormat
 from fwnet.trace import Result, Trace
 
 _Model = TypeVar("_Model", bound="LowRankEstimator")
-_CHOICE = 20_000  # rows, at most, that choose a radius
+_CHOICE = 1500, 20_000  # between these, a quarter of the rows chooses a radius
 _REACH = 1e4  # natural radii beyond which a ball is too large for double precision to walk in
 _FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features_in_")
 
@@ -127,7 +127,8 @@ class LowRankEstimator(BaseEstimator):
         if problem.n < 10:  # too few to hold some out
             return natural_radius(problem)
         generator = generator_of(self.random_state)
-        train, held_out = problem.split(_CHOICE, 0.2, generator)
+        rows = min(max(problem.n // 4, _CHOICE[0]), _CHOICE[1])
+        train, held_out = problem.split(rows, 0.2, generator)
         return choose_radius(train, held_out, self._budget(), generator)
 
     def _minimize(self, problem: FactoredProblem) -> None:

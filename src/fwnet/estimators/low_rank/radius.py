@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import final
 
 import torch
 
 from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import FactoredProblem
-from fwnet.estimators.low_rank.solve import Budget, solve
-from fwnet.trace import Result
+from fwnet.estimators.low_rank.solve import Budget, rough_fit, solve
+from fwnet.trace import Clock, Result
 
 _GRID = [4.0**k for k in range(-2, 6)]  # of the natural radius
 _FEW = 100  # held-out terms: with fewer, the curve is too bumpy to stop where it rises a little
 _CLEARLY = 1.2  # times the smallest value, a rise that is no bump
 _SLACK = 1e-3  # of the held-out value at W = 0: differences that nobody notices
+_INSIDE = 0.5  # of the radius: a minimum with a smaller norm does not touch its ball
 _STEPS, _TOL = 25, 1e-2  # of a rough fit; neither more steps nor a smaller gap choose better
 
 
@@ -45,40 +48,66 @@ def choose_radius(
 ) -> float:
     """The radius of a geometric path around `natural_radius` that does best on held-out terms.
 
-    Steps of 4, then of 2 and of √2 to either side of the best. The path ends where the held-out
-    value is good enough, or clearly rises; with many held-out terms, where it has risen twice.
-    A W that did not grow to its ball chooses its own norm.
+    Steps of 4, then of 2 and of √2 around the best. The path ends where the held-out value is good
+    enough or clearly rises, with many held-out terms where it has risen twice, and where W does
+    not grow to its ball: larger balls have the same minimum. Such a W chooses its own norm.
     """
-    unit = natural_radius(train)
-    steps = min(_STEPS, budget.max_steps)
-    rough = replace(budget, tol=max(_TOL, budget.tol), max_steps=steps)
-    zero = Factors.zero(*train.shape, train.dtype)
-    at_zero = held_out.value(held_out.scores(zero.left), zero.V)
-    slack = _SLACK * at_zero
-    values: dict[float, float] = {}
-    starts: dict[float, Factors] = {}
-
-    def try_out(radius: float, start: Factors | None) -> None:
-        W = Factors.of_result(solve(train, radius, start, rough, generator=generator))
-        values[radius] = held_out.value(held_out.scores(W.left), W.V)
-        starts[radius] = W
-
-    def best() -> float:
-        """The smallest radius whose value is nearly the best: flat curves are common."""
-        limit = 1.01 * min(values.values()) + slack
-        return min(radius for radius, value in values.items() if value <= limit)
-
+    path, unit = _Trials(train, held_out, budget, generator), natural_radius(train)
     for factor in _GRID:
-        try_out(factor * unit, next(reversed(starts.values()), None))
-        tried = list(values.values())
-        rises = held_out.n >= _FEW and len(tried) > 2 and min(tried[-2:]) > tried[-3]
-        # In the smallest balls large features can win over an intercept that is worth more.
-        too_large = tried[-1] > _CLEARLY * min(tried) and min(tried) < 0.5 * at_zero
-        if rises or too_large or tried[-1] <= slack:
+        path.try_out(factor * unit)
+        if path.is_enough():
             break
-    for factor in (2.0, 2.0**0.5):
-        middle = best()
-        for radius in (middle / factor, middle * factor):
-            try_out(radius, starts[middle])
-    chosen = best()
-    return min(chosen, float(starts[chosen].s.sum()) or chosen)
+    middle = path.best()
+    for radius in (middle / 2, middle * 2):
+        path.try_out(radius, path.starts[middle])
+    middle = path.best()
+    beside = min((middle / 2, middle * 2), key=lambda radius: path.values.get(radius, math.inf))
+    path.try_out((middle * beside) ** 0.5, path.starts[middle])
+    chosen = path.best()
+    return min(chosen, float(path.starts[chosen].s.sum()) or chosen)
+
+
+@final
+class _Trials:
+    """Rough fits for several radii, each from one before, and their held-out values."""
+
+    def __init__(
+        self,
+        train: FactoredProblem,
+        held_out: FactoredProblem,
+        budget: Budget,
+        generator: torch.Generator,
+    ) -> None:
+        self.train, self.held_out, self.generator = train, held_out, generator
+        steps, tol = min(_STEPS, budget.max_steps), max(_TOL, budget.tol)
+        self.budget = replace(budget, tol=tol, max_steps=steps)
+        self.clock = Clock(budget.max_seconds)
+        self.last = zero = Factors.zero(*train.shape, train.dtype)
+        self.at_zero = held_out.value(held_out.scores(zero.left), zero.V)
+        self.slack = _SLACK * self.at_zero
+        self.inside = False  # whether the last minimum lies inside its ball
+        self.values: dict[float, float] = {}
+        self.starts: dict[float, Factors] = {}
+
+    def try_out(self, radius: float, start: Factors | None = None) -> None:
+        """Fit from a start, or from the last W."""
+        start = self.last if start is None else start
+        W, steps = rough_fit(self.train, radius, start, self.budget, self.generator, self.clock)
+        self.values[radius] = self.held_out.value(self.held_out.scores(W.left), W.V)
+        self.starts[radius] = self.last = W
+        done = steps < self.budget.max_steps and not self.clock.is_over
+        self.inside = done and float(W.s.sum()) < _INSIDE * radius
+
+    def best(self) -> float:
+        """The smallest radius whose value is nearly the best: flat curves are common."""
+        limit = 1.01 * min(self.values.values()) + self.slack
+        return min(radius for radius, value in self.values.items() if value <= limit)
+
+    def is_enough(self) -> bool:
+        """Whether larger balls cannot be better, or not by much."""
+        tried = list(self.values.values())
+        rises = self.held_out.n >= _FEW and len(tried) > 2 and min(tried[-2:]) > tried[-3]
+        # In the smallest balls large features can win over an intercept that is worth more.
+        too_large = tried[-1] > _CLEARLY * min(tried) and min(tried) < 0.5 * self.at_zero
+        good = tried[-1] <= self.slack
+        return rises or too_large or good or self.inside or self.clock.is_over

@@ -18,7 +18,7 @@ from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
 from fwnet.solvers.observers import Observer, Recorder, observers
-from fwnet.trace import MESSAGES, Result, Status, StepRecord, Trace
+from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
 
 _WIDTH = 32  # columns of the factors while minibatches move them
 _MANY_TERMS = 4096  # from here on, minibatches are worth a start
@@ -161,7 +161,7 @@ class _FactoredRun:
 
     def _project(self, W: Factors) -> Status:
         """Accelerated projections until the certificate is good enough; why they stopped."""
-        self.stage = stage = self._projection(W)
+        self.stage = stage = _projection(self.problem, self.radius, W, self.rank, self.generator)
         due, idle = 0, 0
         while True:
             stage.step()
@@ -179,11 +179,6 @@ class _FactoredRun:
             idle = idle + 1 if stage.is_still else 0
             if idle >= _PATIENCE:
                 return "stalled"
-
-    def _projection(self, W: Factors) -> AcceleratedProjection[Any]:
-        if isinstance(self.problem, RowProblem) and is_small(self.problem, self.rank):
-            return DenseProjection(self.problem, self.radius, W)
-        return FactoredProjection(self.problem, self.radius, W, self.rank, self.generator)
 
     def _certify(self, W: Factors, accuracy: float) -> Certificate:
         """The certificate at W, which is kept if it is the best point so far."""
@@ -208,6 +203,37 @@ class _FactoredRun:
 
     def _record(self, value: float, gap: float, size: float) -> bool:
         return self.recorder(StepRecord(self.steps, value, gap, size, self.clock.seconds))
+
+
+def rough_fit(
+    problem: FactoredProblem,
+    radius: float,
+    start: Factors,
+    budget: Budget,
+    generator: torch.Generator,
+    clock: Clock,
+) -> tuple[Factors, int]:
+    """W by accelerated projection, without a certificate, and how many steps it took.
+
+    It ends where the estimate of the gap is small enough, or with the budget or the clock.
+    """
+    rank = min(budget.max_rank or min(problem.shape), *problem.shape)
+    stage, steps = _projection(problem, radius, start.into(radius), rank, generator), 0
+    while steps < budget.max_steps and not clock.is_over:
+        stage.step()
+        steps += 1
+        if stage.is_still or stage.estimate <= budget.tol * stage.value:
+            break
+    return stage.point(), steps
+
+
+def _projection(
+    problem: FactoredProblem, radius: float, W: Factors, rank: int, generator: torch.Generator
+) -> AcceleratedProjection[Any]:
+    """Accelerated projection from W, dense where that is faster."""
+    if isinstance(problem, RowProblem) and is_small(problem, rank):
+        return DenseProjection(problem, radius, W)
+    return FactoredProjection(problem, radius, W, rank, generator)
 
 
 def as_result(
