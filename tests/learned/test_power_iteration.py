@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import math
+
 import pytest
 import torch
 
@@ -141,3 +144,21 @@ def test_errors() -> None:
     problem = fwnet.SoftmaxRegression(torch.randn(9, 4, generator=seeded()), torch.arange(9) % 3)
     with pytest.raises(ValueError, match="has a NaN or infinite weight in 'ahead'"):
         broken.solver(BALL)(problem)
+
+
+def test_the_papers_oracle_is_trained_in_any_solver() -> None:
+    """The LSTM's vertices are useless before; with a constant step they become good ones."""
+    X = torch.randn(200, 6, generator=seeded())
+    family = learned.families.SoftmaxFamily([(X, X[:, :4].argmax(1))], radius=10.0, n=64)
+    template = fwnet.FrankWolfe(family.domain, fwnet.Constant(0.1), max_steps=10)
+    torch.manual_seed(0)
+    fresh = learned.LSTMPowerIteration(hidden=6, layers=1, steps=3)
+    config = learned.MetaConfig(steps=60, unroll=10, learning_rate=0.01)
+    trained, _ = learned.meta_train(copy.deepcopy(fresh), family, config, solver=template)
+    problem = family.sample(4, seeded(9))
+
+    def reached(oracle: fwnet.Oracle) -> float:
+        solver = fwnet.FrankWolfe(family.domain, fwnet.Constant(0.1), oracle=oracle, max_steps=10)
+        return float(solver(problem).value.mean())
+
+    assert reached(trained) < 0.7 * min(reached(fresh), math.log(4))
