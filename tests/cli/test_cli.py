@@ -20,6 +20,7 @@ import fwnet.lab.paper.experiments as experiments
 import scripts
 from fwnet.cli.app import app
 from fwnet.cli.fit import MODELS
+from fwnet.estimators import load_model
 from fwnet.lab.paper.claims import Verdict
 from fwnet.lab.paper.run import Job
 from paper.toy import Toy
@@ -133,14 +134,12 @@ def test_wrong_arguments_are_usage_errors(mixture: Path) -> None:
 
 
 def test_fit_saves_a_model_that_predicts(tmp_path: Path) -> None:
-    import joblib
-
     X, y = load_iris(return_X_y=True)
     np.savez("iris.npz", X=X, y=y)
-    facts = json.loads(call("fit", "iris.npz", "--save", "m.joblib", "--json")[0])
+    facts = json.loads(call("fit", "iris.npz", "--save", "m.fwnet", "--json")[0])
     assert facts["test_accuracy"] > 0.9
     assert (facts["train_points"], facts["test_points"]) == (112, 38)
-    assert joblib.load("m.joblib").score(X, y) > 0.9
+    assert load_model("m.fwnet").score(X, y) > 0.9
     deep = json.loads(call("fit", "iris.npz", "--model", "deep-svc", "--updates", 20, "--json")[0])
     assert deep["test_accuracy"] > 0.8
     out, error = call("fit", "iris.npz", "--model", "low-rank", "--radius", 20, "--json")
@@ -266,9 +265,15 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--model low-rank -C 3", "-C does not apply to --model low-rank, which takes --radius."),
-        ("--model low-rank-cv --radius 3", "low-rank-cv, which takes no such option."),
-        ("--updates 5", "--updates does not apply to --model svc, which takes -C and --kernel and"),
+        (
+            "--model low-rank -C 3",
+            "-C does not apply to --model low-rank, which takes --radius, --tol,",
+        ),
+        ("--model low-rank-cv --radius 3", "low-rank-cv, which takes --tol, --max-iter."),
+        (
+            "--updates 5",
+            "--updates does not apply to --model svc, which takes -C, --kernel, --gamma,",
+        ),
     ],
 )
 def test_an_option_that_a_model_does_not_have_is_refused(arguments: str, sentence: str) -> None:

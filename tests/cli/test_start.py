@@ -19,7 +19,18 @@ from fwnet.lab.paper.experiments import EXPERIMENTS
 
 HEAVY = ("torch", "numpy", "scipy", "sklearn", "pandas", "matplotlib", "numba")
 COMMANDS = (
-    *("solve", "fit", "reproduce", "report", "features", "shard", "bench", "info", "meta-train"),
+    *(
+        "solve",
+        "fit",
+        "predict",
+        "reproduce",
+        "report",
+        "features",
+        "shard",
+        "bench",
+        "info",
+        "meta-train",
+    ),
     *("evaluate", "distributed", "distributed fit", "distributed shard"),
 )
 SCRIPT = f"""

@@ -15,6 +15,7 @@ from fwnet.cli.features import features
 from fwnet.cli.fit import fit
 from fwnet.cli.info import info
 from fwnet.cli.meta_train import meta_train_command
+from fwnet.cli.predict import predict
 from fwnet.cli.report import report
 from fwnet.cli.reproduce import reproduce
 from fwnet.cli.solve import solve
@@ -46,7 +47,7 @@ def _options(
     """Frank-Wolfe networks: solve, fit, and reproduce the paper."""
 
 
-for function in (solve, fit, reproduce, report, features, shard, bench, info):
+for function in (solve, fit, predict, reproduce, report, features, shard, bench, info):
     app.command()(command(function))
 app.add_typer(distributed, name="distributed")
 app.command("meta-train")(command(meta_train_command))

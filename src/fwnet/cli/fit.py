@@ -1,11 +1,9 @@
-"""`fwnet fit`: fit an estimator by name to a file of points."""
+"""`fwnet fit`: fit an estimator by name to a table or a file of points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
@@ -24,60 +22,41 @@ class EstimatorChoice:
     """An estimator on the command line.
 
     Arguments:
-        make: makes the estimator from the options.
-        takes: the options that apply to it.
+        name: of its class in `fwnet.estimators`.
+        takes: its parameter for each option that applies to it.
         measure: the name of its score.
     """
 
-    make: Callable[[SimpleNamespace], Any]
-    takes: tuple[str, ...] = ()
+    name: str
+    takes: dict[str, str]
     measure: str = "accuracy"
 
 
-def _svc(settings: SimpleNamespace) -> Any:
-    from fwnet.estimators import FWSVC
-
-    return FWSVC(
-        settings.c, kernel=settings.kernel, gamma=settings.gamma, random_state=settings.seed
-    )
-
-
-def _svr(settings: SimpleNamespace) -> Any:
-    from fwnet.estimators import FWSVR
-
-    return FWSVR(C=settings.c, kernel=settings.kernel, gamma=settings.gamma)
-
-
-def _deep_svc(settings: SimpleNamespace) -> Any:
-    from fwnet.estimators import DeepSVC
-
-    return DeepSVC(C=settings.c, max_iter=settings.updates, random_state=settings.seed)
-
-
-def _low_rank(settings: SimpleNamespace) -> Any:
-    from fwnet.estimators import LowRankSoftmaxClassifier
-
-    return LowRankSoftmaxClassifier(settings.radius, random_state=settings.seed)
-
-
-def _low_rank_cv(settings: SimpleNamespace) -> Any:
-    from fwnet.estimators import LowRankSoftmaxClassifierCV
-
-    return LowRankSoftmaxClassifierCV(random_state=settings.seed)
-
-
+_LIMITS = {"--tol": "tol", "--max-iter": "max_iter", "--seed": "random_state"}
+_KERNEL = {"-C": "C", "--kernel": "kernel", "--gamma": "gamma"} | _LIMITS
 MODELS = {
-    "svc": EstimatorChoice(_svc, ("-C", "--kernel", "--gamma")),
-    "deep-svc": EstimatorChoice(_deep_svc, ("-C", "--updates")),
-    "low-rank": EstimatorChoice(_low_rank, ("--radius",)),
-    "low-rank-cv": EstimatorChoice(_low_rank_cv),
-    "svr": EstimatorChoice(_svr, ("-C", "--kernel", "--gamma"), "r2"),
+    "svc": EstimatorChoice("FWSVC", _KERNEL | {"--probability": "probability"}),
+    "deep-svc": EstimatorChoice(
+        "DeepSVC",
+        {
+            "-C": "C",
+            "--updates": "max_iter",
+            "--seed": "random_state",
+            "--probability": "probability",
+        },
+    ),
+    "low-rank": EstimatorChoice("LowRankSoftmaxClassifier", {"--radius": "radius"} | _LIMITS),
+    "low-rank-cv": EstimatorChoice("LowRankSoftmaxClassifierCV", _LIMITS),
+    "svr": EstimatorChoice("FWSVR", _KERNEL, "r2"),
 }
 
 
 def fit(
     source: Annotated[
-        str, typer.Argument(help="CSV, NPZ (X, y), LIBSVM file, or a data set such as digits.")
+        str,
+        typer.Argument(
+            help="CSV, Parquet, NPZ (X, y) or LIBSVM file, or a data set such as digits."
+        ),
     ],
     model: Annotated[
         str, typer.Option(help="The estimator.", autocompletion=completes(lambda: MODELS))
@@ -97,12 +76,37 @@ def fit(
     radius: Annotated[
         str | None, typer.Option(help="low-rank: trace norm, a number or auto. [default: auto]")
     ] = None,
+    tol: Annotated[
+        float | None,
+        typer.Option(help="Stop at this relative duality gap. [default: the estimator's]"),
+    ] = None,
+    max_iter: Annotated[
+        int | None, typer.Option(help="Step limit. [default: the estimator's]")
+    ] = None,
+    probability: Annotated[
+        bool, typer.Option("--probability", help="svc, deep-svc: fit probabilities too.")
+    ] = False,
+    scale: Annotated[
+        bool | None,
+        typer.Option(
+            help="Standardise the columns of numbers. [default: only for CSV and Parquet]",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[str, typer.Option(help="Columns to leave out, with commas.")] = "",
+    cv: Annotated[
+        int | None, typer.Option(min=2, help="Also cross-validate with so many folds.")
+    ] = None,
     test: Annotated[float, typer.Option(help="Share of the points to hold out.")] = 0.25,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the held-out points and the weights.")
     ] = 0,
-    target: Annotated[str | None, typer.Option(help="Column of y in a CSV file.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the model here (joblib).")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column of y in a CSV or Parquet file.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the model to this file, for `fwnet predict`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit an estimator, test it on held-out points, and save it.
@@ -111,11 +115,15 @@ def fit(
     a trace-norm ball), low-rank-cv (the same, its radius by cross-validation), svr (kernel SVM for
     regression).
 
-    Read a saved model with joblib.load; it is a pickle, so load only files that you trust.
+    Columns of a CSV or Parquet file: a missing number becomes the median, numbers are
+    standardised, texts become one coordinate for each value (missing is a value, and an unknown
+    value is zeros), and rows without a target are left out.
 
     Examples:
 
-        fwnet fit iris.csv --target species --save iris.joblib
+        fwnet fit iris.csv --target species --save iris.fwnet
+
+        fwnet fit customers.parquet --target churned --drop id,name --probability --cv 5
 
         fwnet fit digits -C 10
 
@@ -125,59 +133,90 @@ def fit(
 
         fwnet fit prices.csv --model svr -C 100
     """
-    import numpy as np
-    from sklearn.model_selection import train_test_split
-
-    from fwnet.cli.tables import read_points
-    from fwnet.trace import Clock
-
     chosen = MODELS[known("model", model, MODELS)]
     if not 0 < test < 1:
         raise typer.BadParameter(f"--test must be between 0 and 1; got {test}.")
     check_target("--save", save)
-    options = {"-C": c, "--kernel": kernel, "--gamma": gamma, "--updates": updates}
-    _check_options(model, options | {"--radius": radius})
-    settings = SimpleNamespace(c=1.0 if c is None else c, kernel=kernel or "rbf", seed=seed)
-    settings.updates = 100 if updates is None else updates
-    settings.gamma = _number("--gamma", gamma or "scale", "scale", "auto")
-    settings.radius = _number("--radius", radius or "auto", "auto")
-    X, y = read_points(source, target)
+    options = {"-C": c, "--kernel": kernel, "--updates": updates, "--tol": tol}
+    options |= {"--gamma": gamma and _number("--gamma", gamma, "scale", "auto")}
+    options |= {"--radius": radius and _number("--radius", radius, "auto")}
+    options |= {"--max-iter": max_iter, "--probability": probability or None}
+    settings = _settings(model, options) | {"random_state": seed}
+    from fwnet.cli.tables import is_table, read_points
+
+    X, y, name = read_points(source, target, [each for each in drop.split(",") if each])
     classes = None if chosen.measure == "r2" else _classes(source, y)
     y = _numbers(source, y) if classes is None else y
-    parts = train_test_split(
-        X, y, test_size=test, random_state=seed, stratify=None if classes is None else y
-    )
-    X_train, X_test, y_train, y_test = parts
-    estimator = chosen.make(settings)
-    clock = Clock()
-    estimator.fit(X_train, y_train)
-    seconds = clock.seconds
+    scaled = is_table(source) if scale is None else scale
+    fitted, facts = _fitted(chosen, settings, scaled, (X, y), test, cv, seed)
     if save is not None:
-        _save(save, estimator)
+        from fwnet.estimators import save_model
+
+        save_model(fitted, save, {"target": name, "source": source, "model": model})
     facts = {
         "model": model,
         **({} if classes is None else {"classes": len(classes)}),
-        "train_points": X_train.shape[0],
-        "test_points": X_test.shape[0],
-        f"train_{chosen.measure}": float(estimator.score(X_train, y_train)),
-        f"test_{chosen.measure}": float(estimator.score(X_test, y_test)),
-        **_size(estimator),
-        "duality_gap": float(np.max(estimator.duality_gap_)),
-        "seconds": seconds,
+        **facts,
+        **({} if save is None else {"saved": save.as_posix()}),
     }
-    rows = [[name.replace("_", " "), value] for name, value in facts.items()]
+    rows = [[key.replace("_", " "), value] for key, value in facts.items()]
     show(facts, as_json, table(f"{source}", ["", ""], rows))
 
 
-def _check_options(model: str, options: dict[str, Any]) -> None:
-    """Raise for an option that the estimator does not take."""
-    takes = MODELS[model].takes
-    for option, value in options.items():
-        if value is not None and option not in takes:
+def _fitted(
+    chosen: EstimatorChoice,
+    settings: dict[str, Any],
+    scaled: bool,
+    points: tuple[Any, np.ndarray],
+    test: float,
+    cv: int | None,
+    seed: int,
+) -> tuple[Any, dict[str, Any]]:
+    """The fitted pipeline, and what to print of it."""
+    import numpy as np
+    from sklearn.model_selection import cross_val_score, train_test_split
+    from sklearn.pipeline import Pipeline
+
+    from fwnet import estimators
+    from fwnet.trace import Clock
+
+    X, y = points
+    made = getattr(estimators, chosen.name)(**settings)
+    whole = Pipeline([("table", estimators.TableEncoder(scaled)), ("estimator", made)])
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, y, test_size=test, random_state=seed, stratify=None if chosen.measure == "r2" else y
+    )
+    clock = Clock()
+    whole.fit(X_train, y_train)
+    seconds = clock.seconds
+    scores: dict[str, Any] = {
+        f"train_{chosen.measure}": float(whole.score(X_train, y_train)),
+        f"test_{chosen.measure}": float(whole.score(X_test, y_test)),
+    }
+    if cv is not None:
+        folds = cross_val_score(whole, X, y, cv=cv)
+        scores[f"cv_{chosen.measure}"] = float(folds.mean())
+        scores["cv_deviation"] = float(folds.std())
+    size = (
+        {"rank": int(made.rank_)}
+        if hasattr(made, "rank_")
+        else {"support_vectors": len(made.support_)}
+    )
+    counts = {"train_points": X_train.shape[0], "test_points": X_test.shape[0]}
+    gap = float(np.max(made.duality_gap_))
+    return whole, counts | scores | size | {"duality_gap": gap, "seconds": seconds}
+
+
+def _settings(model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of the estimator; raises for an option that it does not take."""
+    takes = {option: name for option, name in MODELS[model].takes.items() if option != "--seed"}
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in takes:
             raise typer.BadParameter(
-                f"{option} does not apply to --model {model}, which takes "
-                f"{' and '.join(takes) or 'no such option'}."
+                f"{option} does not apply to --model {model}, which takes {', '.join(takes)}."
             )
+    return {takes[option]: value for option, value in given.items()}
 
 
 def _classes(source: str, y: np.ndarray) -> np.ndarray:
@@ -212,18 +251,3 @@ def _number(option: str, text: str, *words: str) -> str | float:
         raise typer.BadParameter(
             f"{option} must be {', '.join(words)} or a number; got {text}."
         ) from None
-
-
-def _size(estimator: Any) -> dict[str, int]:
-    if hasattr(estimator, "rank_"):
-        return {"rank": int(estimator.rank_)}
-    return {"support_vectors": len(estimator.support_)}
-
-
-def _save(path: Path, estimator: Any) -> None:
-    import joblib
-
-    from fwnet.numerics.files import written_whole
-
-    with written_whole(path, f"--save {path}") as file:
-        joblib.dump(estimator, file)

@@ -1,16 +1,17 @@
-"""Files of points as arrays: CSV, NPZ, LIBSVM, or a data set by name."""
+"""Files of points as arrays or tables: CSV, Parquet, NPZ, LIBSVM, or a data set by name."""
 
 from __future__ import annotations
 
 import csv
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, say
 from fwnet.data import NAMES, load
 
 _DEFLATE = 1033  # the largest compression ratio of a zip file
@@ -142,18 +143,113 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     return lines
 
 
-def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
-    """Points and their classes, from a data set by name or a file by its suffix."""
-    if target is not None and not source.endswith(".csv"):
-        raise Failed(f"--target names a column of a CSV file, but {source} is not one.")
+def is_table(source: str) -> bool:
+    """Whether a source is a file of columns with names: CSV or Parquet."""
+    return Path(source).suffix in (".csv", ".parquet")
+
+
+def read_points(
+    source: str, target: str | None, drop: Sequence[str] = ()
+) -> tuple[Any, np.ndarray, str | None]:
+    """Points, what to predict, and its name: from a data set by name or a file by its suffix."""
+    if is_table(source):
+        frame = _read_frame(Path(source))
+        columns = list(frame.columns)
+        names = columns if columns != [str(j) for j in range(len(columns))] else None
+        name = columns[_column(Path(source), target, names, len(columns))]
+        for each in drop:
+            _column(Path(source), each, columns, 0)
+        frame = frame.drop(columns=[*drop])
+        known = frame[frame[name].notna()]
+        if len(known) < len(frame):
+            say(f"{len(frame) - len(known)} rows of {source} have no {name} and are left out.")
+        if not len(known):
+            raise Failed(f"{source} has no row with a value of {name}.")
+        return known.drop(columns=name), _targets(known[name]), name
+    if target is not None or drop:
+        raise Failed(
+            f"--target and --drop name columns of a CSV or Parquet file; {source} is not one."
+        )
+    X, y = _read_arrays(source)
+    return X, y, None
+
+
+def read_new_points(source: str, target: str | None, width: int) -> tuple[Any, np.ndarray | None]:
+    """Points to predict, and the true answers if the source has them.
+
+    Arguments:
+        source: a file or a data set.
+        target: the column of the true answers.
+        width: number of columns at the fit.
+    """
+    if is_table(source):
+        frame = _read_frame(Path(source))
+        if target not in frame.columns or frame[target].isna().any():
+            return frame, None
+        return frame, _targets(frame[target])
+    if source.endswith(".npz"):
+        arrays = read_arrays(Path(source))
+        if "X" in arrays and "y" not in arrays:
+            check_kind(f"{source}: X", arrays["X"])
+            return arrays["X"], None
+    return _read_arrays(source, width)
+
+
+def _read_frame(path: Path) -> Any:
+    """A pandas table; its columns are named by texts."""
+    try:
+        import pandas
+    except ImportError:
+        raise Failed(f'reading {path} needs pandas: pip install "fwnet[pandas]".') from None
+
+    if not path.is_file():
+        raise Failed(f"there is no file {path}.")
+    try:
+        if path.suffix == ".parquet":
+            frame = pandas.read_parquet(path)
+        else:
+            with open(path, newline="", encoding="utf-8-sig") as file:
+                first = next(csv.reader(file), [])
+            plain = any(_number(text) is not None for text in first)
+            header = None if plain else 0
+            frame = pandas.read_csv(
+                path, header=header, skipinitialspace=True, encoding="utf-8-sig", index_col=False
+            )
+    except ImportError:
+        raise Failed(f"reading {path} needs pyarrow: pip install pyarrow.") from None
+    except (ValueError, OSError) as error:  # of which pandas derives its own, and Unicode's
+        reason = " ".join(str(error).split())
+        raise Failed(
+            f"{path} is not a {path.suffix[1:]} file that pandas can read: {reason}."
+        ) from None
+    frame.columns = [str(name) for name in frame.columns]
+    if not len(frame):
+        raise Failed(f"{path} has a header but no rows.")
+    if frame.shape[1] < 2:
+        raise Failed(
+            f"{path} has one column: {frame.columns[0]!r}. Columns are separated by commas, and "
+            "there must be at least two."
+        )
+    return frame
+
+
+def _targets(column: Any) -> np.ndarray:
+    """A column without missing values: whole numbers, other numbers, or texts."""
+    if getattr(column.dtype, "kind", "O") not in "iuf":
+        return np.array([str(value) for value in column])
+    values = column.to_numpy(dtype=float)
+    whole = (values == np.round(values)).all() and np.abs(values).max() < 2**53
+    return values.astype(np.int64) if whole else values
+
+
+def _read_arrays(source: str, width: int | None = None) -> tuple[Any, np.ndarray]:
+    """Points and their classes, from a data set by name, an NPZ or a LIBSVM file."""
     if source in NAMES:
         dataset = load(source)
         x, y = dataset.train()
         names = np.array(dataset.classes)
         return x.reshape(len(y), -1) if isinstance(x, np.ndarray) else x, names[y]
     path = Path(source)
-    if path.suffix == ".csv":
-        return read_csv(path, target)
     if path.suffix == ".npz":
         arrays = read_arrays(path)
         for points, classes in (("X", "y"), ("train_x", "train_y")):
@@ -169,7 +265,7 @@ def read_points(source: str, target: str | None) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        return load_svmlight_file(str(path))
+        return load_svmlight_file(str(path), n_features=width)
     except ValueError as error:
         raise Failed(f"{path} is not a file in LIBSVM format: {error}.") from None
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from fwnet.estimators.low_rank.classifier_cv import LowRankSoftmaxClassifierCV
     from fwnet.estimators.low_rank.completer import LowRankCompletion
     from fwnet.estimators.low_rank.regressor import LowRankRegressor
+    from fwnet.estimators.model_files import load_model, save_model
     from fwnet.estimators.svm.one_class import FWOneClassSVM
     from fwnet.estimators.svm.svc import FWSVC
     from fwnet.estimators.svm.svr import FWSVR
+    from fwnet.estimators.tables import TableEncoder
 
 _MODULES = {
     "DeepSVC": "deep.svc",
@@ -27,6 +29,9 @@ _MODULES = {
     "LowRankRegressor": "low_rank.regressor",
     "LowRankSoftmaxClassifier": "low_rank.classifier",
     "LowRankSoftmaxClassifierCV": "low_rank.classifier_cv",
+    "TableEncoder": "tables",
+    "load_model": "model_files",
+    "save_model": "model_files",
 }
 
 __all__ = [
@@ -38,6 +43,9 @@ __all__ = [
     "LowRankRegressor",
     "LowRankSoftmaxClassifier",
     "LowRankSoftmaxClassifierCV",
+    "TableEncoder",
+    "load_model",
+    "save_model",
 ]
 
 

@@ -1,0 +1,88 @@
+"""`fwnet predict`: what a saved model says about new points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fwnet.cli.errors import Failed
+from fwnet.cli.output import check_target, show, table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file of `fwnet fit --save`.")],
+    source: Annotated[
+        str, typer.Argument(help="New points, in a file of the same kind as at the fit.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the predictions to this CSV file.")
+    ] = None,
+    probability: Annotated[
+        bool, typer.Option("--probability", help="Add the probability of each class.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Predict new points with a saved model, in the order of their rows.
+
+    Columns are matched by name; further columns are ignored. If the column of the target is there,
+    the score is measured too.
+
+    Examples:
+
+        fwnet predict iris.fwnet new.csv
+
+        fwnet predict churn.fwnet customers.parquet --probability --out predicted.csv
+    """
+    from fwnet.cli.tables import read_new_points
+    from fwnet.estimators.model_files import read_model
+
+    check_target("--out", out, ".csv")
+    fitted, notes = read_model(model)
+    X, y = read_new_points(source, notes["target"], fitted.steps[0][1].n_features_in_)
+    columns: dict[str, Any] = {notes["target"] or "prediction": fitted.predict(X)}
+    if probability:
+        columns |= _probabilities(model, fitted, X)
+    facts: dict[str, Any] = {"points": X.shape[0]}
+    if y is not None:
+        kind = type(next(iter(columns.values()))[0])
+        facts["score"] = float(fitted.score(X, y.astype(kind)))
+    if out is not None:
+        _write(out, columns)
+        facts["saved"] = out.as_posix()
+    if as_json:
+        show(facts | {"predictions": columns}, True)
+    elif out is None:
+        print("\n".join(_lines(columns)))
+    else:
+        show(facts, False, table(str(model), ["", ""], [list(item) for item in facts.items()]))
+
+
+def _probabilities(path: Path, fitted: Any, X: Any) -> dict[str, np.ndarray]:
+    if not hasattr(fitted, "predict_proba"):
+        raise Failed(f"{path} holds no probabilities. Fit with --probability.")
+    found = fitted.predict_proba(X)
+    return {f"P({name})": found[:, j] for j, name in enumerate(fitted.classes_)}
+
+
+def _lines(columns: dict[str, Any]) -> list[str]:
+    """CSV: a header and a line for each point."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    return text.getvalue().splitlines()
+
+
+def _write(path: Path, columns: dict[str, Any]) -> None:
+    from fwnet.numerics.files import written_whole
+
+    with written_whole(path, f"--out {path}") as file:
+        file.write(("\n".join(_lines(columns)) + "\n").encode())
