@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,36 @@ def test_shard_writes_what_was_given(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.concatenate(parts), rows)
     missing = call("shard", tmp_path / "Z.npy", tmp_path / "y.npy", "--out", out, code=1)
     assert "Z.npy" in missing
+
+
+OWN = """
+import torch, fwnet
+from fwnet import learned
+
+class Prices(learned.ProblemFamily):
+    domain = fwnet.Simplex()
+    def sample(self, batch, generator):
+        return fwnet.LeastSquares(torch.eye(6), torch.randn(batch, 6, generator=generator))
+
+class Sizes:
+    pass
+"""
+
+
+def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds this folder
+    (tmp_path / "own_prices.py").write_text(OWN)
+    mine = ("--family", "own_prices:Prices")
+    small = ("--controller", "step", "--unroll", 3, "--steps", 1, "--out", "run", "--json")
+    first = json.loads(call("meta-train", *mine, *small))
+    again = json.loads(call("meta-train", *mine, *small))  # resumes
+    assert first["episodes"] == again["episodes"] == 1
+    few = ("--problems", 1, "--max-steps", 5, "--out", "e", "--json")
+    found = json.loads(call("evaluate", "run", *mine, *few))
+    assert "learned" in found["own_prices:Prices"]
+    assert (tmp_path / "e" / "own_prices-Prices.json").is_file()
+    wrong = call("meta-train", "--family", "own_prices:Sizes", "--out", "x", code=1)
+    assert "must return a family of problems (learned.ProblemFamily); got Sizes." in wrong
+    assert "cannot be imported" in call("evaluate", "pairwise", "--on", "own_prices:No", code=1)
+    assert "no family 'svn'" in call("meta-train", "--family", "svn", "--out", "x", code=2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fwnet.cli.names import known
+from fwnet.cli.names import is_own, known, own_family
 from fwnet.cli.output import make_folder, save_picture, show, table
 
 if TYPE_CHECKING:
@@ -26,7 +26,13 @@ def evaluate_command(
         str, typer.Argument(help="A shipped controller, a .fwnet file, or a run of meta-train.")
     ],
     on: Annotated[
-        str, typer.Option(help="Families, with commas: digits, circles, mnist-pairs, deep-svm.")
+        str,
+        typer.Option(
+            "--on",
+            "--family",
+            help="Families, with commas: digits, circles, mnist-pairs, deep-svm, or your own as "
+            "module:Class.",
+        ),
     ] = "digits",
     c: Annotated[float, typer.Option("--C", help="Of the SVMs.")] = 10.0,
     size: Annotated[int, typer.Option(min=4, help="Points per problem.")] = 300,
@@ -43,14 +49,14 @@ def evaluate_command(
         fwnet evaluate simplex-qp
 
         fwnet evaluate runs/mine --on digits,circles,mnist-pairs --out runs/mine/evaluation
+
+        fwnet evaluate runs/mine --family my_problems:Prices --problems 5
     """
     import torch
 
     from fwnet.learned import evaluate, load
 
-    names = [name.strip() for name in on.split(",")]
-    for name in names:
-        known("family", name, _FAMILIES)
+    names = _names(on)
     if not c > 0:
         raise typer.BadParameter(f"--C must be positive; got {c:g}.")
     folder = Path(controller)
@@ -66,7 +72,7 @@ def evaluate_command(
         found = evaluate(
             learned,
             _family(name, "test", c, size),
-            validation=_family(name, "validation", c, size),
+            validation=None if is_own(name) else _family(name, "validation", c, size),
             problems=problems,
             max_steps=max_steps,
             generator=torch.Generator().manual_seed(seed),
@@ -74,17 +80,34 @@ def evaluate_command(
         )
         data[name] = _facts(found)
         if not as_json:
-            print(f"{name}, C = {c:g}, n = {size}, {problems} problems\n\n{found.report()}\n")
+            how = "" if is_own(name) else f", C = {c:g}, n = {size}"
+            print(f"{name}{how}, {problems} problems\n\n{found.report()}\n")
         if out is not None:
-            found.save(out / f"{name}.json")
-            save_picture(found.plot(), out / f"{name}.png")
-    written = [] if out is None else [[name, out / f"{name}.png"] for name in names]
-    show(data, as_json, *([table("pictures", ["", ""], written)] if written else []))
+            found.save(_file(out, name, ".json"))
+            save_picture(found.plot(), _file(out, name, ".png"))
+    written = [] if out is None else [table("pictures", ["", ""], _pictures(out, names))]
+    show(data, as_json, *written)
+
+
+def _names(on: str) -> list[str]:
+    """The families, each known by name or of the user's."""
+    names = [name.strip() for name in on.split(",")]
+    return [name if is_own(name) else known("family", name, _FAMILIES) for name in names]
+
+
+def _file(folder: Path, name: str, suffix: str) -> Path:
+    return folder / (name.replace(":", "-") + suffix)
+
+
+def _pictures(folder: Path, names: list[str]) -> list[list[Any]]:
+    return [[name, _file(folder, name, ".png")] for name in names]
 
 
 def _family(name: str, part: families.Part, c: float, size: int) -> ProblemFamily:
     from fwnet.learned import families
 
+    if is_own(name):
+        return own_family(name)
     made: ProblemFamily = getattr(families, _FAMILIES[name])(part, c, size)
     return made
 

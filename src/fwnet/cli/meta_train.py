@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fwnet.cli.errors import Failed
+from fwnet.cli.names import completes, is_own, known, own_family
 from fwnet.cli.output import make_folder, save_picture, show, table
 
 if TYPE_CHECKING:
     from fwnet.learned import Controller, MetaConfig, MetaHistory, ProblemFamily
 
 
-class FamilyName(str, Enum):
-    """What a controller is trained on."""
-
-    SVM = "svm"
-    DEEP_SVM = "deep-svm"
-    QUADRATIC = "quadratic"
-    LEAST_SQUARES = "least-squares"
+FAMILIES = ("svm", "deep-svm", "quadratic", "least-squares")
 
 
 class ControllerName(str, Enum):
@@ -41,7 +36,14 @@ def meta_train_command(
     out: Annotated[
         Path, typer.Option(help="Folder of the run; the same command again resumes it.")
     ],
-    family: Annotated[FamilyName, typer.Option(help="Problems to train on.")] = FamilyName.SVM,
+    family: Annotated[
+        str,
+        typer.Option(
+            help="Problems to train on: svm, deep-svm, quadratic, least-squares, or your own as "
+            "module:Class.",
+            autocompletion=completes(lambda: FAMILIES),
+        ),
+    ] = "svm",
     controller: Annotated[
         ControllerName, typer.Option(help="What is learned.")
     ] = ControllerName.DIRECTION,
@@ -62,6 +64,8 @@ def meta_train_command(
         fwnet meta-train --family svm --controller direction --minutes 10 --out runs/mine
 
         fwnet meta-train --controller lstm-step --steps 50 --out runs/paper-step
+
+        fwnet meta-train --family my_problems:Prices --controller step --out runs/prices
     """
     if minutes is not None and not minutes > 0:
         raise typer.BadParameter(f"--minutes must be positive; got {minutes:g}.")
@@ -124,18 +128,18 @@ def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
     return kinds[name](), learned.MetaConfig()
 
 
-def _families(
-    name: FamilyName, size: tuple[int, int]
-) -> tuple[ProblemFamily, ProblemFamily | None]:
+def _families(name: str, size: tuple[int, int]) -> tuple[ProblemFamily, ProblemFamily | None]:
     """Problems for training and for validation (None: new draws of the former)."""
     from fwnet.lab.recipes.simplex import svm_families
     from fwnet.learned import families
 
-    if name is FamilyName.SVM:
+    if is_own(name):
+        return own_family(name), None
+    if known("family", name, FAMILIES) == "svm":
         return svm_families(size)
-    if name is FamilyName.DEEP_SVM:
+    if name == "deep-svm":
         return families.deep_svms("train", n=size), families.deep_svms("validation", n=size)
-    if name is FamilyName.QUADRATIC:
+    if name == "quadratic":
         return families.QuadraticFamily(n=size), None
     return families.LeastSquaresFamily(n=size), None
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
+import sys
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from fwnet.learned import ProblemFamily
 
 
 def known(what: str, name: str, names: Iterable[str]) -> str:
@@ -25,3 +31,19 @@ def completes(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
         return [name for name in names() if name.startswith(incomplete)]
 
     return complete
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is module:Class, something of the user's."""
+    return ":" in name
+
+
+def own_family(name: str) -> ProblemFamily:
+    """The family of problems module:Class, in this folder or on the Python path."""
+    from fwnet.data.features import made_by
+    from fwnet.learned import ProblemFamily
+
+    sys.path.insert(0, os.getcwd())  # the installed script leaves it out
+    noun = "a family of problems (learned.ProblemFamily)"
+    family: ProblemFamily = made_by(name, ProblemFamily, noun)
+    return family

@@ -140,24 +140,36 @@ def _script(path: Path) -> nn.Module:
 
 
 def _made(source: str) -> nn.Module:
-    place, colon, name = source.partition(":")
-    if not colon or not name:
+    if ":" not in source or source.endswith(":"):
         raise ValueError(
             f"{source!r} is neither a file nor module:factory, such as my_networks:inception."
         )
+    module: nn.Module = made_by(source, nn.Module, "a torch module")
+    return module
+
+
+def made_by(source: str, kind: type[Any], noun: str) -> Any:
+    """An object of the user's: `module:name`, called without arguments unless it is one already.
+
+    Arguments:
+        source: the name of a module on the path, a colon, a name in it.
+        kind: the class that it must be of.
+        noun: what a person calls it, with its article.
+    """
+    place, _, name = source.partition(":")
     try:
         factory: Any = getattr(importlib.import_module(place), name)
     except Exception as error:  # anything that the user's module raises
         raise ValueError(f"{source!r} cannot be imported: {error}.") from None
     try:
-        module = factory if isinstance(factory, nn.Module) else factory()
+        made = factory if isinstance(factory, kind) else factory()
     except Exception as error:
         raise ValueError(
             f"{source!r} could not be called without arguments: {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(module, nn.Module):
-        raise ValueError(f"{source!r} must return a torch module; got {type(module).__name__}.")
-    return module
+    if not isinstance(made, kind):
+        raise ValueError(f"{source!r} must return {noun}; got {type(made).__name__}.")
+    return made
 
 
 def _batches(images: np.ndarray, size: int) -> Iterator[tuple[int, np.ndarray]]:
