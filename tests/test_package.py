@@ -59,7 +59,6 @@ COMPLEX = {
     "learned/controllers/compiled_atoms.py _model_minimum",
     "learned/evaluation/evaluate.py evaluate",
     "lab/paper/plots.py draw_curves",
-    "show/plotting.py plot_decision_boundary",
     "estimators/low_rank/distributed/shards.py open_shards",
     "estimators/low_rank/distributed/checkpoints.py _fits",
     "estimators/inputs.py check_kernel",

@@ -333,6 +333,14 @@ def test_another_encoding_of_the_output_stream_works() -> None:
     assert "bounds f(x) \\u2212 min f" in done.stdout
 
 
+def test_warm_up_compiles_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(call("warm-up", "layers", "learned", "solvers", "--json")[0])["seconds"]
+    assert list(found) == ["layers", "learned", "solvers"]
+    assert "no part 'svn'. Did you mean 'svm'?" in call("warm-up", "svn", code=2)[1]
+    monkeypatch.setattr("fwnet.numerics.compiled.numba_or_none", lambda: None)
+    assert "nothing to compile without Numba" in call("warm-up", code=1)[1]
+
+
 def test_bench_needs_a_checkout() -> None:
     assert "Run the command in a checkout of fwnet" in call("bench", code=1)[1]
 

@@ -30,6 +30,7 @@ COMMANDS = (
         "bench",
         "info",
         "meta-train",
+        "warm-up",
     ),
     *("evaluate", "distributed", "distributed fit", "distributed shard"),
 )

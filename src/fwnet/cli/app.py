@@ -19,6 +19,7 @@ from fwnet.cli.predict import predict
 from fwnet.cli.report import report
 from fwnet.cli.reproduce import reproduce
 from fwnet.cli.solve import solve
+from fwnet.cli.warm_up import warm_up
 
 app = typer.Typer(
     name="fwnet",
@@ -50,5 +51,6 @@ def _options(
 for function in (solve, fit, predict, reproduce, report, features, shard, bench, info):
     app.command()(command(function))
 app.add_typer(distributed, name="distributed")
+app.command("warm-up")(command(warm_up))
 app.command("meta-train")(command(meta_train_command))
 app.command("evaluate")(command(evaluate_command))

@@ -1,0 +1,122 @@
+"""`fwnet warm-up`: compile the machine code once, for the first user of a container."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fwnet.cli.errors import Failed
+from fwnet.cli.names import completes, known
+from fwnet.cli.output import show, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _svm() -> None:
+    """Both sizes of kernel problem, in the precisions that the estimators choose."""
+    import numpy as np
+
+    from fwnet.estimators import FWSVC, FWSVR, FWOneClassSVM
+
+    X = np.random.default_rng(0).standard_normal((600, 3))
+    y = X[:, 0] * X[:, 1] + 0.3 * X[:, 2] > 0
+    for points in (slice(100), slice(None)):
+        for model in (FWSVC(), FWSVC(kernel="linear"), FWSVR(), FWOneClassSVM()):
+            model.fit(X[points], X[points, 0] if isinstance(model, FWSVR) else y[points])
+
+
+def _solvers() -> None:
+    """Every direction with machine code, on both domains and in both precisions."""
+    import torch
+
+    import fwnet
+
+    presets = (
+        fwnet.FrankWolfe,
+        fwnet.AwayFrankWolfe,
+        fwnet.PairwiseFrankWolfe,
+        fwnet.BlendedPairwise,
+    )
+    for dtype in (torch.float32, torch.float64):
+        A, b = torch.eye(6, dtype=dtype), torch.linspace(-1, 1, 6, dtype=dtype)
+        problems = (fwnet.LeastSquares(A, b), fwnet.Quadratic(A, -b))
+        for preset in presets:
+            for domain in (fwnet.Simplex(), fwnet.L1Ball(1.0)):
+                for problem in problems:
+                    preset(domain, compiled=True, max_steps=5)(problem)
+
+
+def _layers() -> None:
+    """Quadratic programs over the simplex and their gradients, one and a batch."""
+    import torch
+
+    from fwnet.layers import SimplexQP
+
+    for dtype in (torch.float32, torch.float64):
+        for shape in ((5,), (3, 5)):
+            Q = torch.eye(5, dtype=dtype).expand(*shape[:-1], 5, 5).clone().requires_grad_()
+            c = torch.linspace(-1, 1, 5, dtype=dtype).expand(shape).clone().requires_grad_()
+            SimplexQP()(Q, c).square().sum().backward()
+
+
+def _learned() -> None:
+    """The shipped controllers of the simplex."""
+    import torch
+
+    import fwnet
+    from fwnet import learned
+
+    for dtype in (torch.float32, torch.float64):
+        problem = fwnet.Quadratic(torch.eye(6, dtype=dtype), torch.linspace(-1, 1, 6, dtype=dtype))
+        for name in ("simplex-qp", "simplex-step", "pairwise", "corrective-atoms"):
+            learned.load(name).solver(fwnet.Simplex(), max_steps=5)(problem)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "svm": _svm,
+    "solvers": _solvers,
+    "layers": _layers,
+    "learned": _learned,
+}
+
+
+def warm_up(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="svm, solvers, layers, learned. [default: all]",
+            autocompletion=completes(lambda: PARTS),
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compile the machine code and keep it on the disk, so that first calls are fast.
+
+    Numba keeps it beside the installed package, or in the folder NUMBA_CACHE_DIR. Machine code is
+    for one kind of processor: build an image on the kind that runs it.
+
+    Examples:
+
+        fwnet warm-up
+
+        fwnet warm-up svm
+    """
+    names = [known("part", name, PARTS) for name in parts or PARTS]
+    import warnings
+
+    from fwnet.numerics.compiled import numba_or_none
+    from fwnet.trace import Clock
+
+    if numba_or_none() is None:
+        raise Failed('there is nothing to compile without Numba: pip install "fwnet[fast]".')
+    seconds: dict[str, float] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # these fits are cut short
+        for name in names:
+            clock = Clock()
+            PARTS[name]()
+            seconds[name] = clock.seconds
+    rows = [[name, taken] for name, taken in seconds.items()]
+    show({"seconds": seconds}, as_json, table("Compiled", ["", "seconds"], rows))
