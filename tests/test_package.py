@@ -10,6 +10,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,16 @@ def top_level(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """The syntax tree of a file, flat: several tests walk it."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imported(path: Path) -> set[str]:
     """The top-level modules of fwnet that a file imports, wherever in it."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fwnet"):
             assert node.level == 0
             parts = node.module.split(".")
@@ -206,7 +213,7 @@ def test_files_are_short(path: Path) -> None:
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    return [node for node in nodes(path) if isinstance(node, kinds)]
 
 
 def complexity(function: ast.AST) -> int:
@@ -215,9 +222,9 @@ def complexity(function: ast.AST) -> int:
     Functions inside count for themselves.
     """
     found = 1
-    nodes = list(ast.iter_child_nodes(function))
-    while nodes:
-        node = nodes.pop()
+    left = list(ast.iter_child_nodes(function))
+    while left:
+        node = left.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         if isinstance(node, ast.BoolOp):
@@ -227,7 +234,7 @@ def complexity(function: ast.AST) -> int:
         else:
             kinds = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
             found += isinstance(node, kinds)
-        nodes += ast.iter_child_nodes(node)
+        left += ast.iter_child_nodes(node)
     return found
 
 
@@ -246,7 +253,7 @@ def test_functions_are_simple(path: Path) -> None:
 def test_a_class_name_exists_once() -> None:
     seen: dict[str, list[str]] = {}
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 seen.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in seen.items() if len(places) > 1}.keys() <= TWICE
