@@ -216,7 +216,7 @@ def _read_frame(path: Path) -> Any:
                 path, header=header, skipinitialspace=True, encoding="utf-8-sig", index_col=False
             )
     except ImportError:
-        raise Failed(f"reading {path} needs pyarrow: pip install pyarrow.") from None
+        raise Failed(f'reading {path} needs pyarrow: pip install "fwnet[parquet]".') from None
     except (ValueError, OSError) as error:  # of which pandas derives its own, and Unicode's
         reason = " ".join(str(error).split())
         raise Failed(
