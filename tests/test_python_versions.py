@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+import fwnet
 
 ROOT = Path(__file__).parents[1]
 NEWER = {  # of the standard library, since Python 3.11 or later
@@ -53,3 +56,27 @@ def test_the_types_of_every_test_are_checked_with_the_settings_for_tests() -> No
     files = {path.stem for path in (ROOT / "tests").glob("*.py")}
     folders = {f"{path.parent.name}.*" for path in (ROOT / "tests").glob("*/__init__.py")}
     assert [name for name in sorted(files | folders) if f'"{name}"' not in text] == []
+
+
+def test_the_workflow_runs_every_version_that_is_promised() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    promised = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
+    assert promised == ["3.10", "3.11", "3.12", "3.13"]
+    matrix = ", ".join(f'"{version}"' for version in promised)
+    assert f"python: [{matrix}]" in (ROOT / ".github/workflows/tests.yml").read_text()
+
+
+def test_the_oldest_dependencies_that_are_tested_are_those_that_are_promised() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    pins = (ROOT / "constraints-oldest.txt").read_text()
+    for name, version in re.findall(r"^([a-z-]+)==([\d.]+)$", pins, re.MULTILINE):
+        bound = re.search(rf'"{name}>=([\d.]+)"', text)
+        assert bound, name
+        assert version.startswith(bound[1]), name
+
+
+def test_the_version_stands_in_one_place() -> None:
+    version = re.escape(fwnet.__version__)
+    files = [*ROOT.glob("*.toml"), *ROOT.glob("*.cff"), *ROOT.glob("docs/*.md")]
+    assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text()
+    assert [path.name for path in files if re.search(rf"\b{version}\b", path.read_text())] == []

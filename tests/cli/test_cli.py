@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy.optimize import lsq_linear, nnls
 from sklearn.datasets import load_iris
 from typer.testing import CliRunner
@@ -19,7 +21,9 @@ from typer.testing import CliRunner
 import fwnet.lab.paper.experiments as experiments
 import scripts
 from fwnet.cli.app import app
+from fwnet.cli.errors import say
 from fwnet.cli.fit import MODELS
+from fwnet.cli.output import table
 from fwnet.estimators import load_model
 from fwnet.lab.paper.claims import Verdict
 from fwnet.lab.paper.run import Job
@@ -339,6 +343,22 @@ def test_warm_up_compiles_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None
     assert "no part 'svn'. Did you mean 'svm'?" in call("warm-up", "svn", code=2)[1]
     monkeypatch.setattr("fwnet.numerics.compiled.numba_or_none", lambda: None)
     assert "nothing to compile without Numba" in call("warm-up", code=1)[1]
+
+
+def test_colours_are_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    made = table("", ["status", "x"], [["converged", 1.0], ["[max_steps]", None]])
+    for colours in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=colours)
+        console.print(made)
+        text = console.file.getvalue()
+        assert ("\x1b[32mconverged" in text) is colours
+        assert "[max_steps]" in text  # no markup
+    say("it failed")
+    assert capsys.readouterr().err == "fwnet: it failed\n"
 
 
 def test_bench_needs_a_checkout() -> None:

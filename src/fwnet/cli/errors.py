@@ -59,8 +59,15 @@ def _is_expected(error: Exception) -> bool:
 
 
 def say(sentence: str) -> None:
-    """Print a sentence to the standard error stream."""
-    print(f"fwnet: {sentence}", file=sys.stderr)
+    """Print a sentence to the standard error stream, with a coloured name on a terminal."""
+    if not sys.stderr.isatty():
+        print(f"fwnet: {sentence}", file=sys.stderr)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble(("fwnet:", "bold red"), f" {sentence}")
+    Console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
 @contextmanager

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+# Colours on a terminal; rich leaves them out elsewhere, and where NO_COLOR is set.
+_STYLES = {"converged": "green", "holds": "green", "max_steps": "yellow", "does not hold": "red"}
+
+
 def show(data: Any, as_json: bool, *tables: Table) -> None:
     """Print the data as JSON, or the tables, to the standard output stream."""
     from rich.console import Console
@@ -30,6 +34,7 @@ def show(data: Any, as_json: bool, *tables: Table) -> None:
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A plain table with numbers aligned right."""
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(
         title=title or None,
@@ -43,7 +48,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     for column, number in zip(columns, numeric, strict=True):
         made.add_column(column, justify="right" if number else "left")
     for row in rows:
-        made.add_row(*map(_text, row))
+        made.add_row(*(Text(_text(value), _STYLES.get(str(value), "")) for value in row))
     return made
 
 
