@@ -2,6 +2,7 @@
 
 import typing as _typing
 from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 
 if _typing.TYPE_CHECKING:
     from fwnet.directions import Averaging, Away, Blended, Corrections, Direction, Pairwise, Toward
@@ -168,26 +169,20 @@ _HOMES = (
     "steps",
     "trace",
 )
-_ROOMS = {
-    *(home.partition(".")[0] for home in _HOMES),
-    *("cli", "data", "distributed", "estimators", "lab", "learned", "low_rank", "numerics"),
-    *("optim", "plotting", "quadratic", "show", "vertices"),
-}
-
 
 if not _typing.TYPE_CHECKING:  # a checker must see which names there are
 
     def __getattr__(name: str) -> object:
-        if name in _ROOMS:
-            return _import_module(f"fwnet.{name}")
         if name in __all__:
             for home in _HOMES:
                 module = _import_module(f"fwnet.{home}")
                 if hasattr(module, name):
                     globals()[name] = getattr(module, name)
                     return globals()[name]
+        if not name.startswith("_") and _find_spec(f"fwnet.{name}"):  # fwnet.optim and the like
+            return _import_module(f"fwnet.{name}")
         raise AttributeError(f"module 'fwnet' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__})
