@@ -49,16 +49,17 @@ def _solvers() -> None:
 
 
 def _layers() -> None:
-    """Quadratic programs over the simplex and their gradients, one and a batch."""
+    """Batches of small quadratic programs over the simplex, and their gradients."""
     import torch
 
     from fwnet.layers import SimplexQP
 
     for dtype in (torch.float32, torch.float64):
-        for shape in ((5,), (3, 5)):
-            Q = torch.eye(5, dtype=dtype).expand(*shape[:-1], 5, 5).clone().requires_grad_()
-            c = torch.linspace(-1, 1, 5, dtype=dtype).expand(shape).clone().requires_grad_()
-            SimplexQP()(Q, c).square().sum().backward()
+        K = torch.eye(16, dtype=dtype).expand(64, 16, 16).clone().requires_grad_()
+        c = torch.linspace(-1, 1, 16, dtype=dtype).expand(64, 16).clone().requires_grad_()
+        SimplexQP()(K, c=c).square().sum().backward()
+        Z = torch.eye(16, 4, dtype=dtype).expand(64, 16, 4).clone().requires_grad_()
+        SimplexQP()(features=Z, diagonal=1.0, c=c).square().sum().backward()
 
 
 def _learned() -> None:
