@@ -62,7 +62,6 @@ COMPLEX = {
     "lab/paper/plots.py draw_curves",
     "estimators/low_rank/distributed/shards.py open_shards",
     "estimators/low_rank/distributed/checkpoints.py _fits",
-    "estimators/inputs.py check_kernel",
 }
 
 

@@ -159,13 +159,7 @@ def check_kernel(X: Any, spec: KernelSpec, box: Array, clock: Clock, bias: float
     """
     if spec.name in ("linear", "rbf") or (spec.name == "poly" and spec.coef0 >= 0):
         return
-    n, tested = X.shape[0], _TESTED
-    if callable(spec.name) and n > _FEW and np.isfinite(clock.max_seconds):
-        trial = Clock()
-        cross_kernel(X[:_FEW], X[:_FEW], spec)
-        affordable = 0.1 * clock.left / max(trial.seconds, 1e-9)  # of such trials
-        tested = int(min(_TESTED, max(_FEW, _FEW * np.sqrt(affordable))))
-    some = np.arange(n) if n <= tested else np.linspace(0, n - 1, tested).astype(np.int64)
+    some = _tested_points(X, spec, clock)
     precomputed = spec.name == "precomputed"
     K = X[np.ix_(some, some)] if precomputed else cross_kernel(X[some], X[some], spec)
     if callable(spec.name):
@@ -194,6 +188,17 @@ def check_kernel(X: Any, spec: KernelSpec, box: Array, clock: Clock, bias: float
         UserWarning,
         stacklevel=3,
     )
+
+
+def _tested_points(X: Any, spec: KernelSpec, clock: Clock) -> Array:
+    """The rows to test; a callable kernel is timed first if time is limited."""
+    n, tested = X.shape[0], _TESTED
+    if callable(spec.name) and n > _FEW and np.isfinite(clock.max_seconds):
+        trial = Clock()
+        cross_kernel(X[:_FEW], X[:_FEW], spec)
+        affordable = 0.1 * clock.left / max(trial.seconds, 1e-9)  # of such trials
+        tested = int(min(_TESTED, max(_FEW, _FEW * np.sqrt(affordable))))
+    return np.arange(n) if n <= tested else np.linspace(0, n - 1, tested).astype(np.int64)
 
 
 def _most_negative(K: Array) -> float:
