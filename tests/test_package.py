@@ -58,10 +58,6 @@ COMPLEXITY = 14
 # Functions above it, until they are split.
 COMPLEX = {
     "learned/controllers/compiled_atoms.py _model_minimum",
-    "learned/evaluation/evaluate.py evaluate",
-    "lab/paper/plots.py draw_curves",
-    "estimators/low_rank/distributed/shards.py open_shards",
-    "estimators/low_rank/distributed/checkpoints.py _fits",
 }
 
 

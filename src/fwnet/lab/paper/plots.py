@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fwnet.lab.paper.figures import Curves, Maps, Panel, thinned
+from fwnet.lab.paper.figures import Curves, Maps, Panel, PlottedLine, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,18 +33,7 @@ def draw_curves(figure: Curves, colours: Mapping[str, int]) -> Drawing:
     drawing = _drawing((5.2, 3.9))
     ax = drawing.add_subplot()
     for series in figure.series:
-        number = colours[series.name]
-        colour = COLOURS["light"][number % 8]
-        dash = "--" if series.baseline and number < 8 else _DASHES[number // 8 % 4]
-        rows = thinned(len(series.x))
-        x, y = _floats(series.x)[rows], _floats(series.y)[rows]
-        width = 1.2 if series.baseline else 1.8
-        marker = "o" if len(x) < 13 else ""
-        ax.plot(x, y, dash, color=colour, lw=width, marker=marker, ms=3.5, label=series.name)
-        if series.low is not None and series.high is not None:
-            low, high = _floats(series.low)[rows], _floats(series.high)[rows]
-            low = np.where(low > 0, low, y) if figure.log_y else low
-            ax.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
+        _draw_series(ax, series, colours[series.name], figure.log_y)
     ax.set_xscale("log" if figure.log_x else "linear")
     ax.set_yscale("log" if figure.log_y else "linear")
     for axis, logarithmic in ((ax.xaxis, figure.log_x), (ax.yaxis, figure.log_y)):
@@ -59,6 +48,21 @@ def draw_curves(figure: Curves, colours: Mapping[str, int]) -> Drawing:
             loc="outside lower center", ncols=columns, frameon=False, fontsize=8, handlelength=2.6
         )
     return drawing
+
+
+def _draw_series(ax: Any, series: PlottedLine, number: int, log_y: bool) -> None:
+    """One curve, with its band if it has one."""
+    colour = COLOURS["light"][number % 8]
+    dash = "--" if series.baseline and number < 8 else _DASHES[number // 8 % 4]
+    rows = thinned(len(series.x))
+    x, y = _floats(series.x)[rows], _floats(series.y)[rows]
+    width = 1.2 if series.baseline else 1.8
+    marker = "o" if len(x) < 13 else ""
+    ax.plot(x, y, dash, color=colour, lw=width, marker=marker, ms=3.5, label=series.name)
+    if series.low is not None and series.high is not None:
+        low, high = _floats(series.low)[rows], _floats(series.high)[rows]
+        low = np.where(low > 0, low, y) if log_y else low
+        ax.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
 
 
 def _label_short_spans(axis: Any) -> None:

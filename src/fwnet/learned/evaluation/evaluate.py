@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -84,9 +84,7 @@ def evaluate(
     """
     check_family("evaluate(family)", family)
     named, chosen = _named(controllers, family.domain), _chosen(baselines)
-    shared = sorted(set(named) & {baseline.name for baseline in chosen})
-    if shared:
-        raise ValueError(f"controllers must not be named as a baseline is; rename {shared}.")
+    _check_distinct(named, chosen)
     checks.at_least("problems", problems, 1)
     checks.at_least("max_steps", max_steps, 1)
     epsilons = _epsilons(tolerances)
@@ -124,6 +122,12 @@ def evaluate(
     }
     stacked = {name: np.stack(rows) for name, rows in curves.items()}
     return Evaluation(tuple(named), tuple(costs), choices, grid, stacked, facts)
+
+
+def _check_distinct(named: Iterable[str], chosen: Iterable[Baseline | Tuned]) -> None:
+    shared = sorted(set(named) & {baseline.name for baseline in chosen})
+    if shared:
+        raise ValueError(f"controllers must not be named as a baseline is; rename {shared}.")
 
 
 def _epsilons(tolerances: Sequence[float]) -> list[float]:

@@ -62,12 +62,15 @@ def _fits(found: dict[str, Any], tensors: dict[str, Tensor], facts: dict[str, An
     """Whether a checkpoint holds an iterate of this fit."""
     if set(found) != {"fit", "t"} or set(tensors) != {"u", "v", "weights"}:
         return False
-    u, v, weights = (tensors[name] for name in ("u", "v", "weights"))
+    t = found["t"]
+    known = isinstance(found["fit"], dict) and isinstance(t, int) and t >= 0
+    return known and _is_iterate(tensors["u"], tensors["v"], tensors["weights"], facts)
+
+
+def _is_iterate(u: Tensor, v: Tensor, weights: Tensor, facts: dict[str, Any]) -> bool:
+    """Whether Σ weightsᵢ uᵢvᵢᵀ has the fit's shape and dtype, and weights that a mixture has."""
     return (
-        isinstance(found["fit"], dict)
-        and isinstance(found["t"], int)
-        and found["t"] >= 0
-        and weights.ndim == 1
+        weights.ndim == 1
         and weights.dtype == torch.float64
         and str(u.dtype) == str(v.dtype) == facts["dtype"]
         and u.shape == (len(weights), facts["features"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -125,6 +125,14 @@ def open_shards(folder: str | os.PathLike[str]) -> Shards:
     check_names(folder, names, with_labels)
     X = tuple(open_matrix(path) for path in paths)
     y = tuple(open_array(folder / (name + _LABELS)) for name in names)
+    _check_all(names, X, y)
+    if manifest is not None:
+        manifest.check_rows([rows.shape for rows in X], str(X[0].dtype))
+    return Shards(X, y, folder, manifest)
+
+
+def _check_all(names: list[str], X: Sequence[Any], y: Sequence[Any]) -> None:
+    """Raise unless every shard is sound and all have the same features and dtype."""
     for name, rows, labels in zip(names, X, y, strict=True):
         _check(name, rows, labels)
         if rows.shape[1] != X[0].shape[1] or rows.dtype != X[0].dtype:
@@ -132,9 +140,6 @@ def open_shards(folder: str | os.PathLike[str]) -> Shards:
                 f"{name}: all shards must have the same features and dtype; got {rows.shape[1]} of "
                 f"{rows.dtype} here and {X[0].shape[1]} of {X[0].dtype} in {names[0]}."
             )
-    if manifest is not None:
-        manifest.check_rows([rows.shape for rows in X], str(X[0].dtype))
-    return Shards(X, y, folder, manifest)
 
 
 def write_shards(
