@@ -69,6 +69,7 @@ class LearnedPowerIteration(Controller, CostOracle):
     def begin(self, domain: Domain, x: Tensor) -> WarmStart:
         self.check_domain(domain)
         v = PowerIteration().begin(domain, x)
+        assert isinstance(v, Tensor)  # only growing steps and random starts keep a count too
         return WarmStart(v, v)
 
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
