@@ -13,12 +13,11 @@ import os
 import socket
 import sys
 
-import fwnet.distributed  # torch too: once, before the forks
+import fwnet.distributed
 from fwnet.cli import run as command
 from fwnet.cli.app import app
 
-assert fwnet.distributed.fit
-assert app
+LOADED = (fwnet.distributed, app)  # and torch: once, before the forks
 
 
 def start(rank: int, size: int, port: int, arguments: list[str]) -> int:
