@@ -52,3 +52,27 @@ def recomputing_in_torch(
         x *= 1 - step_size
         x[best] += step_size
     return x
+
+
+def pairwise(a: np.ndarray, b: np.ndarray, radius: float, signed: bool, tol: float) -> np.ndarray:
+    """Pairwise steps with cached Ax and an exact line search to a gap; the weights of the vertices.
+
+    The vertices are radius e_i, and -radius e_i where `signed`; their images are kept as rows.
+    """
+    images = radius * np.ascontiguousarray(np.concatenate([a.T, -a.T]) if signed else a.T)
+    weights = np.zeros(len(images))
+    weights[(images @ -b).argmin()] = 1.0
+    z = weights @ images
+    while True:
+        residual = z - b
+        costs = radius * (residual @ a)
+        costs = np.concatenate([costs, -costs]) if signed else costs
+        best = costs.argmin()
+        if residual @ z - costs[best] <= tol:
+            return weights
+        worst = np.where(weights > 0, costs, -np.inf).argmax()
+        move = images[best] - images[worst]
+        step = min((costs[worst] - costs[best]) / max(move @ move, 1e-300), weights[worst])
+        z += step * move
+        weights[best] += step
+        weights[worst] -= step

@@ -3,6 +3,7 @@
 from benchmarks.cases import (
     batched_simplex,
     cost_growth,
+    default_solvers,
     import_time,
     l1_least_squares,
     matrix_completion,
@@ -13,6 +14,7 @@ from benchmarks.harness import Case
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
+        default_solvers.CASE,
         l1_least_squares.CASE,
         simplex_least_squares.CASE,
         matrix_completion.CASE,

@@ -109,6 +109,25 @@ class Trace(Sequence[StepRecord]):
             self._records.pop()
         self._records.append(record)
 
+    def extend(self, t: int, columns: Sequence[np.ndarray]) -> None:
+        """As `append` of records t, t + 1, …, of one problem.
+
+        Arguments:
+            columns: values, gaps, step sizes and seconds, `(records,)` each.
+        """
+        steps = np.arange(t, t + len(columns[0]))
+        kept = steps % self.every == 0
+        kept[-1] = True
+        kept[0] |= len(self) == 0
+        if self.every > 1 and len(self) > 1 and self[-1].t % self.every:
+            self._records.pop()
+        some = [column[kept] for column in (steps, *columns)]
+        if isinstance(self._records, _Table):
+            self._records.extend(*some)
+        else:
+            rows = zip(*(column.tolist() for column in some), strict=True)
+            self._records.extend(StepRecord(*row) for row in rows)
+
     @overload
     def __getitem__(self, index: int) -> StepRecord: ...
     @overload
@@ -186,7 +205,7 @@ class Result:
             vertex is worse than x, by more than rounding); for a batch, a tuple.
         steps: how many steps were taken; for a batch, a tuple.
         trace: the records.
-        message: the status as a sentence.
+        message: the status as a sentence, and what took the steps if that was not torch.
         active: atoms and weights of x, if the solver keeps them.
     """
 
@@ -228,6 +247,11 @@ class _Table:
         for column, value in zip(self._columns.values(), record[1:], strict=True):
             column.append(value)
         self._t.append(record.t)  # last: a record that Ctrl-C interrupts does not count
+
+    def extend(self, t: np.ndarray, *columns: np.ndarray) -> None:
+        for column, values in zip(self._columns.values(), columns, strict=True):
+            column.extend(values)
+        self._t.extend(t.tolist())
 
     def pop(self) -> None:
         self._t.pop()
@@ -272,6 +296,16 @@ class _Column:
         else:
             self._data.append(value)  # type: ignore[arg-type]  # `_fits` has checked it
         self._length += 1
+
+    def extend(self, values: np.ndarray) -> None:
+        if self._length == 0:
+            self._data = array("d")
+        if isinstance(self._data, array):
+            self._data.frombytes(values.astype(np.float64).tobytes())
+            self._length += len(values)
+        else:
+            for value in values.tolist():
+                self.append(value)
 
     def pop(self) -> None:
         self._length -= 1

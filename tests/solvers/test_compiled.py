@@ -1,4 +1,4 @@
-"""Steps in machine code: the same as the loop's, and as a naive method's; the same endings."""
+"""Steps on arrays, by NumPy and in machine code: the same as the loop's; the same endings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch import Tensor
 import fwnet
 from cases import F64, FEASIBLE, L1, SIMPLEX, DomainCase, csr, labels, normal, seeded, solved
 from fwnet.solvers.compiled import forward as compiled
+from fwnet.solvers.compiled import steps as array_steps
 
 Make = Callable[[], Any]
 DIRECTIONS: dict[str, Make] = {
@@ -39,6 +40,13 @@ SLOTS = [pair for pair in itertools.product(DIRECTIONS, RULES) if pair not in TI
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-12}
 both = pytest.mark.parametrize("dtype", CLOSE, ids=["float32", "float64"])
 domains = pytest.mark.parametrize("case", [SIMPLEX, L1], ids=str)
+
+
+@pytest.fixture(params=["machine code", "NumPy"], autouse=True)
+def _code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test runs with the functions as they are, too."""
+    if request.param == "NumPy":
+        monkeypatch.setattr(compiled, "_machine_code", lambda: array_steps)
 
 
 def problems(dtype: torch.dtype) -> Iterator[tuple[str, fwnet.Problem]]:
@@ -81,7 +89,7 @@ def test_the_same_steps_as_the_loop(case: DomainCase, dtype: torch.dtype) -> Non
         }
         x0 = start_for(case, problem)
         kept = x0.clone()
-        plain = fwnet.FrankWolfe(*slots, **budgets)(problem, x0)
+        plain = fwnet.FrankWolfe(*slots, compiled=False, **budgets)(problem, x0)
         fast = fwnet.FrankWolfe(*slots, compiled=True, **budgets)(problem, x0)
         what, tol = f"{name}, {direction}, {rule}", CLOSE[dtype]
         assert (fast.status, fast.steps) == (plain.status, plain.steps), what
@@ -220,7 +228,7 @@ def test_reaches_the_optimum_of_each_problem(case: DomainCase, direction: str) -
 def test_minimize_and_the_presets_take_it() -> None:
     A, b = normal(16, 30, 12), normal(17, 30)
     problem = fwnet.LeastSquares(A, b)
-    slow = fwnet.minimize(problem, fwnet.L1Ball(2.0), tol=1e-9)
+    slow = fwnet.minimize(problem, fwnet.L1Ball(2.0), tol=1e-9, compiled=False)
     fast = fwnet.minimize(problem, fwnet.L1Ball(2.0), tol=1e-9, compiled=True)
     assert fast.status == slow.status == "converged"
     torch.testing.assert_close(fast.x, slow.x, rtol=0, atol=1e-6)
@@ -235,7 +243,7 @@ def test_atoms_of_another_domain_are_decomposed_again() -> None:
     problem = fwnet.LeastSquares(normal(18, 13, 8), normal(19, 13))
     small = fwnet.PairwiseFrankWolfe(fwnet.L1Ball(0.4), tol=1e-9)(problem)
     large = fwnet.PairwiseFrankWolfe(fwnet.L1Ball(1.0), tol=1e-9, compiled=True)(problem, small)
-    fresh = fwnet.PairwiseFrankWolfe(fwnet.L1Ball(1.0), tol=1e-9)(problem)
+    fresh = fwnet.PairwiseFrankWolfe(fwnet.L1Ball(1.0), tol=1e-9, compiled=False)(problem)
     assert large.status == "converged"
     assert float(large.value) == pytest.approx(float(fresh.value), abs=2e-9)
 
@@ -458,6 +466,6 @@ def test_what_has_no_machine_code_raises_a_clear_error(name: str) -> None:
     assert "dense matrices on the CPU, over Simplex or L1Ball" in str(caught.value)
 
 
-def test_compiled_is_true_or_false() -> None:
-    with pytest.raises(ValueError, match="compiled must be True or False; got 'yes'"):
+def test_compiled_is_true_or_false_or_auto() -> None:
+    with pytest.raises(ValueError, match="compiled must be \"auto\", True or False; got 'yes'"):
         fwnet.FrankWolfe(fwnet.Simplex(), compiled="yes")  # type: ignore[arg-type]

@@ -32,23 +32,24 @@ def machine_code(module: str) -> Any | None:
     source = import_module(module)
     names = dict(vars(source))
     marked = {name: mark for name, f in names.items() if (mark := getattr(f, "compilable", None))}
-    for name, (body, flags) in marked.items():
-        names[name] = compiled(*flags)(FunctionType(body.__code__, names, body.__name__))
+    for name, (body, flags, error_model) in marked.items():
+        code = FunctionType(body.__code__, names, body.__name__)
+        names[name] = compiled(*flags, error_model=error_model)(code)
     return SimpleNamespace(**names) if marked else source
 
 
 def compilable(
-    *flags: str, body: Callable[..., Any] | None = None
+    *flags: str, body: Callable[..., Any] | None = None, error_model: str = "numpy"
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a plain function for `machine_code`.
 
     Arguments:
-        flags: as in `compiled`.
+        flags, error_model: as in `compiled`.
         body: a function that takes its place there; itself by default.
     """
 
     def mark(function: Any) -> Any:
-        function.compilable = (body or function, flags)
+        function.compilable = (body or function, flags, error_model)
         return function
 
     return mark
@@ -98,3 +99,18 @@ def _forget_unreadable(code: Any) -> None:
         index.load(None)
     except (AttributeError, ImportError):
         index.flush()
+
+
+def is_ready(code: Any, *arguments: Any) -> bool:
+    """Whether a compiled function has machine code for such arguments, in memory or on the disk."""
+    numba = numba_or_none()
+    if numba is None:
+        return False
+    types = tuple(numba.typeof(argument) for argument in arguments)
+    if types in code.overloads:
+        return True
+    kept: Any = getattr(code._cache, "_cache_file", None)
+    try:
+        return kept is not None and any(key[0] == types for key in kept._load_index())
+    except (AttributeError, ImportError, OSError, TypeError):  # private names of Numba
+        return False

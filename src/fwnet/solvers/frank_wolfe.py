@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -45,12 +47,14 @@ class FrankWolfe(Method):
         refresh_every: steps after which Ax is recomputed, so that rounding does not accumulate.
         trace_every: `Result.trace` keeps the records whose t is a multiple of this, the first and
             the last; `on_step` still gets each.
-        compiled: take the steps in machine code (needs Numba): for `LeastSquares`, `Quadratic`
-            and `SVMDual` with dense matrices on the CPU, over `Simplex` and `L1Ball`, with most
-            directions and rules. The same steps up to rounding, without the call overhead that
-            dominates small problems, and with each matrix of a batch in cache. The clock, the
-            observers and Ctrl-C are checked every few tenths of a second; the first use compiles
-            for some seconds, once per machine and dtype.
+        compiled: take the steps on arrays, without the call overhead that dominates small
+            problems, and with each matrix of a batch in cache. They are the same up to rounding,
+            for `LeastSquares`, `Quadratic` and `SVMDual` with dense matrices on the CPU, over
+            `Simplex` and `L1Ball`, with most directions and rules; the clock, the observers and
+            Ctrl-C are checked every few hundredths of a second. "auto" does so where it is faster,
+            by NumPy, and in machine code as soon as that pays for loading it (needs Numba); True
+            insists on machine code, whose first use compiles for some seconds, once per machine
+            and dtype; False never does. `Result.message` says what ran.
 
     Example:
         >>> import torch, fwnet
@@ -76,7 +80,7 @@ class FrankWolfe(Method):
         check_every: int = 10,
         refresh_every: int = 1000,
         trace_every: int = 1,
-        compiled: bool = False,
+        compiled: bool | Literal["auto"] = "auto",
     ) -> None:
         super().__init__()
         if not isinstance(domain, Domain):
@@ -103,12 +107,14 @@ class FrankWolfe(Method):
         self.check_every = checks.at_least("check_every", check_every, 1)
         self.refresh_every = checks.at_least("refresh_every", refresh_every, 1)
         self.trace_every = checks.at_least("trace_every", trace_every, 1)
-        self.compiled = checks.switch("compiled", compiled)
-        if compiled:
+        if compiled not in ("auto", True, False):
+            raise ValueError(f'compiled must be "auto", True or False; got {compiled!r}.')
+        self.compiled = compiled if compiled == "auto" else bool(compiled)
+        if self.compiled is True:
             check_slots(self)
 
     def extra_repr(self) -> str:
-        compiled = ", compiled=True" if self.compiled else ""
+        compiled = "" if self.compiled == "auto" else f", compiled={self.compiled}"
         return f"domain={self.domain}, max_steps={self.max_steps}, tol={self.tol}{compiled}"
 
     @torch.no_grad()
@@ -136,14 +142,17 @@ class FrankWolfe(Method):
             # The 8 bits of bfloat16 are too few for a certificate.
             stack.enter_context(without_autocast(problem.device))
             it, state = self.begin(problem, x0)
-            ahead = FastForward(self, problem, it, state.rule) if self.compiled else None
+            ahead = FastForward.of(self, problem, it, state.rule)
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
             watch = Watch(self, problem, watching)
             try:
                 end = run(self, problem, it, state, watch, ahead)
             except KeyboardInterrupt:
                 end = Ending(watch.best or it, "interrupted", watch.taken)
-            return self._result(watch, end)
+            result = self._result(watch, end)
+            if ahead is None or ahead.taken == 0:
+                return result
+            return replace(result, message=f"{result.message}; steps by {ahead.name}")
 
     def begin(self, problem: Problem, x0: Tensor | Result | None) -> tuple[Iterate, SlotStates]:
         """The first iterate and the slots' first states."""

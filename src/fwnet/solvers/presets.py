@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict, final
+from typing import TYPE_CHECKING, Literal, TypedDict, final
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Budgets(TypedDict, total=False):
     refresh_every: int
     trace_every: int
     start: Start | None
-    compiled: bool
+    compiled: bool | Literal["auto"]
 
 
 @final

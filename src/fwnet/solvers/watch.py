@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -192,20 +193,27 @@ class Watch:
         return stop
 
     def record_chunk(
-        self, t: int, rows: Sequence[tuple[Number, Number, Number]], began: float
+        self, t: int, columns: Sequence[np.ndarray] | Sequence[Tensor], began: float
     ) -> int:
         """Record steps already taken; return how many, up to the one where an observer stops.
 
         Arguments:
-            rows: value, gap and step size of each.
+            columns: values, gaps and step sizes: arrays `(steps,)`, or tensors `(steps, batch)`.
             began: the time when they began; the time since then is divided evenly.
         """
-        self.idle, share = 0, (self.clock.seconds - began) / len(rows)
-        for k, (value, gap, size) in enumerate(rows):
-            if self.recorder(StepRecord(t + k, value, gap, size, began + (k + 1) * share)):
+        taken, self.idle = len(columns[0]), 0
+        seconds = np.linspace(began, self.clock.seconds, taken + 1)[1:]
+        if isinstance(columns[0], np.ndarray) and not self.recorder.observers:
+            self.trace.extend(t, (*columns, seconds))
+            self.count(taken, None)
+            return taken
+        plain = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns]
+        rows = zip(*plain, seconds.tolist(), strict=True)
+        for k, (value, gap, size, when) in enumerate(rows):
+            if self.recorder(StepRecord(t + k, value, gap, size, when)):
                 return k
             self.count(1, size.ne(0).to(size) if isinstance(size, Tensor) else None)
-        return len(rows)
+        return taken
 
     def count(self, taken: int, moved: Tensor | None) -> None:
         """Add to the steps taken; for a batch, `moved` holds the steps of each problem."""

@@ -1,11 +1,10 @@
-"""FastForward: many steps at once in machine code, up to an iterate that the loop must judge."""
+"""FastForward: many steps at once on arrays, up to an iterate that the loop must judge."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, final
 
 import numpy as np
 import torch
@@ -14,10 +13,12 @@ from torch import Tensor
 from fwnet.directions import Away, Blended, Pairwise, Toward
 from fwnet.domains import L1Ball, Simplex
 from fwnet.iterates import ActiveSet, Iterate
-from fwnet.numerics.compiled import machine_code
+from fwnet.numerics.compiled import is_ready, machine_code
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Exact
 from fwnet.problems import LeastSquares, Problem, Quadratic, SVMDual
+from fwnet.solvers.compiled import steps
+from fwnet.solvers.compiled.arrays import Data, Log, Plan, Position
 from fwnet.solvers.loop import SlotStates
 from fwnet.solvers.watch import Watch
 from fwnet.steps import LineSearch, OverRelaxed, Scheduled, ShortStep
@@ -25,15 +26,19 @@ from fwnet.trace import Number
 from fwnet.vertices import OneHot
 
 if TYPE_CHECKING:
-    from fwnet.solvers.compiled.steps import Log, Plan, Position
     from fwnet.solvers.frank_wolfe import FrankWolfe
 
-# Between two looks at the clock: multiplications for a few tenths of a second, and records.
-_CHUNK, _RECORDS = 2**30, 2**14
+# Between two looks at the clock: multiplications for some hundredths of a second, and records.
+_CHUNK, _RECORDS, _FIRST = 2**27, 2**14, 2**7
+_WORTH = 8  # steps that pay for the arrays
+_LARGE = 2**22  # multiplications a step above which torch's own calls cost little
+_THREADED = 2**18  # what one thread more saves of them must stay below this
+# NumPy steps that take as long as loading machine code from the disk, or as compiling it.
+_LOADING, _COMPILING = 20_000, 200_000
 
 
 class Chunk(NamedTuple):
-    """Where the steps in machine code led, and whether an observer asked to stop there."""
+    """Where the steps on arrays led, and whether an observer asked to stop there."""
 
     it: Iterate
     state: SlotStates
@@ -41,14 +46,21 @@ class Chunk(NamedTuple):
     stopped: bool = False
 
 
+class Waiting:
+    """The dtypes for which this process has machine code, and the steps that NumPy took instead."""
+
+    over: ClassVar[set[torch.dtype]] = set()
+    steps = 0
+
+
 @final
 class FastForward:
-    """Takes the steps of one solve in machine code, until a problem needs the loop's judgement.
+    """Takes the steps of one solve on arrays, until a problem needs the loop's judgement.
 
     The loop goes on from there: it certifies, ends or takes its own next step, so that a solve
-    begins and ends as any other. Steps run in chunks of a few tenths of a second, which end where
-    `max_steps` do and where Ax is computed anew. In a batch each problem takes its steps of a
-    chunk in a row, while its matrix is in the processor's cache, on as many threads as torch has.
+    begins and ends as any other. Steps run in chunks of some hundredths of a second, which end
+    where `max_steps` do and where Ax is computed anew. In a batch each problem takes its steps of
+    a chunk in a row, while its matrix is in the processor's cache, on as many threads as torch has.
 
     Arguments:
         solver: whose steps.
@@ -57,10 +69,12 @@ class FastForward:
     """
 
     def __init__(self, solver: FrankWolfe, problem: Problem, it: Iterate, rule: Any) -> None:
-        form, matrix = _dense(problem)
-        self.solver, self.code = solver, _machine_code()
+        form, matrix = _dense(solver, problem)
+        self.solver, self.taken = solver, 0
+        self.code: Any = None  # the module of steps
         self.single, self.n = form.batch_dims == 0, it.x.shape[-1]
         self.batch = 1 if self.single else it.x.shape[0]
+        self.shared = matrix.ndim == 2 and isinstance(form, LeastSquares)  # one product for all
         self.work = self.batch * self.n
         ridge = None
         if isinstance(form, Quadratic):
@@ -72,14 +86,57 @@ class FastForward:
         self.matrix = _array(matrix.reshape(-1, *matrix.shape[-2:]))
         self.shift, self.ridge = _array(shift.expand(self.batch, -1)), _array(ridge)
         self.plan = self._make_plan(isinstance(form, Quadratic), rule, matrix.dtype)
-        self._take(it, np.zeros(1), problems=0)  # compile now, before the clock runs
+        self.most = _FIRST  # steps of the next chunk
+
+    @classmethod
+    def of(cls, solver: FrankWolfe, problem: Problem, it: Iterate, rule: Any) -> FastForward | None:
+        """The steps on arrays as `solver.compiled` wants them; None for the plain loop."""
+        if solver.compiled is False:
+            return None
+        if solver.compiled == "auto":
+            few = solver.max_steps < _WORTH
+            if few or torch.compiler.is_compiling() or _lacking(solver, problem):
+                return None
+        ahead = cls(solver, problem, it, rule)
+        if solver.compiled == "auto" and not ahead.pays():
+            return None
+        ahead.code = _machine_code() if solver.compiled is True else ahead._best_code(it)
+        if ahead.code is None:
+            return None
+        if ahead.code is not steps and it.x.dtype not in Waiting.over:
+            ahead._take(it, np.zeros(1), problems=0)  # compile now, before the clock runs
+            Waiting.over.add(it.x.dtype)
+        return ahead
+
+    def pays(self) -> bool:
+        """Whether steps on arrays are at least as fast as torch's, which may use more threads."""
+        threads = torch.get_num_threads()
+        if not self.single:
+            return not self.shared and self.batch >= threads
+        return self.work <= _LARGE and self.work * (1 - 1 / threads) <= _THREADED
+
+    def _best_code(self, it: Iterate) -> Any:
+        """Machine code once the steps so far would have paid for loading it, NumPy until then."""
+        slow, loaded = steps if self.single else None, it.x.dtype in Waiting.over
+        if not loaded and Waiting.steps < _LOADING:
+            return slow
+        code = machine_code("fwnet.solvers.compiled.steps")
+        if code is None or loaded or Waiting.steps >= _COMPILING:
+            return code or slow
+        ready = is_ready(code.take_steps, *self._arguments(it, np.zeros(1)), 0, 0)
+        return code if ready else slow
+
+    @property
+    def name(self) -> str:
+        """What takes the steps, for the message of a result."""
+        return "NumPy" if self.code is steps else "machine code"
 
     def __call__(self, it: Iterate, state: SlotStates, t: int, watch: Watch) -> Chunk:
         """From iterate t to a later one; to the same where the loop has to act."""
         if t == self.solver.max_steps:
             return Chunk(it, state, t)
         every, schedule, rule = self.solver.refresh_every, self.solver.rule, state.rule
-        budget = max(1, min(_CHUNK // self.work, _RECORDS))
+        budget = max(1, min(_CHUNK // self.work, _RECORDS, self.most))
         count = min(budget, self.solver.max_steps - t, every - t % every)
         began, sizes = watch.clock.seconds, np.zeros(count)
         if isinstance(schedule, Scheduled):
@@ -88,12 +145,16 @@ class FastForward:
         taken = int(log.taken.max())
         if taken == 0:
             return Chunk(it, state, t)
+        self.most *= 2
         best = self._point(log.best_x)
         atoms = None if it.active is None else ActiveSet(*self.solver.domain.decompose(best))
         watch.keep_best(Iterate(best, None, atoms), self._number(log.best))
-        seen = watch.record_chunk(t, self._rows(log, taken), began)
+        seen = watch.record_chunk(t, self._columns(log, taken), began)
         if seen < taken:  # an observer stops at an iterate that is behind us: go there again
             there, _ = self._take(it, sizes[:seen])
+        self.taken += seen
+        if self.code is steps:
+            Waiting.steps += seen
         active = None if it.active is None else self._active(there)
         arrived = Iterate(self._point(there.x), self._point(there.image), active)
         if (t + seen) % every == 0:
@@ -103,20 +164,20 @@ class FastForward:
         return Chunk(arrived, state, t + seen, stopped=seen < taken)
 
     def _make_plan(self, quadratic: bool, rule: Any, dtype: torch.dtype) -> Plan:
-        code, domain, eps = self.code, self.solver.domain, torch.finfo(dtype).eps
+        domain, eps = self.solver.domain, torch.finfo(dtype).eps
         assert isinstance(domain, Simplex | L1Ball)
         kinds = {
-            Toward: code.TOWARD,
-            Away: code.AWAY,
-            Pairwise: code.PAIRWISE,
-            Blended: code.BLENDED,
+            Toward: steps.TOWARD,
+            Away: steps.AWAY,
+            Pairwise: steps.PAIRWISE,
+            Blended: steps.BLENDED,
         }
-        kind, number = code.GIVEN, 1.0
+        kind, number = steps.GIVEN, 1.0
         if isinstance(self.solver.rule, ShortStep):
-            kind, number = code.SHORT, rule
+            kind, number = steps.SHORT, rule
         elif isinstance(self.solver.rule, LineSearch | OverRelaxed):
-            kind, number = code.SEARCH, getattr(self.solver.rule, "omega", 1.0)
-        plan: Plan = code.Plan(
+            kind, number = steps.SEARCH, getattr(self.solver.rule, "omega", 1.0)
+        return Plan(
             quadratic=quadratic,
             direction=kinds[type(self.solver.direction)],
             signed=isinstance(domain, L1Ball),
@@ -127,46 +188,45 @@ class FastForward:
             dust=4 * eps,  # as in `ActiveSet.moved`
             whole=eps ** (1 / 3),  # as in `Away`
         )
-        return plan
 
     def _take(
         self, it: Iterate, sizes: np.ndarray, problems: int | None = None
     ) -> tuple[Position, Log]:
         """Steps from an iterate, which stays as it is."""
-        code, batch, count = self.code, self.batch, len(sizes)
-        assert it.image is not None
-        x, image = _array(it.x.reshape(batch, -1)), _array(it.image.reshape(batch, -1))
-        data = code.Data(self.matrix, self.shift, self.ridge, sizes)
-        state = code.Position(x.copy(), image.copy(), self._weights(it))
-        log = code.Log(
-            *np.zeros((3, batch, count)),
-            np.zeros(batch, np.int64),
-            np.full(batch, np.inf),
-            x.copy(),
-        )
-        last = batch if problems is None else problems
+        arguments = self._arguments(it, sizes)
+        last = self.batch if problems is None else problems
         threads = min(torch.get_num_threads(), last)
         if threads <= 1:
-            code.take_steps(data, self.plan, state, log, 0, last)
+            self._run(*arguments, 0, last)
         else:
             ends = [last * k // threads for k in range(threads + 1)]
             with ThreadPoolExecutor(threads) as pool:
-                parts = [
-                    pool.submit(code.take_steps, data, self.plan, state, log, low, high)
-                    for low, high in pairwise(ends)
-                ]
+                parts = [pool.submit(self._run, *arguments, *end) for end in pairwise(ends)]
             for part in parts:
                 part.result()
-        return state, log
+        return arguments[2:]
 
-    def _rows(self, log: Log, taken: int) -> list[tuple[Number, Number, Number]]:
-        """Value, gap and step size of each step: numbers, or tensors `(batch,)`."""
+    def _run(self, *arguments: Any) -> None:
+        with np.errstate(all="ignore"):  # what is not finite is left to the loop
+            self.code.take_steps(*arguments)
+
+    def _arguments(self, it: Iterate, sizes: np.ndarray) -> tuple[Data, Plan, Position, Log]:
+        batch, count = self.batch, len(sizes)
+        assert it.image is not None
+        x, image = _array(it.x.reshape(batch, -1)), _array(it.image.reshape(batch, -1))
+        value, gap, step_size = np.zeros((3, batch, count))
+        taken, best = np.zeros(batch, np.int64), np.full(batch, np.inf)
+        log = Log(value, gap, step_size, taken, best, x.copy())
+        data = Data(self.matrix, self.shift, self.ridge, sizes)
+        return data, self.plan, Position(x.copy(), image.copy(), self._weights(it)), log
+
+    def _columns(self, log: Log, taken: int) -> list[np.ndarray] | list[Tensor]:
+        """Values, gaps and step sizes of the steps: arrays `(steps,)`, tensors `(steps, batch)`."""
         parts = (log.value, log.gap, log.step_size)
         if self.single:
-            return list(zip(*(part[0, :taken].tolist() for part in parts), strict=True))
+            return [part[0, :taken] for part in parts]
         dtype = torch.from_numpy(self.shift).dtype
-        columns = (torch.from_numpy(part[:, :taken].T.copy()).to(dtype) for part in parts)
-        return list(zip(*columns, strict=True))
+        return [torch.from_numpy(part[:, :taken].T.copy()).to(dtype) for part in parts]
 
     def _number(self, values: np.ndarray) -> Number:
         if self.single:
@@ -205,6 +265,14 @@ class FastForward:
 
 def check_slots(solver: FrankWolfe) -> None:
     """Raise unless the solver's slots have machine code, and Numba is there."""
+    lacking = _lacking(solver, None)
+    if lacking:
+        _refuse(lacking)
+    _machine_code()
+
+
+def _lacking(solver: FrankWolfe, problem: Problem | None) -> str:
+    """What has no steps on arrays: a slot, or the problem if one is given; "" if nothing."""
     for slot, kinds in (
         (solver.domain, (Simplex, L1Ball)),
         (solver.oracle, (Exact,)),
@@ -212,20 +280,28 @@ def check_slots(solver: FrankWolfe) -> None:
         (solver.rule, (Scheduled, LineSearch, OverRelaxed, ShortStep)),
     ):
         if not isinstance(slot, kinds) or getattr(slot, "second_order", False):
-            _refuse(str(slot))
-    _machine_code()
-
-
-def _dense(problem: Problem) -> tuple[Quadratic | LeastSquares, Tensor]:
-    """The problem as a quadratic of a dense matrix, and the matrix."""
+            return str(slot)
+    if problem is None:
+        return ""
     form = problem.form if isinstance(problem, SVMDual) else problem
     name = type(problem).__name__
     if not isinstance(form, Quadratic | LeastSquares):
-        _refuse(name)
+        return name
     if not isinstance(form.matrix, DenseMap):
-        _refuse(f"{name} with a {type(form.matrix).__name__}")
+        return f"{name} with a {type(form.matrix).__name__}"
     if form.matrix.device.type != "cpu":
-        _refuse(f"{name} on {form.matrix.device}")
+        return f"{name} on {form.matrix.device}"
+    return ""
+
+
+def _dense(solver: FrankWolfe, problem: Problem) -> tuple[Quadratic | LeastSquares, Tensor]:
+    """The problem as a quadratic of a dense matrix, and the matrix."""
+    lacking = _lacking(solver, problem)
+    if lacking:
+        _refuse(lacking)
+    form = problem.form if isinstance(problem, SVMDual) else problem
+    assert isinstance(form, Quadratic | LeastSquares)
+    assert isinstance(form.matrix, DenseMap)
     return form, form.matrix.matrix
 
 
@@ -238,7 +314,7 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
-def _machine_code() -> ModuleType:
+def _machine_code() -> Any:
     code = machine_code("fwnet.solvers.compiled.steps")
     if code is None:
         raise ImportError(
