@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from fwnet.numerics.tensors import ImplicitMatrix, expand, rescaled
+from fwnet.numerics.tensors import (
+    ImplicitMatrix,
+    entry,
+    expand,
+    is_plain,
+    is_read,
+    rescaled,
+)
 from fwnet.vertices import Vertex, as_dense
 
 
@@ -35,11 +42,13 @@ class ActiveSet:
         atoms: `(*batch, K)`, all in one vertex object.
         weights: `(*batch, K)`.
         curvatures: ⟨v, ∇²f v⟩ of each atom, kept for the second-order choice of a partner.
+        spare: how many slots are certainly free, where looking for one would wait for a device.
     """
 
     atoms: Vertex
     weights: Tensor
     curvatures: Tensor | None = None
+    spare: int = 0
 
     @property
     def used(self) -> Tensor:
@@ -70,12 +79,16 @@ class ActiveSet:
                 return replace(self, atoms=as_dense(self.atoms)).holding(vertex, curvature)
         match = self.atoms.same_as(vertex)
         found, slot = match.max(-1)
-        if bool(found.all()):
-            return self, slot
-        free = self.weights.argmin(-1)
-        slot = torch.where(found, slot, free)
-        if bool((~found & (_pick(self.weights, slot) > 0)).any()):
-            return self._grown().holding(vertex, curvature)
+        if is_read(found):
+            if bool(found.all()):
+                return self, slot
+            slot = torch.where(found, slot, self.weights.argmin(-1))
+            if bool((~found & (_pick(self.weights, slot) > 0)).any()):
+                return self._grown().holding(vertex, curvature)
+        elif self.spare == 0:
+            return self._counted().holding(vertex, curvature)
+        else:
+            slot = torch.where(found, slot, self.weights.argmin(-1))
         fresh = vertex.as_atoms()
         atoms = type(self.atoms)(
             **{
@@ -88,7 +101,7 @@ class ActiveSet:
         curvatures = self.curvatures
         if curvatures is not None and curvature is not None:
             curvatures = _write(curvatures, curvature.unsqueeze(-1), slot)
-        return ActiveSet(atoms, self.weights, curvatures), slot
+        return ActiveSet(atoms, self.weights, curvatures, max(0, self.spare - 1)), slot
 
     def same(self, vertex: Vertex) -> Tensor:
         """Which slots hold exactly this vertex: bool `(*batch, K)`."""
@@ -106,18 +119,28 @@ class ActiveSet:
         weights = rescaled(self.weights, scale, step_size, 1)
         for slot, coefficient in terms:
             amount = step_size * coefficient
-            if slot.ndim == 0 and not torch.is_grad_enabled():
+            if is_plain(slot):
                 weights[slot].add_(amount)
             else:
                 weights = weights.scatter_add(-1, slot.unsqueeze(-1), amount.unsqueeze(-1))
         # A dropped atom leaves a rounding error of either sign, which must not remain as a weight.
         floor = 4 * torch.finfo(weights.dtype).eps
-        return ActiveSet(self.atoms, threshold(weights, floor, 0.0), self.curvatures)
+        return replace(self, weights=threshold(weights, floor, 0.0))
 
     def normalized(self) -> ActiveSet:
         """The same set with weights that sum to 1 up to rounding."""
         total = self.weights.sum(-1, keepdim=True)
-        return ActiveSet(self.atoms, self.weights / total, self.curvatures)
+        return replace(self, weights=self.weights / total)
+
+    def _counted(self) -> ActiveSet:
+        """The same set with its free slots counted; with more, if less than half of them are free.
+
+        So the device is read once for as many new atoms as a quarter of the slots.
+        """
+        slots = self.weights.shape[-1]
+        spare = int((self.weights <= 0).sum(-1).min())
+        counted = replace(self, spare=spare)
+        return counted if spare >= 4 and 2 * spare >= slots else counted._grown()
 
     def _grown(self) -> ActiveSet:
         """Twice the slots, at least 8 more, so that the cost of growing is amortised."""
@@ -129,7 +152,7 @@ class ActiveSet:
             return torch.cat([tensor, tensor.new_zeros(shape)], axis)
 
         curvatures = None if self.curvatures is None else pad(self.curvatures, 0)
-        return ActiveSet(self.atoms.each(pad), pad(self.weights, 0), curvatures)
+        return ActiveSet(self.atoms.each(pad), pad(self.weights, 0), curvatures, self.spare + more)
 
 
 @final
@@ -271,13 +294,13 @@ def _alike(atoms: Vertex, vertex: Vertex) -> bool:
 
 def _pick(values: Tensor, slot: Tensor) -> Tensor:
     if slot.ndim == 0:
-        return values[slot]
+        return entry(values, slot)
     return values.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
 
 
 def _write(buffer: Tensor, row: Tensor, slot: Tensor) -> Tensor:
     """buffer with `row` at `slot` along the atom dimension; in place if no gradient is needed."""
-    if slot.ndim == 0 and not torch.is_grad_enabled():
+    if is_plain(slot):
         buffer[slot] = row[0]
         return buffer
     axis = slot.ndim

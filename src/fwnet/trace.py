@@ -105,8 +105,7 @@ class Trace(Sequence[StepRecord]):
 
     def append(self, record: StepRecord) -> None:
         """Add a record; it replaces the previous one unless `every` keeps that."""
-        if self.every > 1 and len(self) > 1 and self[-1].t % self.every:
-            self._records.pop()
+        self._drop_last()
         self._records.append(record)
 
     def extend(self, t: int, columns: Sequence[np.ndarray]) -> None:
@@ -119,14 +118,21 @@ class Trace(Sequence[StepRecord]):
         kept = steps % self.every == 0
         kept[-1] = True
         kept[0] |= len(self) == 0
-        if self.every > 1 and len(self) > 1 and self[-1].t % self.every:
-            self._records.pop()
+        self._drop_last()
         some = [column[kept] for column in (steps, *columns)]
         if isinstance(self._records, _Table):
             self._records.extend(*some)
         else:
             rows = zip(*(column.tolist() for column in some), strict=True)
             self._records.extend(StepRecord(*row) for row in rows)
+
+    def _drop_last(self) -> None:
+        """Remove the last record if it was kept only for being the last."""
+        if self.every > 1 and len(self) > 1:
+            table = self._records
+            last = table.steps[-1] if isinstance(table, _Table) else table[-1].t
+            if last % self.every:
+                table.pop()
 
     @overload
     def __getitem__(self, index: int) -> StepRecord: ...
@@ -233,34 +239,34 @@ class _Table:
     """A list of records without an object for each: a column for each field."""
 
     def __init__(self) -> None:
-        self._t = array("q")
+        self.steps = array("q")
         self._columns = {name: _Column() for name in StepRecord._fields[1:]}
 
     def __len__(self) -> int:
-        return len(self._t)
+        return len(self.steps)
 
     def __getitem__(self, row: int) -> StepRecord:
         value, gap, step_size, seconds = (column[row] for column in self._columns.values())
-        return StepRecord(self._t[row], value, gap, step_size, float(seconds))
+        return StepRecord(self.steps[row], value, gap, step_size, float(seconds))
 
     def append(self, record: StepRecord) -> None:
         for column, value in zip(self._columns.values(), record[1:], strict=True):
             column.append(value)
-        self._t.append(record.t)  # last: a record that Ctrl-C interrupts does not count
+        self.steps.append(record.t)  # last: a record that Ctrl-C interrupts does not count
 
     def extend(self, t: np.ndarray, *columns: np.ndarray) -> None:
         for column, values in zip(self._columns.values(), columns, strict=True):
             column.extend(values)
-        self._t.extend(t.tolist())
+        self.steps.extend(t.tolist())
 
     def pop(self) -> None:
-        self._t.pop()
+        self.steps.pop()
         for column in self._columns.values():
             column.pop()
 
     def column(self, name: str) -> np.ndarray:
         if name == "t":
-            return np.array(self._t)
+            return np.array(self.steps)
         return self._columns[name].to_numpy()[: len(self)]
 
 
@@ -277,10 +283,11 @@ class _Column:
 
     def __getitem__(self, row: int) -> Number:
         if isinstance(self._data, Tensor):
-            return self._data[row].clone()  # not a view, which would keep all rows alive
-        value: Number = self._data[row]
+            value = self._data[row]
+            return value.clone() if value.ndim else value.item()  # a view would keep all rows alive
+        number: Number = self._data[row]
         # Always the same NaN object, so that a record equals itself: tuples compare identity first.
-        return math.nan if isinstance(value, float) and math.isnan(value) else value
+        return math.nan if isinstance(number, float) and math.isnan(number) else number
 
     def append(self, value: Number) -> None:
         if self._length == 0:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics.linear_maps import LinearMap
-from fwnet.numerics.tensors import ImplicitMatrix, expand
+from fwnet.numerics.tensors import ImplicitMatrix, entry, expand, is_plain
 
 _V = TypeVar("_V", bound="Vertex")
 
@@ -110,13 +110,13 @@ class OneHot(Vertex):
 
     def inner(self, cost: Tensor | ImplicitMatrix) -> Tensor:
         assert isinstance(cost, Tensor)
-        if self.index.ndim == 0 and not torch.compiler.is_compiling():
-            entry = cost[self.index]
+        if self.index.ndim == 0:
+            found = entry(cost, self.index)
         elif self.index.ndim == cost.ndim:  # atoms share their problem's cost
-            entry = cost.gather(-1, self.index)
+            found = cost.gather(-1, self.index)
         else:
-            entry = cost.gather(-1, self.index.unsqueeze(-1)).squeeze(-1)
-        return entry if self.unit else self.value * entry
+            found = cost.gather(-1, self.index.unsqueeze(-1)).squeeze(-1)
+        return found if self.unit else self.value * found
 
     def image(self, matrix: LinearMap) -> Tensor:
         column = matrix.columns(self.index)
@@ -126,8 +126,7 @@ class OneHot(Vertex):
 
     def add_to(self, x: Tensor, scale: Tensor | float) -> Tensor:
         amount = scale * self.value if not (self.unit and isinstance(scale, Tensor)) else scale
-        eager = not (torch.is_grad_enabled() or torch.compiler.is_compiling())
-        if self.index.ndim == 0 and eager:
+        if is_plain(self.index):
             x[self.index].add_(amount)  # a view: half the cost of a scatter
             return x
         return x.scatter_add_(-1, self.index.unsqueeze(-1), amount.unsqueeze(-1))
@@ -315,7 +314,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 def _take(tensor: Tensor, slot: Tensor) -> Tensor:
     if slot.ndim == 0:
-        return tensor[slot]
+        return entry(tensor, slot)
     index = slot.reshape(*slot.shape, *(1,) * (tensor.ndim - slot.ndim))
     index = index.expand(*slot.shape, 1, *tensor.shape[slot.ndim + 1 :])
     return tensor.gather(slot.ndim, index).squeeze(slot.ndim)

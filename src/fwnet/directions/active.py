@@ -17,6 +17,7 @@ from torch import Tensor
 from fwnet.directions.base import Direction, image_if_kept
 from fwnet.domains import Domain
 from fwnet.iterates import ActiveSet, Iterate, Move, Term
+from fwnet.numerics.tensors import is_read
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 
@@ -110,7 +111,7 @@ class Pairwise(Direction):
         gain = (costs - best.unsqueeze(-1)).clamp_min(0)
         step = torch.minimum(gain / curvature.clamp_min(1e-30), active.weights)
         decrease = step * (gain - 0.5 * step * curvature)
-        # Toward itself no atom leads, whatever rounding says.
+        # An atom is never its own partner; rounding could make its gain look positive.
         barred = ~active.used | active.same(lin.vertex)
         slot = decrease.masked_fill(barred, -1.0).argmax(-1)
         switch.active, switch.curvature = active, own
@@ -172,11 +173,11 @@ class _Switch:
 
     def toward(self, where: Tensor) -> None:
         """+ s − x where the switch is on."""
-        if where.ndim == 0:  # one problem: take the branch
+        if where.ndim == 0 and is_read(where):  # one problem: take the branch
             if bool(where):
                 self.scale = -1.0
                 self.vertex(1.0)
-        elif bool(where.any()):
+        elif not is_read(where) or bool(where.any()):
             self.scale = -where.to(self.it.x.dtype)
             self.vertex(where.to(self.it.x.dtype))
 
@@ -184,9 +185,9 @@ class _Switch:
         """± an atom of the set where the switch is on."""
         coefficient: Tensor | float = sign
         if where is not None:
-            if not bool(where.any()):
+            if is_read(where) and not bool(where.any()):
                 return
-            if where.ndim:
+            if where.ndim or not is_read(where):
                 coefficient = sign * where.to(self.it.x.dtype)
         atom = self.it.active.atoms.select(slot) if self.it.active else None
         assert atom is not None
@@ -196,7 +197,10 @@ class _Switch:
         """The move; `along_x` says where +x is part of the direction."""
         scale = self.scale
         if along_x is not None:
-            plus = along_x.to(self.it.x.dtype)
-            scale = scale + plus if along_x.ndim else (1.0 if bool(along_x) else scale)
+            one = along_x.ndim == 0 and is_read(along_x)
+            if not one:
+                scale = scale + along_x.to(self.it.x.dtype)
+            elif bool(along_x):
+                scale = 1.0
         it = replace(self.it, active=self.active)
         return Move(it, scale, tuple(self.terms), self.lin.value, slope, limit)

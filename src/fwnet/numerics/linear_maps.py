@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import entry
 
 
 class LinearMap(ABC):
@@ -100,9 +101,7 @@ class DenseMap(LinearMap):
 
     def columns(self, index: Tensor) -> Tensor:
         if index.ndim == 0:
-            if torch.compiler.is_compiling():  # no number of its own to index with
-                return self.matrix.index_select(1, index.reshape(1)).squeeze(1)
-            return self.matrix[:, index]
+            return entry(self.transposed, index)
         if self.matrix.ndim == 2:
             return self.matrix.index_select(1, index).mT
         pick = index[:, None, None].expand(-1, self.matrix.shape[1], 1)

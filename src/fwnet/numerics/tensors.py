@@ -115,8 +115,18 @@ def argmin(values: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(values.numpy(force=True).argmin(-1)))
 
 
+def is_read(tensor: Tensor) -> bool:
+    """Whether Python may read numbers of a tensor: it waits for no device, and breaks no graph."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def entry(tensor: Tensor, index: Tensor) -> Tensor:
+    """tensor[index] for one index `()`, which is not read where that takes time."""
+    if is_read(index):
+        return tensor[index]
+    return tensor.index_select(0, index.reshape(1)).squeeze(0)
+
+
 def is_plain(number: Tensor) -> bool:
     """Whether a number can be a Python float, whose arithmetic is cheaper than a tensor's."""
-    if number.ndim or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return False
-    return number.device.type == "cpu"
+    return number.ndim == 0 and not torch.is_grad_enabled() and is_read(number)

@@ -58,10 +58,11 @@ class Stochastic(Oracle):
             raise ValueError(
                 f"Stochastic(batch_size={self.batch_size}) exceeds the {terms} terms of f."
             )
-        generator, device = self.generator, it.x.device
+        generator = self.generator
         if generator is None:
-            generator = torch.Generator(device=device).manual_seed(0)
-        return StochasticState(), int(torch.randint(2**62, (), generator=generator, device=device))
+            generator = torch.Generator().manual_seed(0)
+        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+        return StochasticState(), int(seed)
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
@@ -69,9 +70,10 @@ class Stochastic(Oracle):
         memory, seed = state
         terms = problem.terms()
         assert terms is not None
-        # A new generator for every step, so that a recomputed cell draws the same rows.
-        generator = torch.Generator(device=it.x.device).manual_seed(seed + memory.t)
-        rows = torch.randperm(terms, generator=generator, device=it.x.device)[: self.batch_size]
+        # A new generator for every step, so that a recomputed cell draws the same rows; on the
+        # host, so that every device does.
+        generator = torch.Generator().manual_seed(seed + memory.t)
+        rows = torch.randperm(terms, generator=generator)[: self.batch_size].to(it.x.device)
         sample = problem.minibatch(rows)
         value, gradient, _ = sample.first_order(sample.at(it.x))
         average = dense_gradient(gradient)

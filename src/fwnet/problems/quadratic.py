@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, ClassVar, final
 
 import torch
@@ -186,8 +187,9 @@ class LeastSquares(LinearLoss):
 
     def minibatch(self, rows: Tensor) -> LeastSquares:
         scale = (self.matrix.shape[-2] / rows.shape[0]) ** 0.5
-        ridge = 0.0 if self.ridge is None else self.ridge
-        return LeastSquares(self.matrix.rows(rows, scale), scale * self.b[..., rows], ridge)
+        part = copy(self)  # without the checks of its parts, which are this problem's
+        part.matrix, part.b = self.matrix.rows(rows, scale), scale * self.b[..., rows]
+        return part
 
 
 def apply_to_atoms(matrix: LinearMap, atoms: Vertex) -> Tensor:

@@ -144,7 +144,7 @@ class FrankWolfe(Method):
             it, state = self.begin(problem, x0)
             ahead = FastForward.of(self, problem, it, state.rule)
             watching = observers(stack, on_step, progress, verbose, self.max_steps, self.tol)
-            watch = Watch(self, problem, watching)
+            watch = Watch(self, problem, watching, it.x.device)
             try:
                 end = run(self, problem, it, state, watch, ahead)
             except KeyboardInterrupt:
@@ -242,6 +242,8 @@ class FrankWolfe(Method):
         message = MESSAGES[end.status]
         statuses: Status | tuple[Status, ...] = end.status
         steps: int | tuple[int, ...] = end.t
+        if watch.remote and watch.steps is not None and watch.steps.ndim == 0:
+            steps = int(watch.steps)  # without those of size 0 after the last check
         assert true.gap is not None
         lost = watch.lost()
         if true.value.ndim:

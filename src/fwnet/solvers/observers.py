@@ -36,6 +36,8 @@ class Recorder:
     def __call__(self, record: StepRecord) -> bool:
         """Keep a record and show it to every observer; return whether one asks to stop."""
         self.trace.append(record)
+        if self.observers and isinstance(record.value, Tensor) and record.value.ndim == 0:
+            record = self.trace[-1]  # of one problem, as numbers
         stop = False
         for observer in self.observers:
             stop = _is_true(observer(record)) or stop

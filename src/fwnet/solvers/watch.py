@@ -45,10 +45,21 @@ class Watch:
     """Decides at each step whether to go on, for every problem of a batch.
 
     A problem whose gap reached `tol`, whose numbers are no longer finite or whose oracle failed is
-    frozen: its steps have size 0 from then on, while the others continue.
+    frozen: its steps have size 0 from then on, while the others continue. On an accelerator, where
+    each number that Python reads waits for the device, numbers stay there, single problems freeze
+    as those of a batch do, and the reasons to stop are read together every `check_every` steps.
+
+    Arguments:
+        device: where the numbers are.
     """
 
-    def __init__(self, solver: FrankWolfe, problem: Problem, observers: Sequence[Observer]) -> None:
+    def __init__(
+        self,
+        solver: FrankWolfe,
+        problem: Problem,
+        observers: Sequence[Observer],
+        device: torch.device | None = None,
+    ) -> None:
         self.solver, self.problem = solver, problem
         self.domain, self.tol, self.max_steps = solver.domain, solver.tol, solver.max_steps
         self.sampled = not solver.oracle.reads_image  # the oracle sees only a part of f
@@ -57,16 +68,18 @@ class Watch:
         self.trace, self.clock = self.recorder.trace, self.recorder.clock
         self.best: Iterate | None = None
         self.best_value: Number = math.inf
-        self.done: Tensor | None = None  # a batch: which problems are finished
-        self.broken: Tensor | None = None  # a batch: which problems became NaN or infinite
+        self.remote = device is not None and device.type != "cpu"
+        self.masked = self.remote or problem.batch_dims > 0  # problems freeze
+        self.done: Tensor | None = None  # which problems are finished
+        self.broken: Tensor | None = None  # which problems became NaN or infinite
         self.failed: Tensor | None = None  # where the oracle failed at the last certificate
         self.taken = 0  # steps
-        self.steps: Tensor | None = None  # a batch: steps of each problem
-        self.idle = 0  # steps of size 0 in a row
+        self.steps: Tensor | None = None  # where problems freeze: steps of each
+        self.idle: int | Tensor = 0  # steps of size 0 in a row
 
     def plain(self, value: Tensor) -> Number:
         """The number of a single problem as a float, which is cheaper to compare."""
-        return value if self.problem.batch_dims else value.item()
+        return value if self.masked else value.item()
 
     def certify(self, it: Iterate) -> tuple[Iterate, Linearization]:
         """The true linearisation with its certified gap, at a refreshed iterate."""
@@ -87,7 +100,7 @@ class Watch:
             here = linearize(self.problem, self.domain, fresh)
             value, gap = self.plain(here.value), self.plain(here.decrease)
             it = it if self.sampled else fresh
-        status = self.verdict(value, gap)
+        status = self.verdict(value, gap, due=not self.remote or t % self.solver.check_every == 0)
         if status in (None, "non_finite"):
             return self._kept(Judgement(it, lin, value, gap, status))
         # The step's oracle may have missed the best vertex, and steps accumulate rounding.
@@ -123,11 +136,15 @@ class Watch:
         due = t % self.solver.refresh_every == 0 and not self.sampled
         return self.problem.refreshed(it) if due else it
 
-    def verdict(self, value: Number, gap: Number | None) -> Status | None:
-        """Why to stop before the next step, judged by f and, if known, the gap."""
+    def verdict(self, value: Number, gap: Number | None, due: bool = True) -> Status | None:
+        """Why to stop before the next step, judged by f and, if known, the gap.
+
+        Arguments:
+            due: else masks are brought up to date, and only the clock is read.
+        """
         status: Status | None
         if isinstance(value, Tensor):
-            status = self._batch_verdict(value, gap)
+            status = self._masked_verdict(value, gap, due)
         elif self.failed is not None and bool(self.failed):
             status = "oracle_failed"
         elif not (math.isfinite(value) and (gap is None or math.isfinite(gap))):
@@ -138,39 +155,59 @@ class Watch:
             return status
         if self.clock.is_over:
             return "max_seconds"
-        return "stalled" if self.idle >= self.patience else None
+        idle = not isinstance(self.idle, Tensor) and self.idle >= self.patience
+        return "stalled" if idle else None
 
-    def _batch_verdict(self, value: Tensor, gap: Number | None) -> Status | None:
+    def _masked_verdict(self, value: Tensor, gap: Number | None, due: bool) -> Status | None:
         failed = torch.zeros_like(value, dtype=torch.bool) if self.failed is None else self.failed
         numbers = value + gap.masked_fill(failed, 0.0) if isinstance(gap, Tensor) else value
         bad = ~torch.isfinite(numbers)
         self.broken = bad if self.broken is None else self.broken | bad
+        if not due:
+            return None
         lost = self.broken | failed
-        if bool(lost.all()):
-            return "oracle_failed" if bool(failed.any()) else "non_finite"
-        solved = isinstance(gap, Tensor) and bool(((gap <= self.tol) | lost).all())
-        return "converged" if solved else None
+        solved = (gap <= self.tol) | lost if isinstance(gap, Tensor) else torch.zeros_like(lost)
+        reasons = [lost.all(), failed.any(), solved.all()]
+        if isinstance(self.idle, Tensor):
+            reasons.append(self.idle >= self.patience)
+        all_lost, any_failed, all_solved, *idle = torch.stack(reasons).tolist()  # one read
+        if all_lost:
+            return "oracle_failed" if any_failed else "non_finite"
+        if all_solved:
+            return "converged"
+        return "stalled" if any(idle) and not self.clock.is_over else None
 
     def freeze(self, gap: Number | None, step_size: Tensor) -> Tensor:
         """Step sizes, 0 for the finished problems of a batch."""
         if isinstance(gap, Tensor):  # a frozen problem's gap can change only by rounding
             self.done = gap <= self.tol
-        for lost in (self.broken, self.failed) if self.problem.batch_dims else ():
+        for lost in (self.broken, self.failed) if self.masked else ():
             if lost is not None:
                 self.done = lost if self.done is None else self.done | lost
         return step_size if self.done is None else step_size.masked_fill(self.done, 0.0)
 
     def keep_best(self, it: Iterate, value: Number) -> None:
         """Remember the iterate with the smallest f, for each problem separately."""
+        if (
+            self.remote and self.best is None
+        ):  # without atoms: later iterates write into their slots
+            self.best, self.best_value = Iterate(it.x, it.image), value
+            return
         better = value <= self.best_value
-        if self.best is None or (bool(better.all()) if isinstance(better, Tensor) else better):
+        if self.best is None or self._is_better(better):
             self.best, self.best_value = it, value
         elif isinstance(value, Tensor):
-            mask = (value <= self.best_value).reshape(-1, *(1,) * (it.x.ndim - 1))
+            mask = better.reshape(*better.shape, *(1,) * (it.x.ndim - better.ndim))
             self.best = Iterate(torch.where(mask, it.x, self.best.x))
             self.best_value = torch.minimum(value, torch.as_tensor(self.best_value))
         elif self.best.active is not None:  # later iterates write into its slots
             self.best = Iterate(self.best.x, self.best.image)
+
+    def _is_better(self, better: bool | Tensor) -> bool:
+        """Whether every problem is; not asked of a device."""
+        if isinstance(better, Tensor):
+            return not self.remote and bool(better.all())
+        return better
 
     def record(self, t: int, value: Number, gap: Number | None, step_size: Tensor | None) -> bool:
         """Write the record and call the observers; return whether one asks to stop."""
@@ -178,12 +215,13 @@ class Watch:
         if isinstance(value, Tensor):
             gap = torch.full_like(value, math.nan) if gap is None else gap
             size = torch.zeros_like(value) if step_size is None else step_size
-            still = bool((size == 0).all())
+            zero = (size == 0).all()
+            still = zero if self.remote else bool(zero)
         else:
             gap = math.nan if gap is None else gap
             size = 0.0 if step_size is None else step_size.item()
             still = size == 0
-        self.idle = self.idle + 1 if still and step_size is not None else 0
+        self.idle = (self.idle + 1) * still if step_size is not None else 0
         stop = self.recorder(StepRecord(t, value, gap, size, self.clock.seconds))
         if step_size is not None and not stop:
             moved = None
@@ -238,5 +276,5 @@ class Watch:
         best, broken = self.best, self.broken
         if broken is None or not bool(broken.any()) or best is None:
             return it
-        mask = broken.reshape(-1, *(1,) * (it.x.ndim - 1))
+        mask = broken.reshape(*broken.shape, *(1,) * (it.x.ndim - broken.ndim))
         return Iterate(torch.where(mask, best.x, it.x))
