@@ -42,7 +42,7 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls, host: Tensor) -> DeviceTensor:
-        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Any = Tensor._make_wrapper_subclass(
             cls,
             host.shape,
             strides=host.stride(),
@@ -52,7 +52,8 @@ class DeviceTensor(Tensor):
             requires_grad=host.requires_grad,
         )
         made.host = host
-        return made  # type: ignore[no-any-return]
+        tensor: DeviceTensor = made
+        return tensor
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"on the device: {self.host!r}"
@@ -68,7 +69,9 @@ class DeviceTensor(Tensor):
         return self.host.numpy()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _run(func, args, kwargs or {})
 
 
@@ -78,7 +81,7 @@ class Log(TorchDispatchMode):
     current: Log
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.waits: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

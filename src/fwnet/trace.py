@@ -257,7 +257,7 @@ class _Table:
     def extend(self, t: np.ndarray, *columns: np.ndarray) -> None:
         for column, values in zip(self._columns.values(), columns, strict=True):
             column.extend(values)
-        self.steps.extend(t.tolist())
+        self.steps.frombytes(t.astype(np.int64).tobytes())
 
     def pop(self) -> None:
         self.steps.pop()

@@ -22,7 +22,8 @@ PROBLEM = problem_for(L1)
 
 def test_converged() -> None:
     result = SOLVER(PROBLEM)
-    assert (result.status, result.message) == ("converged", "the duality gap is at most tol")
+    assert result.status == "converged"
+    assert result.message.startswith("the duality gap is at most tol")
     assert float(result.gap) <= 1e-6
     assert isinstance(result.steps, int)
     assert len(result.trace) == result.steps + 1

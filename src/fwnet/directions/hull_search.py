@@ -25,8 +25,12 @@ def quadratic_weights(gram: Tensor, slopes: Tensor) -> Tensor:
     """
     # The first weight is that of x itself, from which slopes and Gram matrix are measured.
     gram, slopes = pad(gram, (1, 0, 1, 0)), pad(slopes, (1, 0))
+    matrix, linear = gram, slopes
+    if gram.device.type != "cpu":  # a few numbers: one wait for the device, not one for each face
+        both = torch.cat([gram, slopes.unsqueeze(-2)], -2).detach().cpu()
+        matrix, linear = both[..., :-1, :], both[..., -1, :]
     # For nearly linear f the Gram matrix is rounding error, so it is not checked.
-    weights = solve_simplex_qp(gram, slopes, trusted=True).x
+    weights = solve_simplex_qp(matrix, linear, trusted=True).x.to(gram.device)
     return _attached(weights, gram, slopes)[..., 1:]
 
 

@@ -196,10 +196,10 @@ class Watch:
         better = value <= self.best_value
         if self.best is None or self._is_better(better):
             self.best, self.best_value = it, value
-        elif isinstance(value, Tensor):
+        elif isinstance(better, Tensor):
             mask = better.reshape(*better.shape, *(1,) * (it.x.ndim - better.ndim))
             self.best = Iterate(torch.where(mask, it.x, self.best.x))
-            self.best_value = torch.minimum(value, torch.as_tensor(self.best_value))
+            self.best_value = torch.where(better, value, self.best_value)
         elif self.best.active is not None:  # later iterates write into its slots
             self.best = Iterate(self.best.x, self.best.image)
 

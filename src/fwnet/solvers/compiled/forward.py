@@ -140,16 +140,19 @@ class FastForward:
         count = min(budget, self.solver.max_steps - t, every - t % every)
         began, sizes = watch.clock.seconds, np.zeros(count)
         if isinstance(schedule, Scheduled):
-            sizes[:] = [schedule.at(rule + k) for k in range(count)]
+            sizes = np.fromiter((schedule.at(rule + k) for k in range(count)), float, count)
         there, log = self._take(it, sizes)
         taken = int(log.taken.max())
         if taken == 0:
             return Chunk(it, state, t)
         self.most *= 2
-        best = self._point(log.best_x)
-        atoms = None if it.active is None else ActiveSet(*self.solver.domain.decompose(best))
-        watch.keep_best(Iterate(best, None, atoms), self._number(log.best))
-        seen = watch.record_chunk(t, self._columns(log, taken), began)
+        before = watch.taken
+        try:
+            seen = watch.record_chunk(t, self._columns(log, taken), began)
+        except KeyboardInterrupt:  # in an observer: what is behind its record was not asked for
+            self._keep_best(it, self._take(it, sizes[: watch.taken - before + 1])[1], watch)
+            raise
+        self._keep_best(it, log, watch)
         if seen < taken:  # an observer stops at an iterate that is behind us: go there again
             there, _ = self._take(it, sizes[:seen])
         self.taken += seen
@@ -162,6 +165,11 @@ class FastForward:
         if isinstance(schedule, Scheduled):
             state = state._replace(rule=rule + seen)
         return Chunk(arrived, state, t + seen, stopped=seen < taken)
+
+    def _keep_best(self, it: Iterate, log: Log, watch: Watch) -> None:
+        best = self._point(log.best_x)
+        atoms = None if it.active is None else ActiveSet(*self.solver.domain.decompose(best))
+        watch.keep_best(Iterate(best, None, atoms), self._number(log.best))
 
     def _make_plan(self, quadratic: bool, rule: Any, dtype: torch.dtype) -> Plan:
         domain, eps = self.solver.domain, torch.finfo(dtype).eps
