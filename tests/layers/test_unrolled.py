@@ -215,11 +215,12 @@ def test_checkpointing_saves_memory() -> None:
 def test_the_network_is_the_solver() -> None:
     """All steps of the loop, no more, no less, whatever the tolerance."""
     problem = fwnet.Quadratic(spd(1, 6, 6))
+    plain: Any = {"max_steps": 12, "tol": 0.0, "compiled": False}
     for solver in (
-        fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch(), max_steps=12, tol=0.0),
-        fwnet.PairwiseFrankWolfe(fwnet.Simplex(), max_steps=12, tol=0.0),
-        fwnet.BlendedPairwise(fwnet.Simplex(), max_steps=12, tol=0.0),
-        fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(3.0), max_steps=12, tol=0.0),
+        fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch(), **plain),
+        fwnet.PairwiseFrankWolfe(fwnet.Simplex(), **plain),
+        fwnet.BlendedPairwise(fwnet.Simplex(), **plain),
+        fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(3.0), **plain),
     ):
         solved, unrolled = solver(problem), fwnet.FWNet(solver)(problem)
         torch.testing.assert_close(unrolled.x, solved.x, rtol=0, atol=1e-12)
