@@ -23,7 +23,7 @@ from fwnet.solvers.observers import Observer, observers
 from fwnet.solvers.watch import Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule
-from fwnet.trace import MESSAGES, Result, Status
+from fwnet.trace import MESSAGES, Result
 
 Objective = Problem | Callable[[Tensor], Tensor]
 
@@ -240,27 +240,18 @@ class FrankWolfe(Method):
         sound = watch.sound(it)
         if true is None or sound is not it:
             it, true = watch.certify(sound)
-        message = MESSAGES[end.status]
-        statuses: Status | tuple[Status, ...] = end.status
-        steps: int | tuple[int, ...] = end.t
-        if watch.remote and watch.steps is not None and watch.steps.ndim == 0:
-            steps = int(watch.steps)  # without those of size 0 after the last check
         assert true.gap is not None
-        lost = watch.lost()
-        if true.value.ndim:
-            each: list[Status] = [
-                "converged" if bool(d) else end.status for d in true.gap <= self.tol
-            ]
-            for name, indices in lost.items():
-                for k in indices:
-                    each[k] = name
-            statuses = tuple(each)
-            counts = [0] * len(each) if watch.steps is None else watch.steps.int().tolist()
-            steps = tuple(counts)
+        message, steps = MESSAGES[end.status], end.t
         if end.status == "non_finite":
             message += f" (step {end.t})"
-        elif true.value.ndim:
-            for name, indices in lost.items():
-                if name != end.status:
-                    message += f"; in problems {indices}: {MESSAGES[name]}"
-        return Result(it.x, true.value, true.gap, statuses, steps, watch.trace, message, it.active)
+        if true.value.ndim:
+            statuses, counts, note = watch.outcomes(true.gap, end.status)
+            message = message if end.status == "non_finite" else message + note
+            return Result(
+                it.x, true.value, true.gap, statuses, counts, watch.trace, message, it.active
+            )
+        if watch.remote and watch.steps is not None:
+            steps = int(watch.steps)  # without those of size 0 after the last check
+        return Result(
+            it.x, true.value, true.gap, end.status, steps, watch.trace, message, it.active
+        )

@@ -15,7 +15,7 @@ from fwnet.oracles import Linearization, certify, linearize
 from fwnet.problems import Problem
 from fwnet.solvers.loop import Ending
 from fwnet.solvers.observers import Observer, Recorder
-from fwnet.trace import Number, Status, StepRecord
+from fwnet.trace import MESSAGES, Number, Status, StepRecord
 
 if TYPE_CHECKING:
     from fwnet.solvers.frank_wolfe import FrankWolfe
@@ -259,17 +259,29 @@ class Watch:
         if moved is not None:
             self.steps = moved if self.steps is None else self.steps + moved
 
-    def lost(self) -> dict[Status, list[int]]:
-        """The problems of a batch with NaN or infinite numbers or a failed oracle, by status."""
+    def outcomes(
+        self, gap: Tensor, status: Status
+    ) -> tuple[tuple[Status, ...], tuple[int, ...], str]:
+        """Status and steps of each problem of a batch, and a note on those that were lost.
+
+        Arguments:
+            gap: certified, `(batch,)`.
+            status: of the solve, for the problems that neither converged nor were lost.
+        """
+        each: list[Status] = ["converged" if solved else status for solved in gap <= self.tol]
+        note = ""
         masks: dict[Status, Tensor | None] = {
             "oracle_failed": self.failed,
             "non_finite": self.broken,
         }
-        return {
-            name: mask.nonzero().flatten().tolist()
-            for name, mask in masks.items()
-            if mask is not None and bool(mask.any())
-        }
+        for name, mask in masks.items():
+            indices = [] if mask is None else mask.nonzero().flatten().tolist()
+            for k in indices:
+                each[k] = name
+            if indices and name != status:
+                note += f"; in problems {indices}: {MESSAGES[name]}"
+        steps = [0] * len(each) if self.steps is None else self.steps.int().tolist()
+        return tuple(each), tuple(steps), note
 
     def sound(self, it: Iterate) -> Iterate:
         """The iterate, replaced by the best earlier one where it is NaN or infinite."""
