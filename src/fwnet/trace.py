@@ -134,6 +134,11 @@ class Trace(Sequence[StepRecord]):
             if last % self.every:
                 table.pop()
 
+    def replace_last(self, record: StepRecord) -> None:
+        """Put a record in the place of the last one."""
+        self._records.pop()
+        self._records.append(record)
+
     @overload
     def __getitem__(self, index: int) -> StepRecord: ...
     @overload

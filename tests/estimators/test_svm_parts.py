@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import doctest
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
 
+import fwnet
 import fwnet.estimators.svm.svc
 from fwnet.estimators import FWSVC
-from fwnet.estimators.svm.certificate import certified_gap
-from fwnet.estimators.svm.columns import Columns
-from fwnet.estimators.svm.corrective import corrective
 from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.hull import exact_weights, line_search
+from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.pairwise import add_rows, gather, pairwise_steps, reflect, survey
-from fwnet.estimators.svm.records import BinaryProblem, TubeProblem, relative_gap
+from fwnet.estimators.svm.records import BinaryProblem, TubeProblem
+from fwnet.estimators.svm.store import DualKernel, KernelStore
+from fwnet.estimators.svm.working_set import hinge_gap
+from fwnet.quadratic.solve import simplex_qp
 from fwnet.trace import Clock
 
 
@@ -36,6 +41,10 @@ def problem(n: int, C: float = 2.0) -> tuple[np.ndarray, BinaryProblem]:
     X = rng.normal(size=(n, 3))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
     return X, BinaryProblem(y, np.full(n, C) * rng.uniform(0.5, 2.0, n), rng.permutation(n))
+
+
+def dual_matrix(K: np.ndarray, p: BinaryProblem) -> np.ndarray:
+    return p.y[:, None] * (K.astype(float) + p.bias) * p.y + np.diag(1.0 / p.box)
 
 
 def plain_path(Q: np.ndarray, alpha: np.ndarray, steps: int) -> list[np.ndarray]:
@@ -65,12 +74,24 @@ def plain_path(Q: np.ndarray, alpha: np.ndarray, steps: int) -> list[np.ndarray]
     return path
 
 
+def solver_steps(K: np.ndarray, p: BinaryProblem, steps: int) -> np.ndarray:
+    """The weights after some steps of `PairwiseFrankWolfe` from the first vertex."""
+    y, C = torch.from_numpy(p.y), torch.from_numpy(p.box)
+    dual = fwnet.SVMDual(torch.from_numpy(K.astype(float)), y, C=C)
+    solver = fwnet.PairwiseFrankWolfe(
+        fwnet.Simplex(), second_order=True, max_steps=steps, tol=0.0, refresh_every=1
+    )
+    start = torch.zeros(len(p.y), dtype=torch.float64)
+    start[0] = 1.0
+    return np.asarray(solver(dual, start).x.numpy())
+
+
 @pytest.mark.parametrize(("n", "clear"), [(5, 4), (31, 25), (32, 25), (100, 25)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_loop_takes_the_plain_loops_steps(n: int, clear: int, dtype: type) -> None:
     X, p = problem(n)
     kernel = rbf_kernel(X, gamma=0.5).astype(dtype)
-    Q = p.y[:, None] * (kernel.astype(float) + 1.0) * p.y + np.diag(1.0 / p.box)
+    Q = dual_matrix(kernel, p)
     start = np.zeros(n)
     start[0] = 1.0
     path = plain_path(Q, start, 25)
@@ -83,6 +104,8 @@ def test_compiled_loop_takes_the_plain_loops_steps(n: int, clear: int, dtype: ty
             np.array([0.0, steps, 10**9, 1.0]),
         )  # fmt: skip
         assert alpha == pytest.approx(wanted, abs=1e-9)
+        if steps in (1, 2, 4, 25):
+            assert alpha == pytest.approx(solver_steps(kernel, p, steps), abs=1e-9)
         assert gradient == pytest.approx(Q @ alpha, abs=1e-9)
         assert state[0] == pytest.approx(alpha @ Q @ alpha, rel=1e-9)
 
@@ -90,7 +113,7 @@ def test_compiled_loop_takes_the_plain_loops_steps(n: int, clear: int, dtype: ty
 def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
     X, p = problem(300)
     kernel = rbf_kernel(X)
-    Q = p.y[:, None] * (kernel + 1.0) * p.y + np.diag(1.0 / p.box)
+    Q = dual_matrix(kernel, p)
     alpha = np.full(300, 1 / 300)
     gradient, state = Q @ alpha, np.array([alpha @ Q @ alpha, 0.0, 0.0, 0.0])
     value = state[0]
@@ -109,10 +132,8 @@ def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:
     X, p = problem(80)
     K = rbf_kernel(X)
     alpha = rng.dirichlet(np.ones(80))
-    weights, violations = alpha * p.y, np.empty(80)
-    scores = K @ weights + weights.sum()
-    rho, gap = survey(p.y, p.box, alpha, scores, violations)
-    Q = p.y[:, None] * (K + 1.0) * p.y + np.diag(1.0 / p.box)
+    violations, Q = np.empty(80), dual_matrix(K, p)
+    rho, gap, best = survey(p.box, alpha, Q @ alpha, violations)
     beta = alpha / rho
     coef = beta * p.y
     slack = np.maximum(0.0, 1.0 - p.y * (K @ coef + coef.sum()))
@@ -121,6 +142,54 @@ def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:
     assert rho == pytest.approx(alpha @ Q @ alpha, rel=1e-12)
     assert gap == pytest.approx((primal - dual) / primal, rel=1e-12)
     assert violations == pytest.approx(np.sqrt(p.box) * np.abs(1.0 - Q @ alpha / rho), abs=1e-12)
+    assert best == int(np.argmin(Q @ alpha))
+    y, C = torch.from_numpy(p.y), torch.from_numpy(p.box)
+    core = fwnet.SVMDual(torch.from_numpy(K), y, C=C)
+    difference, value = core.hinge_gap(core.at(torch.from_numpy(alpha)))
+    assert gap == pytest.approx(float(difference / value), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [60, 500])
+def test_the_hinge_gap_bounds_the_suboptimality(n: int, rng: np.random.Generator) -> None:
+    X, p = problem(n)
+    Q = dual_matrix(rbf_kernel(X), p)
+    best = simplex_qp(torch.from_numpy(Q)).numpy()
+    least = best @ Q @ best
+    for sparsity in (0.02, 0.3, 1.0):
+        alpha = rng.dirichlet(np.full(n, sparsity))
+        rho, gap, _ = hinge_gap(p, alpha, Q @ alpha)
+        assert rho - least <= rho * gap * (1 + 1e-9)
+
+
+def test_a_dual_kernel_is_the_matrix_of_the_core(rng: np.random.Generator) -> None:
+    X, p = problem(120)
+    store = KernelStore(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
+    kernel = DualKernel(store, p.y, p.box, p.bias)
+    alpha = torch.from_numpy(rng.dirichlet(np.full(120, 0.1)))
+    Q = dual_matrix(rbf_kernel(X, gamma=0.5), p)
+    assert kernel.apply(alpha).numpy() == pytest.approx(Q @ alpha.numpy(), abs=1e-12)
+    ours, core = fwnet.SVMDual(kernel, C=None), fwnet.Quadratic(torch.from_numpy(Q))
+    solver = fwnet.PairwiseFrankWolfe(fwnet.Simplex(), tol=1e-8, max_steps=300)
+    assert solver(ours).x.numpy() == pytest.approx(solver(core).x.numpy(), abs=1e-9)
+    with pytest.raises(ValueError, match="a LinearMap counts as all of Q; leave out y"):
+        fwnet.SVMDual(kernel, torch.from_numpy(p.y))
+
+
+def test_a_fit_walks_through_problems_domains_and_solvers() -> None:
+    X, p = problem(500)
+    rooms: set[str] = set()
+
+    def note(frame: Any, event: str, argument: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and "/fwnet/" in path:
+            rooms.add(path.split("/fwnet/")[-1].split("/")[0])
+
+    sys.setprofile(note)
+    try:
+        FWSVC().fit(X, p.y)
+    finally:
+        sys.setprofile(None)
+    assert {"problems", "domains", "solvers"} <= rooms
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -187,29 +256,29 @@ def test_a_store_without_room_answers_the_same(rng: np.random.Generator) -> None
     X, _ = problem(200)
     kernel = KernelRows(X, KernelSpec("rbf", 0.5), np.float64)
     K = rbf_kernel(X, gamma=0.5)
-    store = Columns(kernel, 50 * 200 * 8 / 2**20)
+    store = KernelStore(kernel, 50 * 200 * 8 / 2**20)
     assert (store.limit, store.fits) == (50, False)
     for round_ in range(6):
         index = rng.permutation(200)[:40]
-        store.fetch(index, index)
+        store.keep = index
         weights = rng.normal(size=40)
         assert store.combine(index, weights) == pytest.approx(weights @ K[index], abs=1e-10)
         columns = rng.permutation(200)[: 10 + round_]
-        assert store.rows(index, columns) == pytest.approx(K[np.ix_(index, columns)], abs=1e-12)
+        assert store.entries(index, columns) == pytest.approx(K[np.ix_(index, columns)], abs=1e-12)
     many = np.arange(120)
-    store.fetch(many, many)
+    store.keep = many
     assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
 
 
 def test_the_next_store_takes_over_the_memory_of_one_that_was_released() -> None:
     X, _ = problem(300)
     K = rbf_kernel(X, gamma=0.5)
-    first = Columns(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
+    first = KernelStore(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
     place = first.square().ctypes.data
     assert first.square() == pytest.approx(K, abs=1e-12)
     first.release()
-    second = Columns(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
-    other = Columns(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    second = KernelStore(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    other = KernelStore(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
     assert second.square().ctypes.data == place
     assert other.square().ctypes.data != place  # memory in use is never handed out
     assert second.square() == pytest.approx(K[:200, :200], abs=1e-5)
@@ -261,12 +330,12 @@ def test_exact_weights_meet_the_optimality_conditions() -> None:
 def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
     X, p = problem(n)
     spec = KernelSpec("rbf", 0.5)
-    columns = Columns(KernelRows(X, spec, np.float32), 200)
-    found = corrective(p, columns, Limits(1e-3, 2**62, Clock(), 200))
-    gap = certified_gap(X, spec, Encoding.of(X, 0.5), p, found).gap
-    weights = found.alpha * p.y
-    true = relative_gap(p, found.alpha, rbf_kernel(X, gamma=0.5) @ weights + weights.sum())[1]
-    assert gap == pytest.approx(true, abs=1e-12)
+    points = Points.prepare(X, spec, Limits(1e-3, 2**62, Clock(), 200))
+    assert points.store.kernel.dtype == np.float32
+    found = solve_kernel(points, p, Limits(1e-3, 2**62, Clock(), 200), "auto")
+    alpha = np.abs(found.coef) / np.abs(found.coef).sum()
+    true = hinge_gap(p, alpha, dual_matrix(rbf_kernel(X, gamma=0.5), p) @ alpha).gap
+    assert found.gap == pytest.approx(true, abs=1e-10)
 
 
 def test_documentation_examples_run() -> None:

@@ -30,8 +30,8 @@ class Linearization:
         vertex: the oracle's answer to the gradient.
         decrease: ⟨gradient, x − vertex⟩, `(*batch,)`.
         exact: gradient and vertex are exact, so `decrease` is the duality gap, not an estimate.
-        gap: the certified duality gap, an upper bound on f(x) − min f; None unless `certify`
-            computed it, infinite if the oracle failed.
+        gap: the certified duality gap, an upper bound on f(x) − min f, infinite if the oracle
+            failed; None unless `certify` or an oracle with a bound of its own computed it.
     """
 
     value: Tensor
@@ -49,10 +49,12 @@ class Oracle(nn.Module, ABC):
     Attributes:
         reads_image: whether the oracle needs Ax kept up to date from step to step.
         certifies: whether the oracle computes the true gap itself, often enough to stop on it.
+        relative: whether the solver's `tol` bounds gap/|f(x)| instead of the gap.
     """
 
     reads_image: bool = True
     certifies: bool = False
+    relative: bool = False
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the oracle does not fit the domain."""
@@ -63,6 +65,13 @@ class Oracle(nn.Module, ABC):
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
         """The linearisation at an iterate, and the next state."""
+
+    def certify(
+        self, problem: Problem, domain: Domain, it: Iterate
+    ) -> tuple[Iterate, Linearization]:
+        """The iterate, refreshed, and its true linearisation with the certified gap."""
+        it = problem.refreshed(it)
+        return it, certify(problem, domain, it)
 
     def patience(self, domain: Domain) -> int:
         """After how many steps of size 0 in a row a solve has stalled."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fwnet.iterates import Iterate, Move
 from fwnet.numerics import checks
+from fwnet.numerics.linear_maps import LinearMap
 from fwnet.problems.base import FirstOrder, Gradient, Problem
 from fwnet.problems.quadratic import LeastSquares, Quadratic, check_symmetric
 from fwnet.vertices import Vertex
@@ -25,7 +26,7 @@ class SVMDual(Problem):
 
     Arguments:
         K: Gram matrix k(X, X), `(n, n)` or `(batch, n, n)`. Without `y`, K counts as
-            yyᵀ ∘ k(X, X) already, as in the paper.
+            yyᵀ ∘ k(X, X) already, as in the paper. A `LinearMap` counts as all of Q, with C=None.
         y: labels −1, +1, `(n,)` or `(batch, n)`.
         features: X `(n, d)` or `(batch, n, d)` in place of K: a linear kernel through feature
             space, n·d numbers instead of n².
@@ -38,7 +39,7 @@ class SVMDual(Problem):
 
     def __init__(
         self,
-        K: Tensor | None = None,
+        K: Tensor | LinearMap | None = None,
         y: Tensor | None = None,
         *,
         features: Tensor | None = None,
@@ -47,31 +48,33 @@ class SVMDual(Problem):
     ) -> None:
         if (K is None) == (features is None):
             raise ValueError("SVMDual: give exactly one of K and features.")
+        self.form: Quadratic | LeastSquares
+        self.ridge: float | Tensor = 0.0
+        if isinstance(K, LinearMap):
+            if y is not None or bias or C is not None:
+                raise ValueError(
+                    "SVMDual(K): a LinearMap counts as all of Q; leave out y and bias, set C=None."
+                )
+            self.form = Quadratic(K)
+            self._take_shape()
+            return
         name = "SVMDual(K)" if features is None else "SVMDual(features)"
-        data = checks.real_tensor(name, K if features is None else features)
-        if data.ndim not in (2, 3):
-            shape = "(n, n)" if features is None else "(n, d)"
-            raise ValueError(
-                f"{name} must be {shape}, with or without a batch in front; "
-                f"got {tuple(data.shape)}."
-            )
-        if features is None:
-            if data.shape[-1] != data.shape[-2]:
-                raise ValueError(f"SVMDual(K) must be square; got shape {tuple(data.shape)}.")
-            check_symmetric(name, data)
+        data = _data(name, K if features is None else features)
         if bias and y is None:
             raise ValueError("SVMDual(bias=True) needs the labels y.")
         ridge = 0.0 if C is None else 1 / _penalty(C, data)
         self.ridge = ridge
         labels = None if y is None else _labels(y, data)
         use_bias = labels is not None if bias is None else bias
-        self.form: Quadratic | LeastSquares
         if features is None:
             self.form = Quadratic(dual_matrix(data, labels, ridge, use_bias))
         else:
             self.form = _feature_form(data, labels, ridge, use_bias)
+        self._take_shape()
+
+    def _take_shape(self) -> None:
         self.shape, self.batch_dims = self.form.shape, self.form.batch_dims
-        self.dtype, self.device = data.dtype, data.device
+        self.dtype, self.device = self.form.dtype, self.form.device
 
     def value(self, it: Iterate) -> Tensor:
         return self.form.value(it)
@@ -121,6 +124,21 @@ class SVMDual(Problem):
         norm = (rho - torch.linalg.vecdot(self.ridge * it.x, it.x)) / rho**2  # ‖w‖²
         primal = 0.5 * norm + 0.5 * (errors.square() / self.ridge).sum(-1)
         return primal - 0.5 / rho, primal
+
+
+def _data(name: str, given: Tensor | None) -> Tensor:
+    data = checks.real_tensor(name, given)
+    square = name == "SVMDual(K)"
+    if data.ndim not in (2, 3):
+        shape = "(n, n)" if square else "(n, d)"
+        raise ValueError(
+            f"{name} must be {shape}, with or without a batch in front; got {tuple(data.shape)}."
+        )
+    if square:
+        if data.shape[-1] != data.shape[-2]:
+            raise ValueError(f"SVMDual(K) must be square; got shape {tuple(data.shape)}.")
+        check_symmetric(name, data)
+    return data
 
 
 def _labels(y: Tensor, data: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ class FrankWolfe(Method):
     def forward(
         self,
         problem: Objective,
-        x0: Tensor | Result | None = None,
+        x0: Tensor | Result | Iterate | None = None,
         *,
         on_step: Observer | None = None,
         progress: bool = False,
@@ -133,7 +133,8 @@ class FrankWolfe(Method):
         Arguments:
             problem: a `Problem`, or any function of x that autograd can differentiate.
             x0: where to start: a point of the domain, which is not modified, or the `Result` of an
-                earlier solve, with its atoms; the domain's own start by default.
+                earlier solve, with its atoms; the domain's own start by default. An `Iterate` of
+                this problem is taken as it is, without a test.
             on_step: called with each `StepRecord`; stops the solve by returning True.
             progress: show a progress bar (needs rich).
             verbose: print a table of steps.
@@ -155,8 +156,12 @@ class FrankWolfe(Method):
                 return result
             return replace(result, message=f"{result.message}; steps by {ahead.name}")
 
-    def begin(self, problem: Problem, x0: Tensor | Result | None) -> tuple[Iterate, SlotStates]:
-        """The first iterate and the slots' first states."""
+    def begin(
+        self, problem: Problem, x0: Tensor | Result | Iterate | None
+    ) -> tuple[Iterate, SlotStates]:
+        """The first iterate and the slots' first states; an `Iterate` as x0 is trusted."""
+        if isinstance(x0, Iterate):
+            return x0, self._first_states(problem, x0)
         active = x0.active if isinstance(x0, Result) and self.direction.keeps_atoms else None
         x = self._start(problem, x0.x if isinstance(x0, Result) else x0)
         it = problem.at(x)
@@ -168,7 +173,10 @@ class FrankWolfe(Method):
                 active = ActiveSet(atoms, weights).moved(0.0, (), x.new_zeros(()))  # no rounding
             own = active.atoms.each(lambda tensor, dims: tensor.clone())  # slots are reused
             it = Iterate(it.x, it.image, ActiveSet(own, active.weights))
-        return it, SlotStates(
+        return it, self._first_states(problem, it)
+
+    def _first_states(self, problem: Problem, it: Iterate) -> SlotStates:
+        return SlotStates(
             self.oracle.init(problem, self.domain, it),
             self.direction.init(problem, self.domain, it),
             self.rule.init(problem, it),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet.iterates import Iterate
-from fwnet.oracles import Linearization, certify, linearize
+from fwnet.oracles import Linearization, linearize
 from fwnet.problems import Problem
 from fwnet.solvers.loop import Ending
 from fwnet.solvers.observers import Observer, Recorder
@@ -83,10 +83,12 @@ class Watch:
 
     def certify(self, it: Iterate) -> tuple[Iterate, Linearization]:
         """The true linearisation with its certified gap, at a refreshed iterate."""
-        it = self.problem.refreshed(it)
-        lin = certify(self.problem, self.domain, it)
+        it, lin = self.solver.oracle.certify(self.problem, self.domain, it)
         assert lin.gap is not None
-        self.failed = lin.gap.isinf() & lin.decrease.isfinite()
+        if self.problem.batch_dims or not math.isfinite(lin.gap):
+            self.failed = lin.gap.isinf() & lin.decrease.isfinite()
+        else:
+            self.failed = None
         return it, lin
 
     def judge(self, t: int, it: Iterate, lin: Linearization | None) -> Judgement:
@@ -94,7 +96,8 @@ class Watch:
         if lin is None:
             seen = self._certified(it, None)
             return self._kept(seen._replace(status=seen.status or "max_steps"))
-        value, gap = self.plain(lin.value), self.plain(lin.decrease) if lin.exact else None
+        bound = lin.decrease if lin.gap is None else lin.gap
+        value, gap = self.plain(lin.value), self.plain(bound) if lin.exact else None
         if gap is None and t % self.solver.check_every == 0 and not self.solver.oracle.certifies:
             fresh = self.problem.refreshed(it)
             here = linearize(self.problem, self.domain, fresh)
@@ -150,7 +153,8 @@ class Watch:
         elif not (math.isfinite(value) and (gap is None or math.isfinite(gap))):
             status = "non_finite"
         else:
-            status = "converged" if gap is not None and gap <= self.tol else None
+            goal = self.tol * abs(value) if self.solver.oracle.relative else self.tol
+            status = "converged" if gap is not None and gap <= goal else None
         if status is not None:
             return status
         if self.clock.is_over:

@@ -28,68 +28,66 @@ from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
 from fwnet.estimators.svm.records import (
     BinaryProblem,
-    DualPoint,
     Expansion,
     MarginProblem,
-    relative_gap,
     result_of,
 )
-from fwnet.trace import Clock, Trace
+from fwnet.trace import Clock
 
 _ENTRIES = 1 << 20  # numbers that are taken into extended precision at a time
 
 
-def certified_gap(
+def scores_in_double(
     X: Any,
     spec: KernelSpec,
     encoding: Encoding,
     problem: BinaryProblem,
-    found: DualPoint,
+    alpha: Array,
+    scores: Array,
     clock: Clock | None = None,
-) -> DualPoint:
-    """Return `found` with ρ, scores and (P − D)/P evaluated again in float64.
+) -> Array:
+    """Return Σ αⱼyⱼ(k(·, xⱼ) + bias) (n,) evaluated again in float64, given these sums in float32.
 
-    The weights were found in float32. Only support vectors and points near or inside the margin
-    enter P and D, and only they are evaluated: a point whose margin passes 1 by ten times the
-    largest rounding error seen has no loss. Raises OutOfTime by the clock.
+    Only support vectors and points near or inside the margin enter P and D, and only they are
+    evaluated: a point whose margin passes 1 by ten times the largest rounding error seen has no
+    loss, and gets twice the margin. Raises OutOfTime by the clock.
     """
-    support = np.flatnonzero(found.alpha)
-    weights = found.alpha[support] * problem.y[support]
+    support = np.flatnonzero(alpha)
+    weights = alpha[support] * problem.y[support]
+    rho = float(alpha @ (problem.y * scores + alpha / problem.box))
     points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
-    exact = problem.y * found.rho * 2.0  # beyond the margin: no loss
+    exact = problem.y * rho * 2.0
     sums = np.zeros(len(support))
     for rows, columns, tile in tiles(spec, points, clock=clock):
         sums[rows] += tile @ weights[columns]
         if rows != columns:
             sums[columns] += weights[rows] @ tile
     exact[support] = sums + total
-    known = found.alpha > 0
-    error = float(np.abs(exact[support] - found.scores[support]).max())
-    margins = problem.y * found.scores / found.rho
+    known = alpha > 0
+    error = float(np.abs(exact[support] - scores[support]).max())
+    margins = problem.y * scores / rho
     while True:
-        guard = max(1e-3, 20.0 * error / found.rho)
+        guard = max(1e-3, 20.0 * error / rho)
         near = np.flatnonzero((margins < 1.0 + guard) & ~known)
         if not len(near):
-            rho, gap = relative_gap(problem, found.alpha, exact)
-            return replace(found, scores=exact, rho=rho, gap=gap)
+            return exact
         sums = np.zeros(len(near))
         others = encoding.encode(X, np.float64, near)
         for rows, columns, tile in tiles(spec, others, points, clock=clock):
             sums[rows] += tile @ weights[columns]
         exact[near] = sums + total
         known[near] = True
-        error = max(error, float(np.abs(exact[near] - found.scores[near]).max()))
+        error = max(error, float(np.abs(exact[near] - scores[near]).max()))
 
 
-def certified_kernel(
+def kernel_gap(
     kernel: KernelRows,
     problem: MarginProblem,
-    solved: Expansion,
+    coef: Array,
     scores: Array,
-    tol: float,
     dtype: Any = np.float64,
-) -> Expansion:
-    """Return the machine with the gap of its coefficients, given f (n,) summed from the kernel.
+) -> float:
+    """Return (P − D)/P of the coefficients, given f (n,) summed from the kernel.
 
     `dtype` is that of the kernel values in f.
 
@@ -99,17 +97,16 @@ def certified_kernel(
     taken to be independent, Σ|uⱼ|√(kⱼⱼ + 1) <- 4 (Σ uⱼ²(kⱼⱼ + 1))^½, and those of the point itself
     to be a move of φ(xᵢ), which w turns into |w|.
     """
-    support = np.flatnonzero(solved.coef)
+    support = np.flatnonzero(coef)
     sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + _bias(problem))
-    u = solved.coef[support]
+    u = coef[support]
     error = kernel.rounding(dtype) + _rounding(len(support))
     square = max(float(u @ scores[support]), 0.0)
     if np.dtype(dtype) == np.float32:
         total = 4.0 * float(np.linalg.norm(sizes[support] * u)) + math.sqrt(square)
     else:
         total = float(sizes[support] @ np.abs(u))
-    errors = error * sizes * total
-    return _concluded(solved, _gap(problem, solved.coef, _Sums(scores, errors, square, 0.0)), tol)
+    return _gap(problem, coef, _Sums(scores, error * sizes * total, square, 0.0))
 
 
 def certified_linear(X: Any, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:
@@ -117,7 +114,7 @@ def certified_linear(X: Any, problem: MarginProblem, solved: Expansion, tol: flo
     gap = _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.float64))
     if gap > tol and solved.status in BY_PRECISION:  # rounding may decide
         gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.longdouble)))
-    return _concluded(solved, gap, tol)
+    return concluded(solved, gap, tol)
 
 
 def combination(X: Any, coef: Array) -> Array:
@@ -219,11 +216,8 @@ def _rounding(terms: int, eps: float = float(np.finfo(np.float64).eps)) -> float
     return eps * (2.0 + 4.0 * float(np.sqrt(terms)))
 
 
-def _concluded(solved: Expansion, gap: float, tol: float) -> Expansion:
+def concluded(solved: Expansion, gap: float, tol: float) -> Expansion:
     """The machine with its gap; one that is above tol was not stopped by its tolerance."""
     status = "stalled" if solved.status == "converged" and not gap <= tol else solved.status
-    trace = Trace()
-    for r in solved.trace[:-1]:
-        trace.append(r)
-    trace.append(solved.trace[-1]._replace(gap=gap))
-    return replace(solved, result=result_of(solved.coef, status, solved.steps, trace))
+    solved.trace.replace_last(solved.trace[-1]._replace(gap=gap))
+    return replace(solved, result=result_of(solved.coef, status, solved.steps, solved.trace))

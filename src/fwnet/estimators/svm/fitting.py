@@ -6,6 +6,7 @@ import sys
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -48,13 +49,13 @@ class SVMTask:
 def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion]:
     """Solve the binary problems, all with one store of kernel rows."""
     points = _prepare(task, options.solver, limits)
-    whole = points is None or points.columns.fits
+    whole = points is None or points.store.fits
     order = trial_order(options.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     if points is not None and whole and len(jobs) > 2:
-        points.columns.kernel.clock = limits.clock
+        points.store.kernel.clock = limits.clock
         with suppress(OutOfTime):  # together the problems ask for most rows: half the work at once
-            points.columns.square()
+            points.store.square()
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     common = (task, points, order, options.solver)
     if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
@@ -63,7 +64,7 @@ def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion
         run = Parallel(n_jobs=options.n_jobs, prefer="threads")
         found = list(run(delayed(_solve)(*common, limits, *job) for job in jobs))
     if points is not None:
-        points.columns.release()
+        points.store.release()
     return found
 
 
@@ -74,8 +75,8 @@ def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:
     if linear and solver != "pairwise" and not network:
         return None
     points = Points.prepare(task.X, task.spec, limits)
-    if (solver == "pairwise" or network) and not points.columns.fits:
-        size = task.X.shape[0] ** 2 * points.columns.kernel.dtype.itemsize / 2**20
+    if (solver == "pairwise" or network) and not points.store.fits:
+        size = task.X.shape[0] ** 2 * points.store.kernel.dtype.itemsize / 2**20
         name = solver if isinstance(solver, str) else "fwnet"
         raise ValueError(
             f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
@@ -87,8 +88,15 @@ def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:
 def trial_order(random_state: Any, n: int) -> Array:
     """Return a permutation (n,), a fixed one for None, so that two fits agree."""
     if random_state is None:
-        return np.random.default_rng(0).permutation(n)
+        return _fixed_order(n)
     return np.asarray(check_random_state(random_state).permutation(n))
+
+
+@lru_cache(maxsize=8)
+def _fixed_order(n: int) -> Array:
+    order = np.random.default_rng(0).permutation(n)
+    order.flags.writeable = False  # the next fit gets the same array
+    return order
 
 
 def _solve(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fwnet.estimators.svm.certificate import certified_linear, combination
-from fwnet.estimators.svm.columns import LinearColumns
-from fwnet.estimators.svm.corrective import corrective
-from fwnet.estimators.svm.kernel_machine import TINY, Points, solve_kernel
+from fwnet.estimators.svm.kernel_machine import Points, solve_dual, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import BinaryProblem, Expansion, expansion
+from fwnet.estimators.svm.records import BinaryProblem, Expansion
+from fwnet.estimators.svm.store import LinearKernel
+from fwnet.estimators.svm.working_set import TINY, hinge_gap
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
 _FEW_POINTS = 2000  # points for which the dual is the small side
@@ -44,12 +45,12 @@ def _from_dual(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> E
     n, d = X.shape
     soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
     dtype = np.float32 if limits.tol >= 1e-5 and n > _NARROW else np.float64
-    columns = LinearColumns(KernelRows(X, KernelSpec("linear"), dtype), X)
-    found = corrective(problem, columns, limits, solver, soft=soft)
-    solved = expansion(problem, found)
+    kernel = LinearKernel(KernelRows(X, KernelSpec("linear"), dtype), X)
+    # Qα is summed in float64 here, whatever the working vertices' matrix is.
+    solved = solve_dual(partial(hinge_gap, problem), kernel, problem, limits, solver, soft=soft)
     solved = replace(solved, w=combination(X, solved.coef))
-    if found.status != "stopped":
+    if solved.status != "stopped":
         return solved
     assert solved.w is not None
     again = solve_newton(X, problem, limits, np.append(solved.w, solved.intercept))
-    return again.after(found)
+    return again.after(solved)

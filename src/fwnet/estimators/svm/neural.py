@@ -8,20 +8,9 @@ import numpy as np
 import torch
 
 from fwnet.domains import Simplex
-from fwnet.estimators.svm.kernel_machine import (
-    Points,
-    certified_machine,
-    in_double,
-    solve_kernel,
-)
+from fwnet.estimators.svm.kernel_machine import Points, expansion, solve_kernel, with_vector
 from fwnet.estimators.svm.limits import Limits, OutOfTime
-from fwnet.estimators.svm.records import (
-    BinaryProblem,
-    DualPoint,
-    Expansion,
-    record,
-    relative_gap,
-)
+from fwnet.estimators.svm.records import BinaryProblem, Expansion, record
 from fwnet.layers import FWNet
 from fwnet.oracles import Softmin
 from fwnet.problems import SVMDual
@@ -64,9 +53,9 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     clock, network = Clock(), solver
     if isinstance(solver, str):
         network = default_network(min(limits.max_steps, _DEPTH))
-    points.columns.kernel.clock = limits.clock
+    points.store.kernel.clock = limits.clock
     try:
-        kernel, y = np.asarray(points.columns.square(), dtype=np.float64), problem.y
+        kernel, y = np.asarray(points.store.square(), dtype=np.float64), problem.y
         began = limits.clock.seconds
         symmetric = (kernel + kernel.T) / 2
         if limits.clock.left < _PASSES * (limits.clock.seconds - began):
@@ -80,13 +69,12 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     alpha /= alpha.sum()
     weighted = alpha * y
     scores = kernel @ weighted + problem.bias * weighted.sum()
-    rho, gap = relative_gap(problem, alpha, scores)
+    found = points.certificate(problem, limits)(alpha, y * scores + alpha / problem.box)
     trace = Trace()
-    record(trace, steps, -0.5 / rho, gap, clock)
-    status: Status = limits.status(gap, steps) or "max_steps"
-    found = DualPoint(alpha, scores, rho, gap, steps, status, trace, "fwnet")
-    found, dtype = in_double(points, problem, found, limits)
-    return certified_machine(points, problem, found, limits.tol, dtype)
+    record(trace, steps, -0.5 / found.rho, found.gap, clock)
+    status: Status = limits.status(found.gap, steps) or "max_steps"
+    solved = expansion(problem, alpha, found, status, trace, "fwnet")
+    return with_vector(points, problem, solved, limits.tol)
 
 
 @torch.no_grad()

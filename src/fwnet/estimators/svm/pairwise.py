@@ -151,28 +151,30 @@ def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  
 
 
 @compiled
-def survey(y, box, alpha, scores, violations):  # type: ignore[no-untyped-def]
-    """Return ρ and (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ; fill violations (n,), one a point.
+def survey(box, alpha, gradient, violations):  # type: ignore[no-untyped-def]
+    """Return ρ, (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ, argmin ∇f, from ∇f = Qα; fill violations (n,).
 
-    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   D = 1/(2ρ),   f = scores/ρ
+    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   yᵢf(xᵢ) = (∇f − α/C)/ρ,   D = 1/(2ρ)
 
     The violation is √C|1 − ∇f/ρ|, without the absolute value where α = 0.
     """
     square, shares, loss = 0.0, 0.0, 0.0
-    for t in range(y.shape[0]):
-        square += alpha[t] * y[t] * scores[t]
-        shares += alpha[t] * alpha[t] / box[t]
+    for t in range(box.shape[0]):
+        share = alpha[t] / box[t]
+        square += alpha[t] * (gradient[t] - share)
+        shares += alpha[t] * share
     if square < 0.0:  # |w|² is none: rounding
         square = 0.0
-    rho = square + shares
-    for t in range(y.shape[0]):
-        slack = 1.0 - y[t] * scores[t] / rho
-        short = slack - alpha[t] / (box[t] * rho)
+    rho, best = square + shares, 0
+    for t in range(box.shape[0]):
+        if gradient[t] < gradient[best]:
+            best = t
+        short = 1.0 - gradient[t] / rho
         violations[t] = np.sqrt(box[t]) * (abs(short) if alpha[t] > 0.0 else short)
-        slack = max(slack, 0.0)
+        slack = max(short + alpha[t] / (box[t] * rho), 0.0)
         loss += box[t] * slack * slack
     primal = 0.5 * (square / (rho * rho) + loss)
-    return rho, (primal - 0.5 / rho) / primal
+    return rho, (primal - 0.5 / rho) / primal, best
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""What the SVM solvers pass on: a problem, weights on the simplex, a machine with its result."""
+"""What the SVM solvers pass on: a problem, and a machine with its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from fwnet.estimators.svm.kernels import Array
-from fwnet.estimators.svm.pairwise import survey
 from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
 
 _Problem = TypeVar("_Problem", bound="MarginProblem")  # typing.Self came with Python 3.11
@@ -87,30 +86,6 @@ class TubeProblem(MarginProblem):
         return coef
 
 
-def relative_gap(
-    problem: BinaryProblem, alpha: Array, scores: Array, violations: Array | None = None
-) -> tuple[float, float]:
-    """Return ρ and (P − D)/P for the weights and their scores; see `pairwise.survey`."""
-    violations = np.empty(len(alpha)) if violations is None else violations
-    rho, gap = survey(problem.y, problem.box, alpha, scores, violations)
-    return float(rho), float(gap)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DualPoint:
-    """Weights α on the simplex with their image, and how they were found; D = 1/(2ρ)."""
-
-    alpha: Array  # (n,)
-    scores: Array  # (n,) Σ αⱼyⱼ(k(·, xⱼ) + bias)
-    rho: float  # αᵀQα
-    gap: float  # (P − D)/P
-    steps: int
-    status: Status
-    trace: Trace  # of −D and (P − D)/P
-    solver: str
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Expansion:
@@ -155,8 +130,8 @@ class Expansion:
         assert isinstance(self.result.steps, int)
         return self.result.steps
 
-    def after(self, earlier: DualPoint) -> Expansion:
-        """Return the end of a solve that went on from a dual point."""
+    def after(self, earlier: Expansion) -> Expansion:
+        """Return the end of a solve that went on from an earlier one."""
         trace, last = Trace(), earlier.trace[-1]
         for r in earlier.trace:
             trace.append(r)
@@ -175,10 +150,3 @@ def result_of(x: Array, status: Status, steps: int, trace: Trace) -> Result:
 def record(trace: Trace, t: int, value: float, gap: float, clock: Clock) -> None:
     """Add what a round reached; a round takes many steps, so it has no step size."""
     trace.append(StepRecord(t, value, gap, math.nan, clock.seconds))
-
-
-def expansion(problem: BinaryProblem, found: DualPoint) -> Expansion:
-    """Return the classifier of the weights: yᵢβᵢ = yᵢαᵢ/ρ."""
-    coef = problem.y * found.alpha / found.rho
-    result = result_of(coef, found.status, found.steps, found.trace)
-    return Expansion(result, problem.bias * float(coef.sum()), found.solver)

@@ -12,22 +12,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from fwnet.estimators.svm.certificate import certified_kernel
-from fwnet.estimators.svm.columns import Columns
+from fwnet.estimators.svm.certificate import concluded, kernel_gap
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.records import Expansion, TubeProblem, record, result_of
+from fwnet.estimators.svm.store import KernelStore
 from fwnet.trace import Clock, Status, Trace
 
 _FIRST = 1024  # points that come in at once
 
 
-def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Expansion:
-    """Solve to the relative duality gap `limits.tol`, with kernel rows from `columns`."""
+def solve_tube(store: KernelStore, problem: TubeProblem, limits: Limits) -> Expansion:
+    """Solve to the relative duality gap `limits.tol`, with kernel rows from `store`."""
     clock, trace = Clock(), Trace()
     status: Status | None
-    columns.kernel.clock = limits.clock
+    store.kernel.clock = limits.clock
     n = len(problem.y)
     coef, scores, working = np.zeros(n), np.zeros(n), np.empty(0, np.int64)
     while True:
@@ -45,31 +45,32 @@ def solve_tube(columns: Columns, problem: TubeProblem, limits: Limits) -> Expans
             new = np.argpartition(violations, -extra)[-extra:]
             working = np.concatenate([working, new])
         try:
-            coef, scores, working = _corrected(columns, problem, coef, working, limits.clock)
+            coef, scores, working = _corrected(store, problem, coef, working, limits.clock)
         except (np.linalg.LinAlgError, OutOfTime) as error:
             status = "max_seconds" if isinstance(error, OutOfTime) else "stalled"
             break
-    columns.kernel.clock = Clock()
+    store.kernel.clock = Clock()
     result = result_of(coef, status, len(trace) - 1, trace)
     solved = Expansion(result, float(coef.sum()), "corrective")
-    return certified_kernel(columns.kernel, problem, solved, scores, limits.tol)
+    gap = kernel_gap(store.kernel, problem, coef, scores)
+    return concluded(solved, gap, limits.tol)
 
 
 def _corrected(
-    columns: Columns, problem: TubeProblem, coef: Array, working: Array, clock: Clock
+    store: KernelStore, problem: TubeProblem, coef: Array, working: Array, clock: Clock
 ) -> tuple[Array, Array, Array]:
     """Return exact coefficients on the working points, all scores, and the working points."""
     n = len(coef)
     if len(working) == n:
         working = np.arange(n)
-        kernel = columns.square()
+        kernel = store.square()
     else:
-        kernel = columns.rows(working, working)
+        kernel = store.entries(working, working)
     found = coef.copy()
     found[working] = exact_weights(kernel, problem.part(working), 1.0, coef[working], clock)
     support = np.flatnonzero(found)
-    columns.fetch(support, support)
-    return found, columns.combine(support, found[support]) + found.sum(), working
+    store.keep = support
+    return found, store.combine(support, found[support]) + found.sum(), working
 
 
 def tube_gap(problem: TubeProblem, coef: Array, scores: Array) -> tuple[float, float]:

@@ -12,12 +12,13 @@ from fwnet.estimators import inputs
 from fwnet.estimators.svm.certificate import certified_linear, combination
 from fwnet.estimators.svm.fitting import report, trial_order
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
-from fwnet.estimators.svm.kernel_machine import TINY, Points
+from fwnet.estimators.svm.kernel_machine import Points
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.newton import solve_newton
 from fwnet.estimators.svm.records import TubeProblem
 from fwnet.estimators.svm.regression import solve_tube
+from fwnet.estimators.svm.working_set import TINY
 
 _WIDE = 2000  # features from which Newton's d × d systems cost too much
 
@@ -102,8 +103,8 @@ class FWSVR(RegressorMixin, KernelEstimator):
         problem = TubeProblem(y[kept], box, order, epsilon)
         if self._kernel != "linear":
             points = Points.prepare(X, spec, limits, np.float64)
-            solved = solve_tube(points.columns, problem, limits)
-            points.columns.release()
+            solved = solve_tube(points.store, problem, limits)
+            points.store.release()
         elif X.shape[1] > _WIDE:
             solved = solve_liblinear(X, problem, limits)
             solved = certified_linear(X, problem, solved, limits.tol)
@@ -111,7 +112,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
             solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
             if solved.status == "stalled" and len(box) <= TINY:  # the dual is better conditioned
                 points = Points.prepare(X, spec, limits, np.float64)
-                dual = solve_tube(points.columns, problem, limits)
+                dual = solve_tube(points.store, problem, limits)
                 dual = replace(dual, w=combination(X, dual.coef))
                 dual = certified_linear(X, problem, dual, limits.tol)
                 solved = min(solved, dual, key=lambda machine: machine.gap)

@@ -1,14 +1,17 @@
-"""Kernel rows that are kept: a bounded store, shared by all binary problems on the same points."""
+"""The kernel matrix as a linear map: rows are made when they are needed and kept while they fit."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fwnet.estimators.svm.kernels import Array, KernelRows
 from fwnet.estimators.svm.pairwise import add_rows, gather
+from fwnet.numerics.linear_maps import LinearMap
 
 _BATCH = 64  # rows that are evaluated at a time when the store has no room for them
 _KEPT = 128 * 2**20  # bytes of a store that stay for the next fit
@@ -30,16 +33,85 @@ def _memory(size: int) -> Array:
     return last if last.nbytes >= size else torch.empty(size, dtype=torch.uint8).numpy()
 
 
+class KernelMap(LinearMap):
+    """K, K_ij = k(x_i, x_j): vectors in float64, kernel values in the precision of `kernel`.
+
+    Attributes:
+        kernel: evaluates rows.
+        fits: whether the whole matrix may be kept.
+        complete: whether it is there already.
+    """
+
+    kernel: KernelRows
+    fits = complete = False
+
+    def __init__(self, kernel: KernelRows) -> None:
+        self.kernel, self.n = kernel, kernel.n
+        self.shape, self.dtype = torch.Size((kernel.n, kernel.n)), torch.float64
+        self.device = torch.device("cpu")
+
+    @abstractmethod
+    def combine(self, index: Array, weights: Array) -> Array:
+        """Return Σ_j weights_j k(x_j, ·) (n,) in float64 over j in index."""
+
+    @abstractmethod
+    def entries(self, index: Array, columns: Array) -> Array:
+        """Return k(x_i, x_j) (len(index), len(columns))."""
+
+    @abstractmethod
+    def square(self) -> Array:
+        """Return the whole matrix (n, n)."""
+
+    def apply(self, x: Tensor) -> Tensor:
+        weights = x.numpy()
+        support = np.flatnonzero(weights)
+        return torch.from_numpy(self.combine(support, weights[support]))
+
+    def adjoint(self, z: Tensor) -> Tensor:
+        return self.apply(z)
+
+
 @final
-class Columns:
-    """Rows k(x_i, ·) of the kernel matrix: evaluated once, kept while `megabytes` allow.
+class DualKernel(LinearMap):
+    """Q = yyᵀ∘(K + bias) + diag(1/C), the matrix of `fwnet.SVMDual`, for a K that makes its rows.
+
+    A product costs a pass over the rows of the entries that are not 0.
+
+    Arguments:
+        work: what the slots of a solver keep for this problem.
+    """
+
+    def __init__(
+        self, kernel: KernelMap, y: Array, box: Array, bias: float, work: object = None
+    ) -> None:
+        self.kernel, self.y, self.box, self.bias, self.work = kernel, y, box, bias, work
+        self.shape, self.dtype, self.device = kernel.shape, kernel.dtype, kernel.device
+
+    def apply(self, x: Tensor) -> Tensor:
+        weights = x.numpy()
+        support = np.flatnonzero(weights)
+        some = weights[support]
+        signed = some * self.y[support]
+        total = self.kernel.combine(support, signed)
+        total += self.bias * signed.sum()
+        total *= self.y
+        total[support] += some / self.box[support]
+        return torch.from_numpy(total)
+
+    def adjoint(self, z: Tensor) -> Tensor:
+        return self.apply(z)
+
+
+@final
+class KernelStore(KernelMap):
+    """Rows of the kernel matrix: evaluated once, kept while `megabytes` allow.
 
     Pages of the store are touched only when a row is put there, so a large limit costs nothing
-    until it is used.
+    until it is used. Where room is short, rows outside `keep` are dropped first.
     """
 
     def __init__(self, kernel: KernelRows, megabytes: float) -> None:
-        self.kernel, self.n = kernel, kernel.n
+        super().__init__(kernel)
         self.limit = min(self.n, int(megabytes * 2**20 // (self.n * kernel.dtype.itemsize)))
         self.slot = np.full(self.n, -1, dtype=np.int64)
         self._owner = np.full(self.limit, -1, dtype=np.int64)
@@ -48,30 +120,22 @@ class Columns:
         self._store = self._bytes[:size].view(kernel.dtype).reshape(self.limit, self.n)
         self._used = 0
         self._whole: Array | None = None
-
-    @property
-    def fits(self) -> bool:
-        """Whether the whole kernel matrix fits into the store."""
-        return bool(self.limit == self.n)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the whole kernel matrix is there already."""
-        return self._whole is not None
+        self.fits = bool(self.limit == self.n)
+        self.keep = np.empty(0, np.int64)
 
     def square(self) -> Array:
         """Return the whole matrix (n, n); only where `fits`."""
         if self._whole is None:
             self._whole = self._store = self.kernel.square(self._store)
             self.slot = self._owner = np.arange(self.n)
-            self._used = self.n
+            self._used, self.complete = self.n, True
         return self._whole
 
-    def fetch(self, index: Array, keep: Array) -> None:
+    def _fetch(self, index: Array) -> None:
         """Put the rows `index` into the store, dropping rows outside `keep` if they need room."""
         missing = index[self.slot[index] < 0]
         if len(missing) > self.limit - self._used:
-            self._drop(np.concatenate([index, keep]))
+            self._drop(np.concatenate([index, self.keep]))
         missing = missing[: self.limit - self._used]
         if len(missing):
             span = slice(self._used, self._used + len(missing))
@@ -79,7 +143,7 @@ class Columns:
             self._owner[span], self._used = missing, span.stop
             self.slot[missing] = np.arange(span.start, span.stop)
 
-    def rows(self, index: Array, columns: Array) -> Array:
+    def entries(self, index: Array, columns: Array) -> Array:
         """Return k(x_i, x_j) (len(index), len(columns)) from the store or, where missing, anew."""
         slots = self.slot[index]
         if (slots < 0).any():
@@ -90,6 +154,7 @@ class Columns:
 
     def combine(self, index: Array, weights: Array) -> Array:
         """Return Σ_j weights_j k(x_j, ·) (n,) in float64 over j in index."""
+        self._fetch(index)
         slots, total = self.slot[index], np.zeros(self.n)
         kept = slots >= 0
         if kept.any():
@@ -105,7 +170,7 @@ class Columns:
         if self._bytes.nbytes <= _KEPT:
             _spare[:] = [self._bytes]
         self._bytes = self._store = np.empty((0, 0), np.uint8)
-        self._whole, self._used = None, 0
+        self._whole, self._used, self.complete = None, 0, False
 
     def _drop(self, keep: Array) -> None:
         wanted = np.zeros(self.n, bool)
@@ -120,25 +185,21 @@ class Columns:
 
 
 @final
-class LinearColumns:
-    """The same questions for a linear kernel, answered in feature space without a store.
+class LinearKernel(KernelMap):
+    """K = XXᵀ through feature space, without a store.
 
     Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)
     """
 
-    fits = complete = False
-
     def __init__(self, kernel: KernelRows, X: Any) -> None:
-        self.kernel, self._X = kernel, X
-
-    def fetch(self, index: Array, keep: Array) -> None:
-        """Nothing is kept."""
+        super().__init__(kernel)
+        self._X = X
 
     def square(self) -> Array:
         """Return the whole matrix (n, n)."""
         return self.kernel.square()
 
-    def rows(self, index: Array, columns: Array) -> Array:
+    def entries(self, index: Array, columns: Array) -> Array:
         """Return ⟨x_i, x_j⟩ (len(index), len(columns))."""
         return self.kernel.rows(index, columns)
 
