@@ -239,6 +239,37 @@ def _passes(net: nn.Module, rows: torch.Tensor) -> None:
     net(rows).square().mean().backward()
 
 
+def forty_layers() -> nn.Module:
+    """Linear layers, convolutions and norms of at most 64 outputs, with gradients."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for _ in range(8):
+        layers += [nn.Linear(64, 64), nn.Linear(64, 32), nn.Linear(32, 64)]
+        layers += [nn.Conv2d(8, 16, 3), nn.LayerNorm(64)]
+    net = nn.Sequential(*layers)
+    for p in net.parameters():
+        p.grad = torch.randn_like(p)
+    return net
+
+
+def costs_of_a_network(repeats: int) -> None:
+    nets = [forty_layers() for _ in range(3)]
+    balls = {"*.weight": fwnet.TraceNormBall("8x init")}  # type: ignore[arg-type]
+    rank1 = FrankWolfe(constrain(nets[1], balls), oracle=fwnet.PowerIteration(1))
+    contenders = {
+        "default": many(FrankWolfe(constrain(nets[0])).step, 5),
+        "rank 1": many(rank1.step, 5),
+        "AdamW, foreach": many(torch.optim.AdamW(nets[2].parameters(), foreach=True).step, 5),
+    }
+    samples = interleave(contenders, repeats, units=5)
+    text = [
+        f"{name} {1e3 * statistics.median(values):.2f}"
+        for name, values in samples.items()
+        if not isinstance(values, Missing)
+    ]
+    say("  40 layers  " + "  ".join(text))
+
+
 def costs(repeats: int = 7) -> None:
     say("milliseconds of a step on a square matrix, processor time of one thread, medians")
     for side, count in ((64, 100), (256, 20), (1000, 1)):
@@ -261,6 +292,7 @@ def costs(repeats: int = 7) -> None:
             if not isinstance(values, Missing)
         }
         say(f"  {side:4d}  " + "  ".join(f"{name} {1e3 * s:.2f}" for name, s in medians.items()))
+    costs_of_a_network(repeats)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """python -m benchmarks.optim [--seeds 5] [--out FILE] [--only NAME] [--methods A B]: optimizers.
 
 Four networks: digits MLP, the paper's MNIST CNN, a small convolutional network on CIFAR-10, a
-character GPT on Python's help topics. Every method tries three learning rates on validation data
+character GPT on Python's help topics. Every method tries four learning rates on validation data
 with a seed of its own; the best one runs on test data with fresh seeds, and so does the method's
 default rate, the column "no tuning". All methods of a seed share the initial network and the
 minibatches.

@@ -72,10 +72,10 @@ def ours_averaged(net: nn.Module, lr: float) -> list[torch.optim.Optimizer]:
 
 
 METHODS = (
-    Method("AdamW", adamw, 1e-3, (1e-3, 3e-3, 1e-2)),
-    Method("Adam, averaged", averaged_adam, 1e-3, (1e-3, 3e-3, 1e-2), averaged=True),
-    Method("Muon", muon, 1e-3, (1e-3, 3e-3, 1e-2)),
-    Method("Scion preset", scion, 1e-2, (3e-3, 1e-2, 3e-2)),
-    Method("FrankWolfe", ours, 5e-3, (2.5e-3, 5e-3, 1e-2)),
-    Method("FrankWolfe, averaged", ours_averaged, 5e-3, (2.5e-3, 5e-3, 1e-2), averaged=True),
+    Method("AdamW", adamw, 1e-3, (1e-3, 3e-3, 1e-2, 3e-2)),
+    Method("Adam, averaged", averaged_adam, 1e-3, (1e-3, 3e-3, 1e-2, 3e-2), averaged=True),
+    Method("Muon", muon, 1e-3, (1e-3, 3e-3, 1e-2, 3e-2)),
+    Method("Scion preset", scion, 1e-2, (1e-3, 3e-3, 1e-2, 3e-2)),
+    Method("FrankWolfe", ours, 5e-3, (1e-3, 2.5e-3, 5e-3, 1e-2)),
+    Method("FrankWolfe, averaged", ours_averaged, 5e-3, (1e-3, 2.5e-3, 5e-3, 1e-2), averaged=True),
 )
