@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from fwnet import TraceNormBall
 from fwnet.lab.paper.softmax_runs import Images, curves, training
 from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps
-from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.controllers.entrywise import EntrywiseLSTM
 from fwnet.learned.training.recurrences import OptimizerRun
 
 

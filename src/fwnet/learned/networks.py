@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fwnet.learned.controllers.base import Learned
+from fwnet.learned.controllers.entrywise import EntrywiseLSTM, Memory
 from fwnet.learned.controllers.hierarchical import HierarchicalRNN, Memories
-from fwnet.learned.controllers.lstm import EntrywiseLSTM, Memory
 from fwnet.numerics import checks
 
 Parameters = dict[str, Tensor]
@@ -75,15 +75,16 @@ class LSTMUpdates(LearnedUpdates):
         self.dense = EntrywiseLSTM(hidden, layers=2, preprocess=True)
         self.convolution = EntrywiseLSTM(hidden, layers=2, preprocess=True)
 
-    def init(self, parameters: Parameters) -> dict[str, Memory]:
+    def init(self, parameters: Parameters) -> dict[str, Memory | None]:
         """The memories before the first update, by the kind of layer."""
         return dict.fromkeys(_kinds(parameters))
 
     def forward(
-        self, parameters: Parameters, gradients: Parameters, state: dict[str, Memory]
-    ) -> tuple[Parameters, dict[str, Memory]]:
+        self, parameters: Parameters, gradients: Parameters, state: dict[str, Memory | None]
+    ) -> tuple[Parameters, dict[str, Memory | None]]:
         """The next weights and the next states."""
-        moved, following = dict(parameters), {}
+        moved = dict(parameters)
+        following: dict[str, Memory | None] = {}
         for kind, names in _kinds(parameters).items():
             seen = torch.cat([gradients[name].detach().flatten() for name in names])
             out, following[kind] = self._lstms()[kind](seen, state[kind])

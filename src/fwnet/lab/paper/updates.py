@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.controllers.entrywise import EntrywiseLSTM
 from fwnet.learned.networks import Parameters, Updates
 from fwnet.numerics.singular import power_iteration
 

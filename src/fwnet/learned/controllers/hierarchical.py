@@ -8,8 +8,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from fwnet.learned.controllers.entrywise import log_and_sign
 from fwnet.learned.controllers.l2l import LogitDirection
-from fwnet.learned.controllers.lstm import SoftminDirection, log_and_sign
+from fwnet.learned.controllers.lstm import SoftminDirection
 from fwnet.numerics import checks
 
 
@@ -65,7 +66,7 @@ class HierarchicalRNN(nn.Module):
         *batch, n = entries.shape
         place = self._places(n, sizes).to(entries.device)  # (n,) the block of each coordinate
         count = int(place[-1]) + 1
-        seen = log_and_sign(entries.to(self.head.weight.dtype).unsqueeze(-1))
+        seen = log_and_sign(entries.to(self.head.weight.dtype).unsqueeze(-1), dim=-1)
         if memory is None:
             zeros = seen.new_zeros
             sides = ((*batch, n), (*batch, count), tuple(batch))

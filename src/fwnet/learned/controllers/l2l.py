@@ -17,7 +17,7 @@ from fwnet.directions.base import image_if_kept
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.learned.controllers.base import Controller
-from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.controllers.entrywise import EntrywiseLSTM
 from fwnet.numerics import checks
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem

@@ -12,6 +12,7 @@ from fwnet.directions.base import image_if_kept
 from fwnet.domains import Domain, Simplex, TraceNormBall
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.learned.controllers.base import Controller
+from fwnet.learned.controllers.entrywise import EntrywiseLSTM, Memory
 from fwnet.numerics import checks
 from fwnet.numerics.singular import power_iteration
 from fwnet.oracles import Linearization, Oracle, PowerIteration
@@ -25,51 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fwnet.solvers.presets import Budgets
-
-Memory = tuple[Tensor, Tensor] | None  # h and c, (layers, entries, hidden)
-
-
-@final
-class EntrywiseLSTM(nn.Module):
-    """One LSTM applied to every entry of a tensor, each entry with a memory of its own.
-
-    Arguments:
-        hidden: units of a layer.
-        layers: how many.
-        preprocess: feed log|g| and sign of an entry, as Andrychowicz et al. (2016) do, instead of
-            the entry itself.
-    """
-
-    def __init__(self, hidden: int, layers: int, preprocess: bool = False) -> None:
-        super().__init__()
-        checks.at_least("hidden", hidden, 1)
-        checks.at_least("layers", layers, 1)
-        self.preprocess = preprocess
-        self.lstm = nn.LSTM(2 if preprocess else 1, hidden, layers)
-        self.head = nn.Linear(hidden, 1)
-
-    def forward(self, entries: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """One step: `(*shape)` -> `(*shape)`."""
-        weight = self.head.weight
-        flat = entries.to(weight.dtype).reshape(-1, 1)
-        if self.preprocess:
-            flat = log_and_sign(flat)
-        out, memory = self.lstm(flat.unsqueeze(0), memory)
-        answer: Tensor = self.head(out).reshape(entries.shape).to(entries.dtype)
-        return answer, memory
-
-
-def log_and_sign(g: Tensor, p: float = 10.0) -> Tensor:
-    """(log|g| / p, sign g) where |g| >= e^−p, else (−1, e^p g): `(n, 1)` -> `(n, 2)`.
-
-    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
-    (2016), appendix A.
-    """
-    size = g.abs()
-    large = size >= torch.tensor(-p).exp()
-    first = torch.where(large, size.clamp_min(1e-30).log() / p, -1.0)
-    second = torch.where(large, g.sign(), g * torch.tensor(p).exp())
-    return torch.cat([first, second], -1)
 
 
 @final
@@ -97,7 +53,7 @@ class LSTMStep(Controller, StepRule):
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, self, **budgets)
 
-    def init(self, problem: Problem, it: Iterate) -> tuple[Tensor, Memory]:
+    def init(self, problem: Problem, it: Iterate) -> tuple[Tensor, None]:
         self.check_weights()
         return it.x.new_zeros(it.x.shape[: problem.batch_dims]), None
 
@@ -105,7 +61,7 @@ class LSTMStep(Controller, StepRule):
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
         last, memory = state
-        out, memory = self.network(last, memory)
+        out, memory = self.network.chained(last, memory)
         step_size = torch.sigmoid(out)
         return step_size, (step_size, memory)
 
@@ -192,7 +148,7 @@ class LSTMPowerIteration(Controller, Oracle):
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, oracle=self, **budgets)
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[Tensor, Memory]:
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[Tensor, Memory | None]:
         self.check_domain(domain)
         return self.power.init(problem, domain, it), None
 

@@ -24,7 +24,7 @@ from fwnet.lab.paper.methods import Method, Methods, Version, draw_seed
 from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, training
 from fwnet.lab.paper.updates import Adam, SplitUpdates, TorchUpdates, TraceNormSteps, into_ball
 from fwnet.learned import LSTMUpdates
-from fwnet.learned.controllers.lstm import EntrywiseLSTM
+from fwnet.learned.controllers.entrywise import EntrywiseLSTM
 from fwnet.learned.networks import Parameters, Updates
 from fwnet.learned.training.recurrences import OptimizerRun
 from fwnet.learned.training.tasks import with_seed

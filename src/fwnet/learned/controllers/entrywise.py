@@ -1,0 +1,273 @@
+"""EntrywiseLSTM: one LSTM applied to every entry of a tensor, with gradients at a low price."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from fwnet.numerics import checks
+from fwnet.numerics.compiled import machine_code
+
+
+class Memory(NamedTuple):
+    """What an LSTM remembers of each entry.
+
+    Arguments:
+        h, c: `(layers, hidden, entries)`.
+        tape: the answers since the graph was cut; None if no gradient is wanted.
+        step: the place of the last answer on the tape; −1 before the first.
+    """
+
+    h: Tensor
+    c: Tensor
+    tape: Tensor | None = None
+    step: int = -1
+
+
+@final
+class EntrywiseLSTM(nn.Module):
+    """One LSTM applied to every entry of a tensor, each entry with a memory of its own.
+
+        i, f, g, o = σ, σ, tanh, σ of W_in z + b_in + W_h h + b_h;   c <- f c + i g,   h <- o tanh c
+
+    layer by layer; the answer is linear in the last h. The weights are those of an `nn.LSTM`.
+
+    Entries are what an optimizer sees, so nothing flows back into them. That makes gradients cheap:
+    each step is recorded on a tape, and one pass over the tape from its end finds those of the
+    weights.
+
+    Arguments:
+        hidden: units of a layer.
+        layers: how many.
+        preprocess: feed log|g| and sign of an entry, as Andrychowicz et al. (2016) do, instead of
+            the entry itself.
+    """
+
+    def __init__(self, hidden: int, layers: int, preprocess: bool = False) -> None:
+        super().__init__()
+        checks.at_least("hidden", hidden, 1)
+        checks.at_least("layers", layers, 1)
+        self.preprocess = preprocess
+        self.lstm = nn.LSTM(2 if preprocess else 1, hidden, layers)
+        self.head = nn.Linear(hidden, 1)
+
+    def forward(self, entries: Tensor, memory: Memory | None) -> tuple[Tensor, Memory]:
+        """One step: `(*shape)` -> `(*shape)`."""
+        z = entries.detach().to(self.head.weight.dtype).reshape(1, -1)
+        if self.preprocess:
+            z = log_and_sign(z)
+        if memory is None:
+            zeros = z.new_zeros(self.lstm.num_layers, self.lstm.hidden_size, z.shape[-1])
+            memory = Memory(zeros, zeros)
+        weights = list(self.parameters())
+        if not (torch.is_grad_enabled() and any(w.requires_grad for w in weights)):
+            with torch.no_grad():
+                step = _Recorded(_Weights(weights), z, memory)
+            return self._like(entries, step.out), Memory(step.h, step.c)
+        tape = memory.tape
+        if tape is None or not tape.requires_grad:  # the first step since the graph was cut
+            tape = _Tape.apply(*weights)  # type: ignore[no-untyped-call]
+            memory = memory._replace(step=-1)
+        node: Any = tape.grad_fn
+        with torch.no_grad():
+            step = _Recorded(node.weights, z, memory)
+        node.steps.append(step)
+        out = _Answer.apply(tape, step)  # type: ignore[no-untyped-call]
+        return self._like(entries, out), Memory(step.h, step.c, tape, len(node.steps) - 1)
+
+    def chained(
+        self, entries: Tensor, memory: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """One step whose graph reaches the entries and the memory too, for an LSTM in a loop."""
+        flat = entries.to(self.head.weight.dtype).reshape(-1, 1)
+        if self.preprocess:
+            flat = log_and_sign(flat, dim=-1)
+        out, memory = self.lstm(flat.unsqueeze(0), memory)
+        return self._like(entries, self.head(out)), memory
+
+    @staticmethod
+    def _like(entries: Tensor, out: Tensor) -> Tensor:
+        return out.reshape(entries.shape).to(entries.dtype)
+
+
+def log_and_sign(g: Tensor, p: float = 10.0, dim: int = 0) -> Tensor:
+    """(log|g| / p, sign g) where |g| >= e^−p, else (−1, e^p g), one after the other along `dim`.
+
+    Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
+    (2016), appendix A.
+    """
+    first = g.abs().clamp_min(math.exp(-p)).log() / p
+    return torch.cat([first, (g * math.exp(p)).clamp(-1.0, 1.0)], dim)
+
+
+@final
+class _Weights:
+    """W_in, W_h and b_in + b_h of each layer side by side, then W and b of the answer.
+
+    Arguments:
+        weights: W_in, W_h, b_in and b_h of each layer, then those of the answer.
+    """
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        layers = [weights[k : k + 4] for k in range(0, len(weights) - 2, 4)]
+        self.layers = [torch.cat([w, u, (a + b).unsqueeze(-1)], 1) for w, u, a, b in layers]
+        self.head, self.bias = weights[-2], weights[-1].unsqueeze(-1)
+
+
+@final
+class _Recorded:
+    """One step of all layers.
+
+    Arguments:
+        weights: with which it is taken.
+        z: what it sees, `(inputs, n)`.
+        memory: where it starts.
+
+    Attributes:
+        out: the answer, `(1, n)`; d_out its gradient, once that is known.
+        seen: the inputs of each layer, its h and a row of ones, `(inputs + hidden + 1, n)`.
+        gates: i, f, g, o, `(layers, 4 hidden, n)`.
+        curved: tanh c, `(layers, hidden, n)`.
+    """
+
+    def __init__(self, weights: _Weights, z: Tensor, memory: Memory) -> None:
+        layers, hidden, n = memory.c.shape
+        self.before, self.c_before = memory.step, memory.c
+        self.h, self.c, self.curved = (torch.empty_like(memory.c) for _ in range(3))
+        self.gates = z.new_empty(layers, 4 * hidden, n)
+        self.d_out: Tensor | None = None
+        self.code = _code(self.gates)
+        if self.code is None:
+            self.seen, self.out = self._taken(weights, z, memory)
+            return
+        self.seen = [z.new_empty(w.shape[1], n) for w in weights.layers]
+        self.out = z.new_empty(1, n)
+        arguments = (
+            z,
+            memory.h,
+            memory.c,
+            self.seen,
+            self.gates,
+            self.curved,
+            self.h,
+            self.c,
+            self.out,
+        )
+        self.code.step(*map(_array, (weights.layers, weights.head, weights.bias, *arguments)))
+
+    def _taken(self, weights: _Weights, z: Tensor, memory: Memory) -> tuple[list[Tensor], Tensor]:
+        """The step by torch: what the layers saw, and the answer."""
+        ones, all_seen = z.new_ones(1, z.shape[-1]), []
+        for k, weight in enumerate(weights.layers):
+            seen = torch.cat([z, memory.h[k], ones])
+            gates = torch.mm(weight, seen, out=self.gates[k])
+            i, f, g, o = gates.view(4, *memory.h[k].shape).unbind(0)
+            for gate in (i, f, o):
+                gate.sigmoid_()
+            torch.addcmul(f * memory.c[k], i, g.tanh_(), out=self.c[k])
+            z = torch.mul(o, torch.tanh(self.c[k], out=self.curved[k]), out=self.h[k])
+            all_seen.append(seen)
+        return all_seen, torch.addmm(weights.bias, weights.head, z)
+
+    def back(self, weights: _Weights, found: _Weights, d_h: Tensor, d_c: Tensor) -> None:
+        """Add to the gradients that are found; d_h and d_c become those of the memory before."""
+        d_out, self.d_out = self.d_out, None
+        if d_out is None:
+            d_out = torch.zeros_like(self.out)
+        found.bias.add_(d_out.sum())
+        if self.code is not None:
+            arguments = (weights.layers, weights.head, self.c_before, self.h, self.seen, self.gates)
+            more = (self.curved, d_out.contiguous(), d_h, d_c, found.layers, found.head)
+            self.code.step_backward(*map(_array, (*arguments, *more)))
+            return
+        found.head.addmm_(d_out, self.h[-1].mT)
+        d_h[-1].addmm_(weights.head.mT, d_out)
+        for k in reversed(range(len(d_h))):
+            d = self._gates_back(k, d_h[k], d_c[k])
+            found.layers[k].addmm_(d, self.seen[k].mT)
+            through = weights.layers[k].mT @ d
+            inputs = len(through) - d_h.shape[1] - 1
+            d_h[k] = through[inputs:-1]
+            if k:
+                d_h[k - 1] += through[:inputs]
+
+    def _gates_back(self, k: int, d_h: Tensor, d_c: Tensor) -> Tensor:  # (4 hidden, n)
+        """The gradients of what the gates are functions of; d_c becomes that of c before."""
+        i, f, g, o = self.gates[k].view(4, *d_h.shape).unbind(0)
+        curved = self.curved[k]
+        d_c.addcmul_(d_h * o, 1 - curved.square())
+        found = [
+            d_c * g * i * (1 - i),
+            d_c * self.c_before[k] * f * (1 - f),
+            d_c * i * (1 - g.square()),
+            d_h * curved * o * (1 - o),
+        ]
+        d_c.mul_(f)
+        return torch.cat(found)
+
+
+def _code(gates: Tensor) -> Any | None:
+    """The step in compiled code where that saves more than the call costs."""
+    small = gates.numel() < 8192 or gates.dtype != torch.float32 or gates.device.type != "cpu"
+    return None if small else machine_code("fwnet.learned.controllers.compiled_lstm")
+
+
+def _array(tensors: Any) -> Any:
+    """A tensor as an array, a list of tensors as a tuple of arrays."""
+    if isinstance(tensors, Tensor):
+        return tensors.detach().numpy()
+    return tuple(tensor.numpy() for tensor in tensors)
+
+
+@final
+class _Tape(torch.autograd.Function):
+    """The weights as a node of the graph, behind all answers: its backward passes over the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> Tensor:
+        ctx.weights, ctx.steps = _Weights(weights), []
+        return weights[0].new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> Any:
+        weights, steps = ctx.weights, ctx.steps
+        found = _Weights.__new__(_Weights)
+        found.layers = [torch.zeros_like(layer) for layer in weights.layers]
+        found.head, found.bias = torch.zeros_like(weights.head), torch.zeros_like(weights.bias)
+        later: dict[int, tuple[Tensor, Tensor]] = {}  # gradients of h and c, by the step's place
+        for place in reversed(range(len(steps))):
+            step = steps[place]
+            given = later.pop(place, None)
+            d_h, d_c = given or (torch.zeros_like(step.h), torch.zeros_like(step.c))
+            step.back(weights, found, d_h, d_c)
+            if step.before in later:  # two steps from one memory
+                for total, part in zip(later[step.before], (d_h, d_c), strict=True):
+                    total.add_(part)
+            elif step.before >= 0:
+                later[step.before] = d_h, d_c
+        hidden, parts = steps[0].h.shape[1], []
+        for part in found.layers:
+            parts += [part[:, : -hidden - 1], part[:, -hidden - 1 : -1], part[:, -1], part[:, -1]]
+        return *parts, found.head, found.bias.squeeze(-1)
+
+
+@final
+class _Answer(torch.autograd.Function):
+    """The answer of a step; its backward keeps the gradient for the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tensor, step: _Recorded) -> Tensor:
+        ctx.step = step
+        return step.out.view_as(step.out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> Any:
+        ctx.step.d_out = d_out
+        return d_out.new_zeros(()), None
