@@ -15,7 +15,8 @@ from torch.nn.utils import parameters_to_vector
 import fwnet
 from fwnet import learned
 from fwnet.learned.training.gradients import Rollout
-from fwnet.learned.training.tasks import with_seed
+from fwnet.learned.training.rollouts import draw
+from fwnet.learned.training.tasks import seeded, with_seed
 from learned_cases import svm_family, values
 
 QUICK = learned.MetaConfig(
@@ -242,3 +243,21 @@ def test_patience_ends_a_training() -> None:
 def test_what_is_missing_is_named(run: Callable[[], Any], text: str) -> None:
     with pytest.raises((ValueError, TypeError), match=text):
         run()
+
+
+def test_a_validation_measures_what_is_judged() -> None:
+    """f(x_T) of fresh problems, though the training makes Σ f small."""
+    rule, family = with_seed(learned.LSTMStep, 0), svm_family(n=12)
+    config = learned.MetaConfig(
+        steps=1,
+        batch=3,
+        loss=learned.SumOfValues(),
+        validation_loss=learned.FinalSuboptimality(),
+        validation_problems=3,
+    )
+    _, history = learned.meta_train(rule, family, config, solver=SOFT)
+    drawn = draw(family, 3, seeded(config.seed, "validation", 3))
+    end = fwnet.FrankWolfe(fwnet.Simplex(), rule, oracle=SOFT.oracle, max_steps=8, tol=0.0)
+    reached = end(drawn.problem).value
+    expected = ((reached - drawn.best) / drawn.best).mean().item()
+    assert history.initial == pytest.approx(expected, rel=1e-4)

@@ -33,7 +33,7 @@ from fwnet.learned.training.gradients import (
     PersistentES,
     Rollout,
 )
-from fwnet.learned.training.losses import LogSuboptimality, SumOfValues
+from fwnet.learned.training.losses import FinalSuboptimality, LogSuboptimality, SumOfValues
 from fwnet.learned.training.runs import MetaHistory, MetaRecord
 from fwnet.learned.training.tasks import TrainingTask
 from fwnet.learned.training.trainer import TrainingFailed, meta_train
@@ -45,6 +45,7 @@ __all__ = [
     "Cost",
     "Evaluation",
     "EvolutionStrategies",
+    "FinalSuboptimality",
     "HierarchicalDirection",
     "HierarchicalL2L",
     "HierarchicalUpdates",

@@ -82,6 +82,9 @@ class MetaConfig:
         schedule: of the learning rate; see `Cosine`, `Linear`.
         restarts: trainings from first weights of their own, the first from those that are given;
             validation chooses.
+        validation_loss: by which weights are chosen, over the longest horizon, such as
+            `FinalSuboptimality()`; the same as `loss` if left out. It is for families of problems:
+            a `TrainingTask` has its own.
     """
 
     steps: int = 300
@@ -100,6 +103,7 @@ class MetaConfig:
     seed: int = 0
     schedule: RateSchedule = field(default_factory=Cosine)
     restarts: int = 1
+    validation_loss: MetaLoss | None = None
 
     def __post_init__(self) -> None:
         whole = ("steps", "unroll", "batch", "groups", "validate_every", "patience", "restarts")
@@ -112,6 +116,10 @@ class MetaConfig:
         checks.positive("MetaConfig(clip=...)", self.clip)
         if self.horizon is not None:
             check_limits("MetaConfig(horizon=...)", self.horizon, 1)
+        if self.validation_loss is not None and not isinstance(self.validation_loss, MetaLoss):
+            raise TypeError(
+                f"MetaConfig(validation_loss=...) must be a MetaLoss; got {self.validation_loss!r}."
+            )
         kinds = {"gradient": MetaGradient, "loss": MetaLoss, "schedule": RateSchedule, "seed": int}
         for name, kind in kinds.items():
             value = getattr(self, name)

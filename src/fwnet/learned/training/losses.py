@@ -63,6 +63,18 @@ class SumOfValues(MetaLoss):
         return values.sum(0).mean()
 
 
+@final
+@dataclass(frozen=True)
+class FinalSuboptimality(MetaLoss):
+    """The mean over problems of the relative suboptimality after the last step.
+
+    (f(x_T) − f*) / |f*|, for a validation of what is judged at the end.
+    """
+
+    def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
+        return relative_suboptimality(values[-1], first, best).mean()
+
+
 def relative_suboptimality(values: Tensor, first: Tensor, best: Tensor) -> Tensor:
     """(f − f*) / |f*|, not below 0; in units of (f(x_0) − f*) / 1000 where f* is nearly 0."""
     unit = torch.maximum(best.abs(), 1e-3 * (first - best))

@@ -47,10 +47,12 @@ class SolverRollout(Rollout):
 
     def run(self, steps: int) -> Tensor:
         values = []
-        for _ in range(steps):
+        for t in range(steps):
             cell = self.net.cell(self.problem, self.it, self.slots)
             self.it, self.slots = cell.it, cell.slots
-            values.append(self.problem.value(self.it))
+            if t:  # the cell has evaluated f where the last step ended
+                values.append(cell.value)
+        values.append(self.problem.value(self.it))
         return self.loss(torch.stack(values), self.first, self.best)
 
     def detach(self) -> None:
@@ -81,12 +83,13 @@ class SolverTask(TrainingTask):
         return partial(SolverRollout, learned, drawn, config.loss)
 
     def judge(self, config: MetaConfig) -> Callable[[nn.Module], float]:
-        """The loss over the longest horizon, of problems that are drawn once."""
+        """The validation loss over the longest horizon, of problems that are drawn once."""
+        loss = config.loss if config.validation_loss is None else config.validation_loss
         left, judges = config.validation_problems, []
         while left > 0:
             batch = min(config.batch, left)
             generator = seeded(config.seed, "validation", left)
-            judges.append(draw(self.family, batch, generator, config.loss))
+            judges.append(draw(self.family, batch, generator, loss))
             left -= batch
 
         @torch.no_grad()
@@ -94,7 +97,7 @@ class SolverTask(TrainingTask):
             assert isinstance(learned, Controller | Slots)
             total = 0.0
             for drawn in judges:
-                rollout = SolverRollout(learned, drawn, config.loss)
+                rollout = SolverRollout(learned, drawn, loss)
                 total += len(drawn.best) * rollout.run(config.limits[1]).item()
             return total / config.validation_problems
 
