@@ -68,3 +68,83 @@ def test_c_must_fit_the_points() -> None:
         fwnet.SVMDual(features=X, y=y, C=C[:3])
     with pytest.raises(ValueError, match="must hold positive finite numbers only"):
         fwnet.SVMDual(features=X, y=y, C=-C)
+
+
+def two_classes(n: int = 40, d: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    y = torch.where(X[:, 0] + 0.5 * X[:, 1] > 0.3, 1.0, -1.0).double()
+    y[:3] = -y[:3]  # not separable
+    return X, y
+
+
+def test_the_hyperplane_is_that_of_liblinear() -> None:
+    """w, b and the decisions at the optimum, from features and from their kernel."""
+    svm = pytest.importorskip("sklearn.svm")
+    X, y = two_classes()
+    known = svm.LinearSVC(C=1.0, tol=1e-10, max_iter=10**6).fit(X, y)  # C Σ ξ², ours is C/2 Σ ξ²
+    new = torch.randn(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    solver = fwnet.PairwiseFrankWolfe(fwnet.Simplex(), tol=1e-12, max_steps=20000)
+    linear, kernel = fwnet.SVMDual(features=X, y=y, C=2.0), fwnet.SVMDual(X @ X.T, y, C=2.0)
+    alpha = solver(kernel).x
+    w, b = linear.primal(alpha)
+    np.testing.assert_allclose(w, known.coef_[0], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(b, known.intercept_[0], rtol=1e-3, atol=1e-4)
+    decisions = known.decision_function(new.numpy())
+    np.testing.assert_allclose(linear.decision_function(alpha, new), decisions, atol=1e-3)
+    np.testing.assert_allclose(kernel.decision_function(alpha, new @ X.T), decisions, atol=1e-3)
+    np.testing.assert_array_equal(kernel.predict(alpha, new @ X.T), known.predict(new.numpy()))
+
+
+def test_decisions_of_a_batch_are_those_of_each() -> None:
+    X, y = two_classes()
+    both = torch.stack([X @ X.T, 2 * X @ X.T])
+    alpha = torch.softmax(torch.randn(2, 40, generator=torch.Generator().manual_seed(2)), -1)
+    alpha, new = alpha.double(), torch.ones(2, 5, 40, dtype=torch.float64)
+    batch = fwnet.SVMDual(both, y.expand(2, -1)).decision_function(alpha, new)
+    each = [
+        fwnet.SVMDual(K, y).decision_function(a, k)
+        for K, a, k in zip(both, alpha, new, strict=True)
+    ]
+    torch.testing.assert_close(batch, torch.stack(each))
+
+
+def test_decisions_say_what_they_need() -> None:
+    X, y = two_classes()
+    alpha = torch.full((40,), 1 / 40, dtype=torch.float64)
+    with pytest.raises(TypeError, match="primal needs SVMDual"):
+        fwnet.SVMDual(X @ X.T, y).primal(alpha)
+    with pytest.raises(TypeError, match="needs the labels y"):
+        fwnet.SVMDual(X @ X.T).predict(alpha, X @ X.T)
+    with pytest.raises(ValueError, match="with 3 columns; got"):
+        fwnet.SVMDual(features=X, y=y).predict(alpha, X @ X.T)
+
+
+@pytest.mark.parametrize("kind", ["kernel", "features"])
+def test_minibatches_of_coordinates_are_unbiased(kind: str) -> None:
+    """The mean over all minibatches of one coordinate is the gradient, and f."""
+    X, y = two_classes()
+    problem = fwnet.SVMDual(X @ X.T, y) if kind == "kernel" else fwnet.SVMDual(features=X, y=y)
+    it = problem.at(torch.softmax(X[:, 2], 0))
+    samples = [problem.minibatch(torch.tensor([k])) for k in range(problem.terms() or 0)]
+    assert len(samples) == 40
+    mean = torch.stack([sample.gradient(it) for sample in samples]).mean(0)
+    torch.testing.assert_close(mean, problem.gradient(it))
+    value = torch.stack([sample.value(it) for sample in samples]).mean()
+    torch.testing.assert_close(value, problem.value(it))
+
+
+def test_stochastic_frank_wolfe_trains_an_svm() -> None:
+    """Minibatches of half the coordinates approach f*; of all coordinates, they are exact."""
+    X, y = two_classes()
+    problem = fwnet.SVMDual(X @ X.T, y)
+    best = fwnet.PairwiseFrankWolfe(fwnet.Simplex(), tol=1e-10, max_steps=5000)(problem).value
+
+    def excess(batch_size: int, steps: int) -> float:
+        solver = fwnet.StochasticFrankWolfe(
+            fwnet.Simplex(), batch_size=batch_size, max_steps=steps, tol=0.0
+        )
+        return float(solver(problem).value / best) - 1
+
+    assert excess(20, 3000) < excess(20, 100) / 2
+    assert excess(40, 1000) < 0.02

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet.iterates import Iterate, Move
 from fwnet.numerics import checks
-from fwnet.numerics.linear_maps import LinearMap
+from fwnet.numerics.linear_maps import DenseMap, LinearMap
 from fwnet.problems.base import FirstOrder, Gradient, Problem
 from fwnet.problems.quadratic import LeastSquares, Quadratic, check_symmetric
 from fwnet.vertices import Vertex
@@ -23,6 +23,9 @@ class SVMDual(Problem):
 
     At the optimum, w = Σ αᵢ yᵢ xᵢ / (2 f(α)) minimises ½‖w‖² + C/2 Σ max(0, 1 − yᵢ⟨w, xᵢ⟩)²,
     the intercept being one more coordinate of w.
+
+    `decision_function`, `predict` and, for features, `primal` use the hyperplane of any α. With
+    `StochasticFrankWolfe`, a step sees a minibatch of coordinates.
 
     Arguments:
         K: Gram matrix k(X, X), `(n, n)` or `(batch, n, n)`. Without `y`, K counts as
@@ -50,6 +53,8 @@ class SVMDual(Problem):
             raise ValueError("SVMDual: give exactly one of K and features.")
         self.form: Quadratic | LeastSquares
         self.ridge: float | Tensor = 0.0
+        self.labels: Tensor | None = None
+        self.bias, self.features = False, features
         if isinstance(K, LinearMap):
             if y is not None or bias or C is not None:
                 raise ValueError(
@@ -66,6 +71,7 @@ class SVMDual(Problem):
         self.ridge = ridge
         labels = None if y is None else _labels(y, data)
         use_bias = labels is not None if bias is None else bias
+        self.labels, self.bias = labels, bool(use_bias)
         if features is None:
             self.form = Quadratic(dual_matrix(data, labels, ridge, use_bias))
         else:
@@ -109,6 +115,65 @@ class SVMDual(Problem):
     def smoothness(self) -> float:
         return self.form.smoothness()
 
+    def terms(self) -> int | None:
+        return self.form.shape[-1] if self.form.shape is not None else None
+
+    def minibatch(self, rows: Tensor) -> Problem:
+        """f by some coordinates of α: Qα is estimated by n/b Σ over these i of αᵢ Qeᵢ."""
+        return _Coordinates(self.form, rows)
+
+    def primal(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The hyperplane of α: w `(*batch, d)` and the intercept b `(*batch,)`.
+
+            w = Σ αᵢ yᵢ xᵢ / ρ,   b = Σ αᵢ yᵢ / ρ,   ρ = 2 f(α);   b = 0 without a bias
+
+        Needs a problem that was made of `features`.
+        """
+        if self.features is None:
+            raise TypeError(
+                "SVMDual.primal needs SVMDual(features=...): a kernel has no w. Use "
+                "decision_function with the kernel of the new points."
+            )
+        signed, b = self._signed(alpha)
+        w: Tensor = (signed.unsqueeze(-2) @ self.features).squeeze(-2)
+        return w, b
+
+    def decision_function(self, alpha: Tensor, new: Tensor) -> Tensor:  # (*batch, m)
+        """⟨w, x⟩ + b of new points by α, any point of the simplex.
+
+            Σ αᵢ yᵢ k(xᵢ, x) / ρ + b,   b = Σ αᵢ yᵢ / ρ,   ρ = 2 f(α)
+
+        Arguments:
+            alpha: `(*batch, n)`, such as `Result.x`.
+            new: the kernel of new points and the problem's, `(*batch, m, n)`; for a problem of
+                features the features of the new points, `(*batch, m, d)`.
+        """
+        if self.features is None:
+            weights, b = self._signed(alpha)
+        else:
+            weights, b = self.primal(alpha)
+        if new.shape[-1] != weights.shape[-1]:
+            what = "k(new, X)" if self.features is None else "features"
+            raise ValueError(
+                f"decision_function(new) must be {what} with {weights.shape[-1]} columns; got "
+                f"shape {tuple(new.shape)}."
+            )
+        return torch.linalg.vecdot(new, weights.unsqueeze(-2)) + b.unsqueeze(-1)
+
+    def predict(self, alpha: Tensor, new: Tensor) -> Tensor:  # (*batch, m)
+        """The label −1 or +1 of new points; arguments as of `decision_function`."""
+        positive = self.decision_function(alpha, new) >= 0
+        return positive.to(alpha.dtype) * 2 - 1
+
+    def _signed(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """αᵢ yᵢ / ρ `(*batch, n)` and b."""
+        if self.labels is None:
+            raise TypeError("SVMDual needs the labels y to decide on new points; give SVMDual(y).")
+        alpha = self.check_point("alpha", alpha)
+        signed = self.labels * alpha / (2 * self.value(self.at(alpha))).unsqueeze(-1)
+        b = signed.sum(-1)
+        return signed, b if self.bias else torch.zeros_like(b)
+
     def hinge_gap(self, it: Iterate) -> tuple[Tensor, Tensor]:
         """Duality gap of the squared-hinge form, and its primal value.
 
@@ -124,6 +189,32 @@ class SVMDual(Problem):
         norm = (rho - torch.linalg.vecdot(self.ridge * it.x, it.x)) / rho**2  # ‖w‖²
         primal = 0.5 * norm + 0.5 * (errors.square() / self.ridge).sum(-1)
         return primal - 0.5 / rho, primal
+
+
+@final
+class _Coordinates(Problem):
+    """½ ⟨α, g⟩ with g = n/b Σ over b coordinates i of αᵢ Qeᵢ, unbiased estimates of f and Qα."""
+
+    def __init__(self, form: Quadratic | LeastSquares, rows: Tensor) -> None:
+        self.form, self.rows = form, rows
+        self.shape, self.batch_dims = form.shape, form.batch_dims
+        self.dtype, self.device = form.dtype, form.device
+
+    def value(self, it: Iterate) -> Tensor:
+        return self.first_order(it).value
+
+    def gradient(self, it: Iterate) -> Tensor:
+        scale = it.x.shape[-1] / len(self.rows)
+        chosen = scale * it.x[..., self.rows]
+        if isinstance(self.form, Quadratic) and isinstance(self.form.matrix, DenseMap):
+            return self.form.matrix.rows(self.rows).adjoint(chosen)  # Q is symmetric
+        only = torch.zeros_like(it.x).index_copy(-1, self.rows, chosen)
+        return self.form.gradient(self.form.at(only))
+
+    def first_order(self, it: Iterate) -> FirstOrder:
+        gradient = self.gradient(it)
+        along = torch.linalg.vecdot(gradient, it.x)
+        return FirstOrder(0.5 * along, gradient, along)
 
 
 def _data(name: str, given: Tensor | None) -> Tensor:
