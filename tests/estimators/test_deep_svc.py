@@ -224,3 +224,17 @@ def test_probabilities_are_calibrated() -> None:
     many = DeepSVC(probability=True, max_iter=5, random_state=0).fit(X, y)
     np.testing.assert_allclose(many.predict_proba(X).sum(1), 1.0)
     assert (many.predict_proba(X).argmax(1) == y).mean() > 0.95
+
+
+def test_learned_updates_train_the_network() -> None:
+    """As the torch optimizer that `learned.Optimizer` makes of them; they need no lr."""
+    X, y = circles(0, 60)
+    torch.manual_seed(0)
+    updates = fwnet.learned.LSTMUpdates(hidden=3)
+    options = {"max_iter": 3, "random_state": 0}
+    one = DeepSVC(kernel_net, optimizer=updates, **options).fit(X, y)
+
+    def build(parameters: list[torch.Tensor], lr: float) -> torch.optim.Optimizer:
+        return fwnet.learned.Optimizer(parameters, updates)
+
+    same(one, DeepSVC(kernel_net, optimizer=build, **options).fit(X, y))

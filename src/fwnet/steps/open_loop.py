@@ -36,8 +36,9 @@ class OpenLoop(Scheduled):
 
         γ_t = 2 / (t + offset)
 
-    O(1/t) without any knowledge of f. With offset 2 the first step goes all the way to a vertex; a
-    larger offset keeps more of a good start.
+    for t = 0, 1, …; counted from t = 1, that is 2 / (t + 1). O(1/t) without any knowledge of f.
+    With offset 2 the first step goes all the way to a vertex; a larger offset keeps more of a good
+    start.
 
     Arguments:
         offset: at least 2.

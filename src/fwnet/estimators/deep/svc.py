@@ -29,6 +29,8 @@ from fwnet.estimators.deep.modules import evaluating, features_of, kind_of, own_
 from fwnet.estimators.deep.progress import shown
 from fwnet.estimators.deep.training import LabelledPoints, Training, TrainingSchedule
 from fwnet.layers import FWNet
+from fwnet.learned import LearnedUpdates
+from fwnet.learned import Optimizer as LearnedOptimizer
 from fwnet.numerics import checks
 from fwnet.oracles import Softmin
 from fwnet.solvers import FrankWolfe
@@ -65,7 +67,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             `oracle=Softmin(5.0, relative=True)`, which moves many points a step.
         lr, weight_decay: of the optimizer.
         optimizer: called with parameters, lr= and (if not 0) weight_decay=; `torch.optim.Adam` by
-            default.
+            default. Or learned updates such as `learned.LSTMUpdates`, which need no lr.
         max_iter: updates of the network.
         max_time: seconds for the training, None for no limit.
         batch_size: points of an update, None for all. Each batch is an SVM of its own with C
@@ -109,7 +111,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         solver: FrankWolfe | None = None,
         lr: float = 0.02,
         weight_decay: float = 0.0,
-        optimizer: Callable[..., torch.optim.Optimizer] | None = None,
+        optimizer: Callable[..., torch.optim.Optimizer] | LearnedUpdates | None = None,
         max_iter: int = 100,
         max_time: float | None = None,
         batch_size: int | None = None,
@@ -286,7 +288,10 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         parameters = [p for p in module.parameters() if p.requires_grad]
         decay = {"weight_decay": self.weight_decay} if self.weight_decay else {}
         build: Callable[..., Any] = self.optimizer or torch.optim.Adam
-        optimizer = build(parameters, lr=self.lr, **decay)
+        if isinstance(self.optimizer, LearnedUpdates):
+            optimizer: Any = LearnedOptimizer(parameters, self.optimizer)
+        else:
+            optimizer = build(parameters, lr=self.lr, **decay)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(
                 f"DeepSVC(optimizer=...) must build a torch.optim.Optimizer; got {optimizer!r}."
