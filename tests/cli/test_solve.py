@@ -34,6 +34,7 @@ NEAREST: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
     "polytope": (["--lower", 0], {"A_ub": np.ones((1, 4)), "b_ub": [1.0]}, [1, 0, 0, 0]),
     "hull": ([], {"vertices": [[0, 0, 0, 0], [2, 0, 0, 0]]}, [2, 0, 0, 0]),
     "trace-norm": (["--radius", 2], {}, np.diag([2, 0, 0])),
+    "schatten": (["--p", 3], {"b": 3.0 * np.eye(3)}, 3 ** (-1 / 3) * np.eye(3)),
     "spectral": ([], {}, np.diag([1, 1, 0.5])),
     "row-norms": ([], {}, np.diag([1, 1, 0.5])),
     "spectraplex": ([], {}, np.diag([1, 0, 0])),

@@ -82,7 +82,7 @@ def test_completion_loads_nothing_heavy(words: str, found: str) -> None:
 
 
 def test_the_names_known_before_a_command_runs_are_those_of_the_library() -> None:
-    assert [experiment.name for experiment in EXPERIMENTS] == list(reproduce.NAMES)
+    assert {experiment.name for experiment in EXPERIMENTS} == set(reproduce.NAMES)
     assert [each.value for each in reproduce.ProfileName] == [each.value for each in Profile]
     asked = inspect.signature(distributed_fit).parameters
     for field in fields(FitConfig):

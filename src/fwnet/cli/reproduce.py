@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fwnet.lab.paper.experiment import Experiment, Results
 
 # For the shell's completion, which must not wait for the experiments to load.
-NAMES = ("cifar2", "circles", "manmade", "mnist", "density", "beyond", "core")
+_PAPER = ("cifar2", "circles", "manmade", "mnist", "density")
+NAMES = (*_PAPER, "scaling", "graphs", "quadrature", "core")
 
 
 class ProfileName(str, Enum):
