@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fwnet import learned
+from fwnet.data import available
 from fwnet.lab.recipes import RECIPES, Recipe, __main__, svm_families
 
 CARD = {"trained_on", "how", "horizon", "size", "validation", "validation_is", "recipe", "seed"}
@@ -27,6 +28,18 @@ def test_the_card_is_that_of_the_recipe(name: str) -> None:
     assert (card["horizon"], card["size"]) == (list(recipe.horizon), list(recipe.size))
     assert card.get("config", {}).get("seed", "0") == "0"
     assert "learned" in str(card["validation"])
+
+
+@pytest.mark.skipif(available()["cifar10-inception"] is None, reason="needs features of CIFAR-10")
+@pytest.mark.parametrize("name", ["paper-step", "paper-direction"])
+def test_the_papers_optimizers_are_as_their_cards_say(name: str) -> None:
+    """Within the rounding of another processor."""
+    controller = learned.load(name)
+    found, card = RECIPES[name].judge(controller), controller.card["validation"]
+    assert found.keys() == card.keys()
+    for solver, numbers in card.items():
+        assert found[solver] == pytest.approx(numbers, rel=0.05)
+    assert found["learned"]["end"] < found["line search"]["end"]
 
 
 def test_a_recipe_writes_what_it_trained(tmp_path: Path) -> None:

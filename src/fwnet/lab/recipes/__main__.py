@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from fwnet import learned
@@ -15,10 +16,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
     parser.add_argument("--out", type=Path, default=Path(learned.__file__).parent / "shipped")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--judge", action="store_true", help="compute the card's numbers, no more")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in RECIPES]
     if unknown:
         raise SystemExit(f"no recipe {unknown[0]!r}; there are {', '.join(RECIPES)}.")
+    if arguments.judge:
+        for name in arguments.names:
+            print(name, json.dumps(RECIPES[name].judge(learned.load(name))), flush=True)
+        return
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.names:
         print(RECIPES[name].follow(name, arguments.out, arguments.seed), flush=True)
