@@ -38,7 +38,7 @@ def _gate(gates, before, c, curved, h):  # type: ignore[no-untyped-def]
     hidden, n = c.shape
     for k in range(hidden):
         i, f, g, o = gates[k], gates[hidden + k], gates[2 * hidden + k], gates[3 * hidden + k]
-        was, now, bent, out = before[k], c[k], curved[k], h[k]
+        was, now, squashed, out = before[k], c[k], curved[k], h[k]
         for j in range(n):
             a = _HALF + _HALF * _tanh(_HALF * i[j])
             b = _HALF + _HALF * _tanh(_HALF * f[j])
@@ -47,7 +47,7 @@ def _gate(gates, before, c, curved, h):  # type: ignore[no-untyped-def]
             state = b * was[j] + a * d
             t = _tanh(state)
             i[j], f[j], g[j], o[j] = a, b, d, e
-            now[j], bent[j], out[j] = state, t, e * t
+            now[j], squashed[j], out[j] = state, t, e * t
 
 
 @_compiled
@@ -60,9 +60,9 @@ def _gate_backward(gates, before, curved, d_h, d_c, found):  # type: ignore[no-u
     for k in range(hidden):
         i, f, g, o = gates[k], gates[hidden + k], gates[2 * hidden + k], gates[3 * hidden + k]
         d_i, d_f, d_g = found[k], found[hidden + k], found[2 * hidden + k]
-        d_o, was, bent, up, inner = found[3 * hidden + k], before[k], curved[k], d_h[k], d_c[k]
+        d_o, was, squashed, up, inner = found[3 * hidden + k], before[k], curved[k], d_h[k], d_c[k]
         for j in range(n):
-            a, b, d, e, t, u = i[j], f[j], g[j], o[j], bent[j], up[j]
+            a, b, d, e, t, u = i[j], f[j], g[j], o[j], squashed[j], up[j]
             state = inner[j] + u * e * (_ONE - t * t)
             d_i[j] = state * d * a * (_ONE - a)
             d_f[j] = state * was[j] * b * (_ONE - b)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple, final
 
 import torch
@@ -211,10 +213,18 @@ class _Recorded:
         return torch.cat(found)
 
 
+@cache
+def _linked() -> bool:
+    """Whether Numba finds the products of matrices that it calls."""
+    return find_spec("scipy") is not None
+
+
 def _code(gates: Tensor) -> Any | None:
     """The step in compiled code where that saves more than the call costs."""
     small = gates.numel() < 8192 or gates.dtype != torch.float32 or gates.device.type != "cpu"
-    return None if small else machine_code("fwnet.learned.controllers.compiled_lstm")
+    if small or not _linked():
+        return None
+    return machine_code("fwnet.learned.controllers.compiled_lstm")
 
 
 def _array(tensors: Any) -> Any:
