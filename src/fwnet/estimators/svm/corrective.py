@@ -24,9 +24,9 @@ from fwnet.oracles import Linearization, Oracle
 from fwnet.problems import Problem, SVMDual
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant
-from fwnet.vertices import Dense, OneHot
+from fwnet.vertices import Dense
 
-_ZERO, _ONE = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
+_ZERO = torch.zeros((), dtype=torch.float64)
 _ROUNDS = 10**9
 
 
@@ -61,7 +61,7 @@ class Margins(Oracle):
         assert it.image is not None
         found = hinge_gap(state.hinge, it.x.numpy(), it.image.numpy(), state.violations)
         state.found = found
-        return _linearized(it, found), state
+        return _linearized(domain, it, found), state
 
     def certify(
         self, problem: Problem, domain: Domain, it: Iterate
@@ -70,7 +70,7 @@ class Margins(Oracle):
         work = work_of(problem)
         work.certified = True
         work.found = work.certificate(it.x.numpy(), it.image.numpy())
-        return it, _linearized(it, work.found)
+        return it, _linearized(domain, it, work.found)
 
     def patience(self, domain: Domain) -> int:
         return 1  # `WorkingSet` stays only where nothing is left to do
@@ -85,15 +85,14 @@ def work_of(problem: Problem) -> Work:
     return kernel.work
 
 
-def _linearized(it: Iterate, found: HingeGap) -> Linearization:
+def _linearized(domain: Domain, it: Iterate, found: HingeGap) -> Linearization:
     """The linearisation from what a pass over the points has found, in few calls of torch."""
     assert it.image is not None
-    rho = found.rho
-    decrease = rho - float(it.image.numpy()[found.best])
-    numbers = torch.tensor([0.5 * rho, rho, decrease, 0.5 * rho * found.gap], dtype=torch.float64)
-    value, along, decreases, gap = numbers.unbind()
-    vertex = OneHot(torch.tensor(found.best), _ONE, len(it.x), unit=True)
-    return Linearization(value, it.image, along, vertex, decreases, True, gap)
+    vertex, half = domain.vertex(it.image), 0.5 * found.rho
+    decrease = found.rho - vertex.inner(it.image)
+    numbers = torch.tensor([half, found.rho, half * found.gap], dtype=torch.float64)
+    value, along, gap = numbers.unbind()
+    return Linearization(value, it.image, along, vertex, decrease, True, gap)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime
 from fwnet.estimators.svm.records import BinaryProblem, Expansion, result_of
-from fwnet.estimators.svm.store import DualKernel, KernelMap, KernelStore
+from fwnet.estimators.svm.store import DualKernel, GramMap, KernelStore
 from fwnet.estimators.svm.working_set import TINY, HingeGap, Work, hinge_gap
 from fwnet.problems import SVMDual
 from fwnet.trace import Clock, Status, StepRecord, Trace
@@ -122,7 +122,7 @@ def solve_kernel(
 
 def solve_dual(
     certificate: Certificate,
-    kernel: KernelMap,
+    kernel: GramMap,
     problem: BinaryProblem,
     limits: Limits,
     mode: str = "auto",
@@ -177,7 +177,7 @@ def with_vector(points: Points, problem: BinaryProblem, solved: Expansion, tol: 
     signed = solved.coef / np.abs(solved.coef).sum()
     w, b = combination(points.X, signed), problem.bias * float(signed.sum())
     rho = float(w @ w) + b * b + float(signed @ (signed / problem.box))
-    found = HingeGap(rho, solved.gap, 0)
+    found = HingeGap(rho, solved.gap)
     alpha = np.abs(signed)
     again = expansion(problem, alpha, found, solved.status, solved.trace, solved.solver)
     again = replace(again, w=combination(points.X, again.coef))  # not w/ρ: α/ρ is rounded

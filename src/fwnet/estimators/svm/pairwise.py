@@ -152,7 +152,7 @@ def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  
 
 @compiled
 def survey(box, alpha, gradient, violations):  # type: ignore[no-untyped-def]
-    """Return ρ, (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ, argmin ∇f, from ∇f = Qα; fill violations (n,).
+    """Return ρ and (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ from ∇f = Qα; fill violations (n,).
 
     P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   yᵢf(xᵢ) = (∇f − α/C)/ρ,   D = 1/(2ρ)
 
@@ -165,16 +165,14 @@ def survey(box, alpha, gradient, violations):  # type: ignore[no-untyped-def]
         shares += alpha[t] * share
     if square < 0.0:  # |w|² is none: rounding
         square = 0.0
-    rho, best = square + shares, 0
+    rho = square + shares
     for t in range(box.shape[0]):
-        if gradient[t] < gradient[best]:
-            best = t
         short = 1.0 - gradient[t] / rho
         violations[t] = np.sqrt(box[t]) * (abs(short) if alpha[t] > 0.0 else short)
         slack = max(short + alpha[t] / (box[t] * rho), 0.0)
         loss += box[t] * slack * slack
     primal = 0.5 * (square / (rho * rho) + loss)
-    return rho, (primal - 0.5 / rho) / primal, best
+    return rho, (primal - 0.5 / rho) / primal
 
 
 @compiled

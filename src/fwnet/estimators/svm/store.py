@@ -33,7 +33,7 @@ def _memory(size: int) -> Array:
     return last if last.nbytes >= size else torch.empty(size, dtype=torch.uint8).numpy()
 
 
-class KernelMap(LinearMap):
+class GramMap(LinearMap):
     """K, K_ij = k(x_i, x_j): vectors in float64, kernel values in the precision of `kernel`.
 
     Attributes:
@@ -82,7 +82,7 @@ class DualKernel(LinearMap):
     """
 
     def __init__(
-        self, kernel: KernelMap, y: Array, box: Array, bias: float, work: object = None
+        self, kernel: GramMap, y: Array, box: Array, bias: float, work: object = None
     ) -> None:
         self.kernel, self.y, self.box, self.bias, self.work = kernel, y, box, bias, work
         self.shape, self.dtype, self.device = kernel.shape, kernel.dtype, kernel.device
@@ -103,7 +103,7 @@ class DualKernel(LinearMap):
 
 
 @final
-class KernelStore(KernelMap):
+class KernelStore(GramMap):
     """Rows of the kernel matrix: evaluated once, kept while `megabytes` allow.
 
     Pages of the store are touched only when a row is put there, so a large limit costs nothing
@@ -185,7 +185,7 @@ class KernelStore(KernelMap):
 
 
 @final
-class LinearKernel(KernelMap):
+class FeatureGramMap(GramMap):
     """K = XXᵀ through feature space, without a store.
 
     Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)

@@ -18,7 +18,7 @@ from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.pairwise import EXHAUSTED, STUCK, pairwise_steps, reflect, survey
 from fwnet.estimators.svm.records import BinaryProblem
-from fwnet.estimators.svm.store import KernelMap, KernelStore
+from fwnet.estimators.svm.store import GramMap, KernelStore
 from fwnet.iterates import Iterate
 from fwnet.problems import Problem
 from fwnet.trace import Clock, Status
@@ -36,11 +36,10 @@ _DOUBLE = 2.5  # the time of kernel values in float64, over that in float32
 
 
 class HingeGap(NamedTuple):
-    """ρ = αᵀQα, (P − D)/P of the classifier w = Σ αᵢyᵢφᵢ/ρ, and the best vertex of the simplex."""
+    """ρ = αᵀQα and (P − D)/P of the classifier w = Σ αᵢyᵢφᵢ/ρ."""
 
     rho: float
     gap: float
-    best: int
 
 
 def hinge_gap(
@@ -78,7 +77,7 @@ class Work:
     def __init__(
         self,
         problem: BinaryProblem,
-        kernel: KernelMap,
+        kernel: GramMap,
         limits: Limits,
         mode: str,
         certificate: Callable[[Array, Array], HingeGap],
@@ -131,7 +130,7 @@ class Work:
         """Return weights and their gradient; None if there is nothing to do, or no time."""
         self.spent.append(self.steps)
         self.store.kernel.clock = self.limits.clock
-        rho, gap, _ = self.found
+        rho, gap = self.found
         self.halt = self._reason(alpha, gradient, rho)
         try:
             if self.halt is None and self._admits(alpha, gap):
