@@ -66,6 +66,7 @@ class EntrywiseLSTM(nn.Module):
         if memory is None:
             zeros = z.new_zeros(self.lstm.num_layers, self.lstm.hidden_size, z.shape[-1])
             memory = Memory(zeros, zeros)
+        memory = Memory(*memory)  # a layer that saves its states keeps plain tuples
         weights = list(self.parameters())
         if not (torch.is_grad_enabled() and any(w.requires_grad for w in weights)):
             with torch.no_grad():
