@@ -14,7 +14,7 @@ from fwnet.learned.families.svm import RBFKernel, SVMFamily
 from fwnet.learned.ranges import LogUniform
 
 Part = Literal["train", "validation", "test"]
-# Pairs of classes: six to train on, three to tune by, three that are opened once.
+# Pairs of classes: six to train on, three to tune by, three for the test.
 CLASSES: dict[str, tuple[int, ...]] = {
     "train": (0, 1, 2, 3),
     "validation": (4, 5, 6),
