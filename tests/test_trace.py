@@ -85,7 +85,11 @@ def test_values_of_different_kinds_are_kept() -> None:
 
 
 def kept_bytes(steps: int, **budgets: int) -> int:
-    """Bytes that Python holds for the result of so many steps."""
+    """Bytes that Python holds for so many steps; the first solves make other things, too."""
+    return min(_held(steps, budgets) for _ in range(3))
+
+
+def _held(steps: int, budgets: dict[str, int]) -> int:
     solver = fwnet.FrankWolfe(L1.domain, max_steps=steps, tol=0.0, **budgets)
     tracemalloc.start()
     try:
@@ -99,8 +103,6 @@ def kept_bytes(steps: int, **budgets: int) -> int:
 
 
 def test_a_step_takes_at_most_48_bytes() -> None:
-    kept_bytes(10)  # whatever is made once
-    kept_bytes(210, trace_every=100)
     few, many = kept_bytes(100), kept_bytes(2100)
     assert many - few <= 48 * 2000
     assert kept_bytes(2100, trace_every=100) - few <= 0.48 * 2000
