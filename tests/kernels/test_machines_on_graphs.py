@@ -56,6 +56,8 @@ def test_a_callable_kernel_takes_points_of_any_kind() -> None:
     assert machine.predict(["ba", "xy", "aaa"]).tolist() == [0, 1, 0]
     lists = [list(word) for word in words]  # of different lengths
     assert FWSVC(kernel=letters).fit(lists, kinds).predict([["b"]]).tolist() == [0]
+    even = [list("ab"), list("ba"), list("xy"), list("yx")]  # and of one
+    assert FWSVC(kernel=letters).fit(even, [0, 0, 1, 1]).predict([["x", "x"]]).tolist() == [1]
     with pytest.raises(ValueError, match="each of the 8 points; got 7"):
         FWSVC(kernel=letters).fit(words, kinds[:7])
 

@@ -164,7 +164,8 @@ def _is_table(X: Any) -> bool:
 def _as_objects(X: Any) -> Array:
     """Points of any kind as an array (n,)."""
     points = np.empty(len(X), object)
-    points[:] = list(X)
+    for k, point in enumerate(X):  # points[:] = X would make columns of points of one length
+        points[k] = point
     return points
 
 
