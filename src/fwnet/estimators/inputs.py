@@ -38,13 +38,6 @@ def step_limit(max_iter: Any) -> int:
     return 2**62 if max_iter == -1 else int(max_iter)
 
 
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Return `value` if it is among the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
-    return str(value)
-
-
 def check_switches(estimator: Any) -> None:
     """Check those parameters of an estimator that are True or False: a text would count as True."""
     for name in ("fit_intercept", "warm_start", "probability", "progress"):
@@ -72,7 +65,7 @@ def kernel_spec(
 ) -> KernelSpec:
     """Return the kernel with its numbers; gamma="scale" is 1/(d·Var X), weighted as the points."""
     if not callable(kernel):
-        one_of("kernel", kernel, KERNELS)
+        checks.one_of("kernel", kernel, KERNELS)
     number = _gamma(kernel, gamma, X, weight)
     power = positive("degree", degree, zero=True)
     if kernel == "poly" and power != int(power):

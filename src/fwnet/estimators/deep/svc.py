@@ -211,8 +211,8 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         checks.positive("DeepSVC(C=...)", self.C)
         checks.positive("DeepSVC(lr=...)", self.lr)
         checks.non_negative("DeepSVC(weight_decay=...)", self.weight_decay)
-        _one_of("mode", self.mode, _MODES)
-        _one_of("objective", self.objective, OBJECTIVES)
+        checks.one_of("DeepSVC(mode=...)", self.mode, _MODES)
+        checks.one_of("DeepSVC(objective=...)", self.objective, OBJECTIVES)
         if not 0 <= checks.non_negative("validation_fraction", self.validation_fraction) < 1:
             raise ValueError(
                 "DeepSVC(validation_fraction=...) must be at least 0 and below 1; got "
@@ -378,12 +378,6 @@ def _signs(classes: Tensor, count: int) -> Tensor:
     """Labels −1, +1 `(problems, n)`: one problem for two classes, else one a class."""
     positive = torch.arange(1 if count == 2 else 0, count, device=classes.device)
     return 2.0 * (classes == positive.unsqueeze(-1)).double() - 1.0
-
-
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        names = ", ".join(map(repr, choices))
-        raise ValueError(f"DeepSVC({name}=...) must be one of {names}; got {value!r}.")
 
 
 def _whole(name: str, value: Any, least: int) -> int | None:

@@ -17,6 +17,7 @@ from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split, splits, votes
 from fwnet.estimators.svm.neural import check_network, is_network
 from fwnet.estimators.svm.records import Expansion
+from fwnet.numerics import checks
 
 _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
 _LINEAR_ONLY = ("newton", "liblinear")
@@ -161,8 +162,8 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         if is_network(self.solver):
             check_network(self.solver)
         else:
-            inputs.one_of("solver", self.solver, _SOLVERS)
-        inputs.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
+            checks.one_of("solver", self.solver, _SOLVERS)
+        checks.one_of("multi_class", self.multi_class, ("ovr", "ovo"))
         if (
             isinstance(self.solver, str)
             and self.solver in _LINEAR_ONLY
