@@ -55,10 +55,6 @@ LATE_PACKAGES = {*OPTIONAL, "joblib", "onnxruntime", "PIL", "fcntl", "msvcrt"}
 NEEDS_NUMBA = re.compile(r"\.compiled_\w+$|\.low_rank$")  # modules that only Numba can import
 TWICE = {"FrankWolfe"}  # the solver, and the optimizer of fwnet.optim
 COMPLEXITY = 14
-# Functions above it, until they are split.
-COMPLEX = {
-    "learned/controllers/compiled_atoms.py _model_minimum",
-}
 
 
 def top_level(path: Path) -> str:
@@ -242,7 +238,7 @@ def test_complexity_counts_paths() -> None:
 def test_functions_are_simple(path: Path) -> None:
     for function in functions(path):
         name = f"{path.relative_to(ROOT).as_posix()} {function.name}"
-        assert complexity(function) <= COMPLEXITY or name in COMPLEX, name
+        assert complexity(function) <= COMPLEXITY, name
 
 
 def test_a_class_name_exists_once() -> None:

@@ -165,6 +165,12 @@ class Iterate:
     active: ActiveSet | None = None
 
 
+def image_of(it: Iterate) -> Tensor:
+    """The iterate's image, which `Problem.at` has computed."""
+    assert it.image is not None, "make iterates with problem.at(x)"
+    return it.image
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Term:

@@ -1,11 +1,11 @@
-"""What every run shares: Clock, Status, the records of its steps (Trace), its Result."""
+"""What every run shares: Clock, Status, the records of its steps (Trace, Recorder), its Result."""
 
 from __future__ import annotations
 
 import math
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, overload
 
@@ -88,6 +88,9 @@ class StepRecord(NamedTuple):
     gap: Number
     step_size: Number
     seconds: float
+
+
+Observer = Callable[[StepRecord], object]
 
 
 @final
@@ -197,6 +200,32 @@ class Trace(Sequence[StepRecord]):
     def plot(self, against: str = "t", ax: Axes | None = None) -> Axes:
         """Gap and value against steps (`"t"`) or time (`"seconds"`); needs matplotlib."""
         return plot_trace(self, against, ax)
+
+
+@final
+class Recorder:
+    """The clock, the trace and the observers of one run.
+
+    Arguments:
+        observers: called with every record; one that returns True asks to stop.
+        max_seconds: the limit of the clock; None for none.
+        every: of the trace.
+    """
+
+    def __init__(
+        self, observers: Sequence[Observer], max_seconds: float | None = None, every: int = 1
+    ) -> None:
+        self.observers, self.trace, self.clock = observers, Trace(every), Clock(max_seconds)
+
+    def __call__(self, record: StepRecord) -> bool:
+        """Keep a record and show it to every observer; return whether one asks to stop."""
+        self.trace.append(record)
+        if self.observers and isinstance(record.value, Tensor) and record.value.ndim == 0:
+            record = self.trace[-1]  # of one problem, as numbers
+        stop = False
+        for observer in self.observers:
+            stop = _is_true(observer(record)) or stop
+        return stop
 
 
 @final
@@ -348,3 +377,10 @@ def _fits(value: Number, data: array[float] | Tensor | list[Number]) -> bool:
 
 def _plain(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+
+
+def _is_true(answer: object) -> bool:
+    """Whether an observer returned True, of Python, NumPy or torch, and not None or a number."""
+    if isinstance(answer, Tensor):
+        return answer.dtype == torch.bool and bool(answer.all())
+    return isinstance(answer, (bool, np.bool_)) and bool(answer)

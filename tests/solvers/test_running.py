@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -417,3 +419,27 @@ def test_minimize_in_float32() -> None:
     )
     assert result.status == "converged"
     assert result.x.dtype == torch.float32
+
+
+def test_a_step_visits_twelve_files() -> None:
+    files: set[str] = set()
+    stepping = False
+
+    def note(frame: Any, event: str, argument: object) -> None:
+        nonlocal stepping
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        if "/fwnet/" not in path:
+            return
+        stepping = (stepping or name == "look") and (event, name) != ("return", "settled")
+        if stepping:
+            files.add(path.split("/fwnet/")[-1])
+
+    problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+    solver = fwnet.FrankWolfe(fwnet.Simplex(), fwnet.LineSearch(), max_steps=3, compiled=False)
+    sys.setprofile(note)
+    try:
+        solver(problem)
+    finally:
+        sys.setprofile(None)
+    assert "solvers/watch.py" in files
+    assert len(files) <= 12, sorted(files)

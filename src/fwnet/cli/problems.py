@@ -14,8 +14,7 @@ from torch import Tensor
 import fwnet
 from fwnet.cli.errors import Failed
 from fwnet.cli.tables import numbers, read_arrays, read_csv, whole_numbers
-from fwnet.iterates import Iterate, Move
-from fwnet.problems.base import image_of
+from fwnet.iterates import Iterate, Move, image_of
 
 
 @final

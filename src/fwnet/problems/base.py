@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fwnet.iterates import Iterate, Move
+from fwnet.iterates import Iterate, Move, image_of
 from fwnet.numerics import checks
 from fwnet.numerics.linear_maps import DenseMap, LinearMap
 from fwnet.numerics.tensors import ImplicitMatrix
@@ -235,12 +235,6 @@ class LinearLoss(Problem):
 
     def terms(self) -> int | None:
         return self.matrix.shape[-2]
-
-
-def image_of(it: Iterate) -> Tensor:
-    """The iterate's image, which `Problem.at` has computed."""
-    assert it.image is not None, "make iterates with problem.at(x)"
-    return it.image
 
 
 def inner(a: Tensor, b: Tensor, batch_dims: int) -> Tensor:

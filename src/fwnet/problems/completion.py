@@ -9,10 +9,10 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.iterates import Iterate, Move
+from fwnet.iterates import Iterate, Move, image_of
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import ImplicitMatrix
-from fwnet.problems.base import FirstOrder, Gradient, Problem, image_of
+from fwnet.problems.base import FirstOrder, Gradient, Problem
 from fwnet.vertices import Rank1, Vertex
 
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.iterates import Iterate, Move
+from fwnet.iterates import Iterate, Move, image_of
 from fwnet.numerics import checks
 from fwnet.numerics.linear_maps import DenseMap, LinearMap, SparseMap, as_linear_map
-from fwnet.problems.base import FirstOrder, LinearLoss, Problem, image_of
+from fwnet.problems.base import FirstOrder, LinearLoss, Problem
 from fwnet.vertices import OneHot, Vertex
 
 

@@ -19,11 +19,11 @@ from fwnet.oracles import Exact, Oracle
 from fwnet.problems import Problem, as_problem
 from fwnet.solvers.compiled.forward import FastForward, check_slots
 from fwnet.solvers.loop import Ending, Method, SlotStates, run
-from fwnet.solvers.observers import Observer, observers
+from fwnet.solvers.observers import observers
 from fwnet.solvers.watch import Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule
-from fwnet.trace import MESSAGES, Result
+from fwnet.trace import MESSAGES, Observer, Result
 
 Objective = Problem | Callable[[Tensor], Tensor]
 

@@ -9,10 +9,9 @@ from torch import Tensor
 from fwnet.domains import Domain
 from fwnet.problems import as_problem
 from fwnet.solvers.frank_wolfe import FrankWolfe, Objective
-from fwnet.solvers.observers import Observer
 from fwnet.solvers.presets import Budgets, Corrective, PairwiseFrankWolfe
 from fwnet.steps import LineSearch
-from fwnet.trace import Result
+from fwnet.trace import Observer, Result
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

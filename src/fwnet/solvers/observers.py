@@ -1,47 +1,15 @@
-"""Recorder: clock, trace and observers of a run; observers that show it: a bar and a table."""
+"""The observers that show a run: a bar and a table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import final
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
 from fwnet.show.progress import progress_bar
-from fwnet.trace import Clock, StepRecord, Trace
-
-Observer = Callable[[StepRecord], object]
-
-
-@final
-class Recorder:
-    """The clock, the trace and the observers of one run.
-
-    Arguments:
-        observers: called with every record; one that returns True asks to stop.
-        max_seconds: the limit of the clock; None for none.
-        every: of the trace.
-    """
-
-    def __init__(
-        self, observers: Sequence[Observer], max_seconds: float | None = None, every: int = 1
-    ) -> None:
-        self.observers, self.trace, self.clock = observers, Trace(every), Clock(max_seconds)
-
-    def __call__(self, record: StepRecord) -> bool:
-        """Keep a record and show it to every observer; return whether one asks to stop."""
-        self.trace.append(record)
-        if self.observers and isinstance(record.value, Tensor) and record.value.ndim == 0:
-            record = self.trace[-1]  # of one problem, as numbers
-        stop = False
-        for observer in self.observers:
-            stop = _is_true(observer(record)) or stop
-        return stop
+from fwnet.trace import Observer, StepRecord
 
 
 def observers(
@@ -94,10 +62,3 @@ def bar(stack: ExitStack, max_steps: int, tol: float) -> Observer:
 
 def _largest(value: float | Tensor) -> float:
     return float(value.max()) if isinstance(value, Tensor) else value
-
-
-def _is_true(answer: object) -> bool:
-    """Whether an observer returned True, of Python, NumPy or torch, and not None or a number."""
-    if isinstance(answer, Tensor):
-        return answer.dtype == torch.bool and bool(answer.all())
-    return isinstance(answer, (bool, np.bool_)) and bool(answer)

@@ -14,8 +14,7 @@ from fwnet.iterates import Iterate
 from fwnet.oracles import Linearization, linearize
 from fwnet.problems import Problem
 from fwnet.solvers.loop import Ending
-from fwnet.solvers.observers import Observer, Recorder
-from fwnet.trace import MESSAGES, Number, Status, StepRecord
+from fwnet.trace import MESSAGES, Number, Observer, Recorder, Status, StepRecord
 
 if TYPE_CHECKING:
     from fwnet.solvers.frank_wolfe import FrankWolfe

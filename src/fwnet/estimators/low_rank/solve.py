@@ -17,8 +17,8 @@ from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
-from fwnet.solvers.observers import Observer, Recorder, observers
-from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
+from fwnet.solvers.observers import observers
+from fwnet.trace import MESSAGES, Clock, Observer, Recorder, Result, Status, StepRecord, Trace
 
 _WIDTH = 32  # columns of the factors while minibatches move them
 _MANY_TERMS = 4096  # from here on, minibatches are worth a start

@@ -149,22 +149,8 @@ def _model_minimum(x, ahead, Z, sigma, radius, steps, halvings, eps, v):  # type
     sums, inside = np.empty(count), np.empty((count, n), x.dtype)
     value, level = _look(x, ahead, Z, sigma, radius, w, -np.inf, v, gradient)
     for _ in range(steps):
-        free = 0
-        for i in range(n):
-            free += v[i] > 0.0
-        for k in range(count):
-            total = 0.0
-            for i in range(n):
-                inside[k, i] = Z[k, i] if v[i] > 0.0 else 0.0
-                total += inside[k, i]
-            newton[k], sums[k] = gradient[k], total
-        for j in range(count):
-            for k in range(j, count):
-                total = 0.0
-                for i in range(n):
-                    total += inside[j, i] * Z[k, i]
-                total = (total - sums[j] * sums[k] / free) / sigma
-                system[j, k] = total + (1.0 if j == k else 0.0)
+        _newton_equations(Z, v, sigma, inside, sums, system)
+        newton[:] = gradient
         if not _factor(system, 0.0, face[:count], factor) > 0.0:
             break
         _substitute(factor, newton[:count])
@@ -184,6 +170,31 @@ def _model_minimum(x, ahead, Z, sigma, radius, steps, halvings, eps, v):  # type
         value = low
         for k in range(count):
             w[k], gradient[k] = trial[k], after[k]
+
+
+@_compiled
+def _newton_equations(Z, v, sigma, inside, sums, system):  # type: ignore[no-untyped-def]
+    """I + (Z_F Z_Fᵀ − s sᵀ/|F|)/σ, the second derivative of Φ, into `system`: F = {v > 0}.
+
+    inside  (count, n), Z on F and 0 elsewhere;  sums  (count,), s, its row sums
+    """
+    count, n = Z.shape
+    free = 0
+    for i in range(n):
+        free += v[i] > 0.0
+    for k in range(count):
+        total = 0.0
+        for i in range(n):
+            inside[k, i] = Z[k, i] if v[i] > 0.0 else 0.0
+            total += inside[k, i]
+        sums[k] = total
+    for j in range(count):
+        for k in range(j, count):
+            total = 0.0
+            for i in range(n):
+                total += inside[j, i] * Z[k, i]
+            total = (total - sums[j] * sums[k] / free) / sigma
+            system[j, k] = total + (1.0 if j == k else 0.0)
 
 
 @_compiled

@@ -14,10 +14,10 @@ from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.team import Team
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.rows import Block
-from fwnet.iterates import ActiveSet, Iterate
+from fwnet.iterates import ActiveSet, Iterate, image_of
 from fwnet.numerics.tensors import ImplicitMatrix
 from fwnet.problems import Problem
-from fwnet.problems.base import FirstOrder, Gradient, image_of
+from fwnet.problems.base import FirstOrder, Gradient
 from fwnet.problems.softmax import exponentials
 from fwnet.vertices import Rank1
 
