@@ -132,6 +132,9 @@ class NormBall(Domain):
             return Unsized(cls, args, tuple(options.items()))
         return super().__new__(cls)
 
+    def __post_init__(self) -> None:
+        settle_radius(self)
+
     @abstractmethod
     def norm(self, x: Tensor) -> Tensor:
         """Radius of the smallest such ball that holds x: `(*batch,)`."""
@@ -197,6 +200,24 @@ def settle(domain: Domain, **fields: Any) -> None:
     """Set fields of a frozen domain, in its `__post_init__`."""
     for name, value in fields.items():
         object.__setattr__(domain, name, value)
+
+
+def settle_radius(domain: Any) -> None:
+    """Set the radius of a frozen domain as a float, if it is a positive number."""
+    name = f"{type(domain).__name__}(radius=...)"
+    settle(domain, radius=checks.positive(name, domain.radius))
+
+
+def check_exponent(ball: Any, others: dict[float, str]) -> None:
+    """Set p of a frozen ball as a float above 1, unless another class is the ball of that p."""
+    name = f"{type(ball).__name__}(p=...)"
+    other = next((ball_of_p for p, ball_of_p in others.items() if ball.p == p), None)
+    if other is not None:
+        between = "must lie strictly between 1 and infinity" + ", other than 2" * (2 in others)
+        raise ValueError(f"{name} {between}; got {ball.p!r}. Use {other}(radius={ball.radius!r}).")
+    settle(ball, p=checks.positive(name, ball.p))
+    if ball.p < 1:
+        raise ValueError(f"{name} must be above 1 to be convex; got {ball.p!r}.")
 
 
 def _multiple(value: object) -> float | None:

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Domain, NormBall, settle, slack
+from fwnet.domains.base import Domain, NormBall, slack
 from fwnet.domains.norm_balls import against
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import Cost, dense_cost, norm
@@ -29,9 +29,6 @@ class LInfBall(NormBall):
 
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("LInfBall(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         return Sign(against(dense_cost(cost), 1.0), self.radius)

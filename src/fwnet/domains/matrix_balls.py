@@ -9,10 +9,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Domain, NormBall, settle, slack
+from fwnet.domains.base import Domain, NormBall, check_exponent, settle_radius, slack
 from fwnet.domains.norm_balls import L1Ball, at_most_one, lp_norm
 from fwnet.domains.simplex import Simplex
-from fwnet.numerics import checks
 from fwnet.numerics.bounds import bounded_eigenpair, bounded_singular_pair
 from fwnet.numerics.singular import bottom_eigenpair, top_singular_pair
 from fwnet.numerics.tensors import Cost, dense_cost, norm, unit
@@ -31,9 +30,6 @@ class TraceNormBall(NormBall):
 
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("TraceNormBall(radius=...)", self.radius))
 
     def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
         """−radius · u vᵀ, u and v the top singular vectors of the cost.
@@ -101,9 +97,6 @@ class SpectralBall(NormBall):
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("SpectralBall(radius=...)", self.radius))
-
     def vertex(self, cost: Cost) -> Vertex:
         u, _, vh = _svd(dense_cost(cost).nan_to_num())
         return Dense(-self.radius * (u @ vh), 2)
@@ -140,16 +133,8 @@ class SchattenBall(NormBall):
     event_dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("SchattenBall(radius=...)", self.radius))
-        for p, name in ((1, "TraceNormBall"), (math.inf, "SpectralBall")):
-            if self.p == p:
-                raise ValueError(
-                    f"SchattenBall(p=...) must lie strictly between 1 and infinity; got {p!r}. "
-                    f"Use {name}(radius={self.radius!r})."
-                )
-        settle(self, p=checks.positive("SchattenBall(p=...)", self.p))
-        if self.p < 1:
-            raise ValueError(f"SchattenBall(p=...) must be above 1 to be convex; got {self.p!r}.")
+        super().__post_init__()
+        check_exponent(self, {1: "TraceNormBall", math.inf: "SpectralBall"})
 
     def vertex(self, cost: Cost) -> Vertex:
         u, s, vh = _svd(dense_cost(cost).nan_to_num())
@@ -181,9 +166,6 @@ class RowBall(NormBall):
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("RowBall(radius=...)", self.radius))
-
     def vertex(self, cost: Cost) -> Vertex:
         return Dense(-self.radius * unit(dense_cost(cost)), 2)
 
@@ -213,7 +195,7 @@ class Spectraplex(Domain):
     event_dim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("Spectraplex(radius=...)", self.radius))
+        settle_radius(self)
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)

@@ -9,9 +9,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import NormBall, settle
+from fwnet.domains.base import NormBall, check_exponent
 from fwnet.domains.simplex import Simplex
-from fwnet.numerics import checks
 from fwnet.numerics.tensors import Cost, argmin, dense_cost, entry, norm, unit
 from fwnet.vertices import Dense, OneHot, Vertex
 
@@ -32,9 +31,6 @@ class L1Ball(NormBall):
 
     radius: float = 1.0
     polyhedral: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("L1Ball(radius=...)", self.radius))
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -95,9 +91,6 @@ class L2Ball(NormBall):
 
     radius: float = 1.0
 
-    def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("L2Ball(radius=...)", self.radius))
-
     def vertex(self, cost: Cost) -> Vertex:
         return Dense(-self.radius * unit(dense_cost(cost)))
 
@@ -127,16 +120,8 @@ class LpBall(NormBall):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("LpBall(radius=...)", self.radius))
-        for p, name in ((1, "L1Ball"), (2, "L2Ball"), (math.inf, "LInfBall")):
-            if self.p == p:
-                raise ValueError(
-                    f"LpBall(p=...) must lie strictly between 1 and infinity, other than 2; "
-                    f"got {self.p!r}. Use {name}(radius={self.radius!r})."
-                )
-        settle(self, p=checks.positive("LpBall(p=...)", self.p))
-        if self.p < 1:
-            raise ValueError(f"LpBall(p=...) must be above 1 to be convex; got {self.p!r}.")
+        super().__post_init__()
+        check_exponent(self, {1: "L1Ball", 2: "L2Ball", math.inf: "LInfBall"})
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from fwnet.domains.base import Domain, settle, slack
+from fwnet.domains.base import Domain, settle, settle_radius, slack
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import Cost, argmin, dense_cost
 from fwnet.vertices import Dense, OneHot, Vertex
@@ -33,7 +33,7 @@ class Simplex(Domain):
     polyhedral: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        settle(self, radius=checks.positive("Simplex(radius=...)", self.radius))
+        settle_radius(self)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -95,7 +95,7 @@ class HyperSimplex(Domain):
 
     def __post_init__(self) -> None:
         settle(self, k=checks.at_least("HyperSimplex(k=...)", self.k, 1))
-        settle(self, radius=checks.positive("HyperSimplex(radius=...)", self.radius))
+        settle_radius(self)
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)

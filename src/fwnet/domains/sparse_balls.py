@@ -33,7 +33,7 @@ class KSparseBall(NormBall):
 
     def __post_init__(self) -> None:
         settle(self, k=checks.at_least("KSparseBall(k=...)", self.k, 1))
-        settle(self, radius=checks.positive("KSparseBall(radius=...)", self.radius))
+        super().__post_init__()
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
@@ -94,7 +94,7 @@ class GroupL1Ball(NormBall):
                 "GroupL1Ball(groups=...) must hold whole numbers; "
                 f"got {self.groups.dtype}. Convert with .long()."
             )
-        settle(self, radius=checks.positive("GroupL1Ball(radius=...)", self.radius))
+        super().__post_init__()
         labels, inverse = torch.unique(self.groups, return_inverse=True)
         settle(self, _label=inverse, _count=len(labels))
 
