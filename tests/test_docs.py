@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.absolute_links import LINK, absolute
 
 from scripts import ROOT, run
 
@@ -108,6 +109,19 @@ def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
     assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
     found = [float(number) for number in NUMBER.findall(printed)]
     assert found == pytest.approx([float(number) for number in NUMBER.findall(shown)], rel=0.1)
+
+
+def test_the_links_of_the_readme_lead_somewhere_here_and_on_a_package_index() -> None:
+    text = (ROOT / "README.md").read_text()
+    for link in LINK.findall(text):
+        inside = not link.startswith(("https://", "../../actions/"))
+        assert not inside or (ROOT / link.partition("#")[0]).exists(), link
+    address = "https://host/owner/name/blob/v1/README.md"
+    links = LINK.findall(absolute(text, address))
+    assert all(link.startswith("https://") for link in links)
+    assert "https://host/owner/name/raw/v1/docs/images/learned.png" in links
+    assert "https://host/owner/name/actions/workflows/tests.yml/badge.svg" in links
+    assert len(text.splitlines()) <= 120
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
