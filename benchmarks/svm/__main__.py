@@ -41,8 +41,9 @@ CASES: dict[str, Callable[[], list[Line]]] = {
     "ten": cases.mnist_ten,
     "many": lambda: cases.linear("mnist", (1.2, 1.2)),
     "a9a": lambda: cases.linear("a9a", (1.5, None)),
+    "a9a-rbf": cases.a9a_rbf,
 }
-NEED_DATA = {"parity", "ten", "many", "a9a"}
+NEED_DATA = {"parity", "ten", "many", "a9a", "a9a-rbf"}
 
 
 def main(names: list[str]) -> None:

@@ -45,7 +45,10 @@ X, y = make_moons(60, noise=0.2, random_state=0)
         ({"gamma": 1e300}, r"gamma=1e\+300 is too large for these points: γ\|x\|² reaches"),
         ({"solver": FrankWolfe(L1Ball())}, "solver must work over fwnet.Simplex.*over L1Ball"),
         ({"max_time": -1}, "max_time must be a finite number above 0; got -1"),
-        ({"cache_size": 0}, "cache_size must be a finite number above 0; got 0"),
+        (
+            {"cache_size": 0},
+            "cache_size, if it is not 'auto', must be a finite number above 0; got 0",
+        ),
         ({"class_weight": {0: -1.0}}, "class_weight must be finite and above 0 for every class"),
     ],
 )

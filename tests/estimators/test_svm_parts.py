@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.hull import exact_weights, line_search
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
-from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.limits import Limits, default_megabytes
 from fwnet.estimators.svm.pairwise import add_rows, gather, pairwise_steps, reflect, survey
 from fwnet.estimators.svm.records import BinaryProblem, TubeProblem
 from fwnet.estimators.svm.store import DualKernel, KernelStore
@@ -267,6 +268,33 @@ def test_a_store_without_room_answers_the_same(rng: np.random.Generator) -> None
     many = np.arange(120)
     store.keep = many
     assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
+
+
+def test_a_store_that_evaluates_rows_again_and_again_names_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fwnet.estimators.svm.store._DEAR", 1000)
+    kernel = KernelRows(problem(200)[0], KernelSpec("rbf", 0.5), np.float64)
+    store = KernelStore(kernel, 50 * 200 * 8 / 2**20)
+    for _ in range(2):
+        store.combine(np.arange(120), np.ones(120))
+    store.warn_if_short()  # 70 rows were evaluated twice: no reason to complain
+    store.combine(np.arange(120), np.ones(120))
+    with pytest.warns(UserWarning, match="0 MB hold 50 of the 120 .* evaluated again 140 times"):
+        store.warn_if_short()
+
+
+def test_the_default_cache_is_a_quarter_of_what_the_system_leaves(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   8388608 kB\n")
+    assert default_megabytes(str(tmp_path)) == 2048
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
+    (tmp_path / "sys/fs/cgroup/memory.current").write_text("1000\n")
+    assert default_megabytes(str(tmp_path)) == 2048
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{2**30 + 1000}\n")
+    assert default_megabytes(str(tmp_path)) == 256
+    assert default_megabytes(str(tmp_path / "none")) > 0
 
 
 def test_the_next_store_takes_over_the_memory_of_one_that_was_released() -> None:

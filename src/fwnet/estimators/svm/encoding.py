@@ -5,8 +5,8 @@
 
 A feature that nearly always has one value (a pixel at the border, a one-hot code) costs a matrix
 product as much as any other. Distances do not see where the origin is: measured from that value the
-feature is nearly always 0, and only the pairs of points that both have it add anything. Sparse
-input is the case where every feature is rare.
+feature is nearly always 0, and only the pairs of points that both have it add anything. Rare
+features of sparse input are measured from 0.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Encoding:
     origin: Array  # (d,)
     scale: float
     distances: bool
-    entries: int  # that rare features have at most, over all points
+    entries: int  # that rare features have at most, over all points of a dense X
 
     @classmethod
     def of(cls, X: Any, gamma: float | None) -> Encoding:
@@ -99,17 +99,21 @@ class Encoding:
         n, d = X.shape
         scale = 1.0 if gamma is None else float(np.sqrt(2.0 * gamma))
         common, rare, entries = np.arange(d), np.arange(0), 0
-        if sparse.issparse(X) or gamma is None:  # products see where the origin is
-            origin = np.zeros(d)
-        else:  # rounding errors grow with the norms
-            origin = X.mean(axis=0)
-        if gamma is not None and d > _WIDE and not sparse.issparse(X):
-            usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
-            count = np.zeros(d, np.int64)
-            count_others(X, usual, count)
-            few = count < _RARE * n
+        origin = np.zeros(d)
+        if sparse.issparse(X):
+            few = np.bincount(X.indices, minlength=d) < _RARE * n
             common, rare = np.flatnonzero(~few), np.flatnonzero(few)
-            origin[rare], entries = usual[rare], int(count[rare].sum())
+            if gamma is not None:
+                origin[common] = np.asarray(X.mean(axis=0)).ravel()[common]
+        elif gamma is not None:  # products see where the origin is
+            origin = X.mean(axis=0)  # rounding errors grow with the norms
+            if d > _WIDE:
+                usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
+                count = np.zeros(d, np.int64)
+                count_others(X, usual, count)
+                few = count < _RARE * n
+                common, rare = np.flatnonzero(~few), np.flatnonzero(few)
+                origin[rare], entries = usual[rare], int(count[rare].sum())
         return cls(common, rare, origin, scale, gamma is not None, entries)
 
     def encode(self, X: Any, dtype: Any, index: Array | None = None) -> Encoded:
@@ -134,12 +138,14 @@ class Encoding:
         return Encoded(dense, rare, True)
 
     def _sparse(self, X: Any, dtype: Any) -> Encoded:
-        rare = sparse.csr_array((X * self.scale).astype(dtype))
-        if not self.distances:
-            return Encoded(np.empty((X.shape[0], 0), dtype), rare, False)
-        dense = np.ones((X.shape[0], 2), dtype)
-        dense[:, 1] = -0.5 * squared_norms(rare)
-        return Encoded(dense, rare, True)
+        X, k = sparse.csr_array(X), len(self.common)
+        rare = sparse.csr_array(((X[:, self.rare] if k else X) * self.scale).astype(dtype))
+        dense = np.ones((X.shape[0], k + 2 * self.distances), dtype)
+        if k:
+            dense[:, :k] = (X[:, self.common].toarray() - self.origin[self.common]) * self.scale
+        if self.distances:
+            dense[:, -1] = -0.5 * (squared_norms(dense[:, :k]) + squared_norms(rare))
+        return Encoded(dense, rare if len(self.rare) else None, self.distances)
 
 
 def squared_norms(X: Any) -> Array:

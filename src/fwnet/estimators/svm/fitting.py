@@ -64,6 +64,7 @@ def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion
         run = Parallel(n_jobs=options.n_jobs, prefer="threads")
         found = list(run(delayed(_solve)(*common, limits, *job) for job in jobs))
     if points is not None:
+        points.store.warn_if_short()
         points.store.release()
     return found
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
-from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.limits import Limits, default_megabytes
 from fwnet.estimators.svm.records import Expansion
 from fwnet.numerics import checks
 from fwnet.trace import Clock
@@ -34,7 +34,7 @@ class KernelEstimator(BaseEstimator):
     tol: float
     max_iter: int
     max_time: float | None
-    cache_size: float
+    cache_size: float | str
     verbose: int
     _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
     _features: Any  # of the fit: makes points of graphs, for example; None for points as they are
@@ -58,8 +58,13 @@ class KernelEstimator(BaseEstimator):
             inputs.positive("tol", self.tol),
             inputs.step_limit(self.max_iter),
             Clock(limit),
-            inputs.positive("cache_size", self.cache_size),
+            self._megabytes(),
         )
+
+    def _megabytes(self) -> float:
+        if isinstance(self.cache_size, str) and self.cache_size == "auto":
+            return default_megabytes()
+        return inputs.positive("cache_size, if it is not 'auto',", self.cache_size)
 
     def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
         """Check the points of a fit, and their labels or targets if there are any."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import final
 
 from fwnet.trace import Clock, Status
 
+CACHE_SHARE = 0.25  # of the free memory, for kernel values by default: four fits at once have room
+_UNKNOWN = 800.0  # megabytes that count as free where the system does not say
 BY_PRECISION = ("converged", "stalled", "non_finite")  # where rounding may have decided
 
 
@@ -49,3 +53,36 @@ def check_time(clock: Clock) -> None:
     """Raise OutOfTime if the limit is reached."""
     if clock.is_over:
         raise OutOfTime
+
+
+def default_megabytes(root: str = "/") -> float:
+    """Return a quarter of the free memory in megabytes, for `cache_size="auto"`.
+
+    Free is what the kernel of Linux calls available, or what the limit of a container leaves, if
+    that is less; elsewhere the unused pages; 800 MB where neither is told.
+
+    Arguments:
+        root: folder with `proc` and `sys`.
+    """
+    folder = Path(root)
+    cgroup = folder / "sys/fs/cgroup"
+    try:
+        lines = (folder / "proc/meminfo").read_text().splitlines()
+        free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    except OSError:
+        free = []
+    for most, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:  # "max" for no limit
+            left = int((cgroup / most).read_text()) - int((cgroup / used).read_text())
+        except (OSError, ValueError):
+            continue
+        free.append(left)
+    if not free:
+        names = getattr(os, "sysconf_names", {})
+        if "SC_AVPHYS_PAGES" in names:
+            free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    megabytes = min(free) / 2**20 if free else _UNKNOWN
+    return CACHE_SHARE * max(megabytes, 64.0)

@@ -34,7 +34,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         tol: the fit stops once duality_gap_ <= tol. Up to 384 points get the exact optimum.
         max_iter: steps, −1 for no limit.
         max_time: seconds, None for no limit.
-        cache_size: megabytes for kernel rows.
+        cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
         verbose: 1 writes a line at the end, 2 a line a round, on the standard error stream.
         random_state: order in which points are tried first; None is a fixed order.
 
@@ -61,7 +61,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         tol: float = 1e-3,
         max_iter: int = -1,
         max_time: float | None = None,
-        cache_size: float = 200,
+        cache_size: float | str = "auto",
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from typing import Any, final
 
@@ -15,6 +16,7 @@ from fwnet.numerics.linear_maps import LinearMap
 
 _BATCH = 64  # rows that are evaluated at a time when the store has no room for them
 _KEPT = 128 * 2**20  # bytes of a store that stay for the next fit
+_DEAR = 3 * 10**8  # kernel values whose evaluation takes about a second
 _spare: list[Array] = []  # one store's memory at most; a list, as its pop and append are atomic
 
 
@@ -122,6 +124,7 @@ class KernelStore(GramMap):
         self._whole: Array | None = None
         self.fits = bool(self.limit == self.n)
         self.keep = np.empty(0, np.int64)
+        self._made, self._again = np.zeros(self.n, bool), 0
 
     def square(self) -> Array:
         """Return the whole matrix (n, n); only where `fits`."""
@@ -139,9 +142,29 @@ class KernelStore(GramMap):
         missing = missing[: self.limit - self._used]
         if len(missing):
             span = slice(self._used, self._used + len(missing))
-            self.kernel.rows(missing, out=self._store[span])
+            self._make(missing, self._store[span])
             self._owner[span], self._used = missing, span.stop
             self.slot[missing] = np.arange(span.start, span.stop)
+
+    def _make(self, index: Array, out: Array | None = None) -> Array:
+        """Evaluate rows, and count those that were there before."""
+        self._again += int(np.count_nonzero(self._made[index]))
+        self._made[index] = True
+        return self.kernel.rows(index, out=out)
+
+    def warn_if_short(self) -> None:
+        """Warn if rows were evaluated again and again, for seconds, because they had no room."""
+        rows = int(np.count_nonzero(self._made))
+        if self._again < rows or self._again * self.n < _DEAR:
+            return
+        row = self.n * self.kernel.dtype.itemsize / 2**20
+        warnings.warn(
+            f"cache_size is short: {self.limit * row:.0f} MB hold {self.limit} of the {rows} "
+            f"kernel rows that were needed, and rows were evaluated again {self._again} times. "
+            f"With memory for it, cache_size={np.ceil(rows * row):.0f} is faster.",
+            UserWarning,
+            stacklevel=4,
+        )
 
     def entries(self, index: Array, columns: Array) -> Array:
         """Return k(x_i, x_j) (len(index), len(columns)) from the store or, where missing, anew."""
@@ -161,7 +184,7 @@ class KernelStore(GramMap):
             add_rows(self._store, slots[kept], weights[kept], total)
         lost, lost_weights = index[~kept], weights[~kept]
         for lo in range(0, len(lost), _BATCH):
-            part = self.kernel.rows(lost[lo : lo + _BATCH])
+            part = self._make(lost[lo : lo + _BATCH])
             add_rows(part, np.arange(len(part)), lost_weights[lo : lo + _BATCH], total)
         return total
 

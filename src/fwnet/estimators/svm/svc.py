@@ -50,7 +50,8 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         max_iter: steps a binary problem may take, −1 for no limit.
         max_time: seconds for the whole fit, None for no limit. Several binary problems, and the six
             fits of `probability`, share them.
-        cache_size: megabytes for kernel rows; if they are 128 at most, the next fit reuses them.
+        cache_size: megabytes for kernel values, or "auto", a quarter of the free memory. Memory is
+            taken as values are made. Up to 128 MB stay for the next fit.
         warm_start: start from the last fit's solution, if the number of points is the same.
         verbose: 1 writes a line a binary problem, 2 a line a round, on the standard error stream.
         n_jobs: threads for several binary problems, as in joblib.
@@ -84,7 +85,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         class_weight: Any = None,
         max_iter: int = -1,
         max_time: float | None = None,
-        cache_size: float = 200,
+        cache_size: float | str = "auto",
         warm_start: bool = False,
         verbose: int = 0,
         n_jobs: int | None = None,

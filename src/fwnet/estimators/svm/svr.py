@@ -43,7 +43,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         tol: the fit stops once (P − D)/P <= tol.
         max_iter: rounds, −1 for no limit.
         max_time: seconds, None for no limit.
-        cache_size: megabytes for kernel rows.
+        cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
         verbose: 1 writes a line at the end, 2 a line a round, on the standard error stream.
         random_state: order of the first sample of a linear fit; None is a fixed order.
 
@@ -71,7 +71,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         tol: float = 1e-3,
         max_iter: int = -1,
         max_time: float | None = None,
-        cache_size: float = 200,
+        cache_size: float | str = "auto",
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:
@@ -104,6 +104,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         if self._kernel != "linear":
             points = Points.prepare(X, spec, limits, np.float64)
             solved = solve_tube(points.store, problem, limits)
+            points.store.warn_if_short()
             points.store.release()
         elif X.shape[1] > _WIDE:
             solved = solve_liblinear(X, problem, limits)
