@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from benchmarks import THREADS
 from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
-from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.fit import fit
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax

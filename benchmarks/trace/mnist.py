@@ -14,7 +14,7 @@ from benchmarks.harness import OURS, Case, Row, compare, figure
 from benchmarks.trace.data import mnist, softmax
 from benchmarks.trace.mnist_reference import RADIUS, reference
 from fwnet import TraceNormBall
-from fwnet.estimators.low_rank import solve
+from fwnet.estimators.low_rank.solve import solve
 from fwnet.low_rank import Budget
 from fwnet.trace import Result
 

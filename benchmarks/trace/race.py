@@ -13,7 +13,7 @@ from benchmarks.harness import OURS, Case, Row, compare, figure, require
 from benchmarks.trace.data import D, M, softmax, thousand_classes
 from benchmarks.trace.rank_one import RankOneFrankWolfe
 from fwnet import TraceNormBall
-from fwnet.estimators.low_rank import solve
+from fwnet.estimators.low_rank.solve import solve
 from fwnet.low_rank import Budget, Factors, RowProblem
 
 SECONDS = 16.0

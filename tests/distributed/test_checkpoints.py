@@ -13,7 +13,8 @@ from torch import Tensor
 
 from distributed.cases import by_hand, folder
 from fwnet.distributed import FitConfig
-from fwnet.estimators.low_rank.distributed import checkpoints, fit
+from fwnet.estimators.low_rank.distributed import checkpoints
+from fwnet.estimators.low_rank.distributed.fit import fit
 
 CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)
 

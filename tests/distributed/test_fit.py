@@ -14,7 +14,7 @@ from scipy import sparse
 from distributed.cases import folder, rows
 from fwnet.distributed import FitConfig, Report, load_model
 from fwnet.estimators import LowRankSoftmaxClassifier
-from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.fit import fit
 
 
 def loss(X: np.ndarray, y: np.ndarray, W: np.ndarray) -> float:

@@ -12,8 +12,8 @@ import torch
 from distributed.cases import by_hand, folder, rows
 from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, open_shards, write_shards
-from fwnet.estimators.low_rank.distributed import fit
 from fwnet.estimators.low_rank.distributed.exact_sums import FixedPoint
+from fwnet.estimators.low_rank.distributed.fit import fit
 
 
 def test_shards_hold_the_rows_in_order(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from scipy import sparse
 from distributed.cases import by_hand, folder, rows, sparse_rows
 from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, load_model, open_shards, write_shards
-from fwnet.estimators.low_rank.distributed import fit, matrix_files, model
+from fwnet.estimators.low_rank.distributed import matrix_files, model
+from fwnet.estimators.low_rank.distributed.fit import fit
 
 CONFIG = FitConfig(3, 5.0, max_steps=1)
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from distributed.cases import by_hand, sparse_rows
 from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, Team, open_shards, write_shards
-from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.fit import fit
 from fwnet.estimators.low_rank.distributed.rows import take_rows
 
 CONFIG = FitConfig(5, 8.0, max_steps=12, checkpoint_every=6, block=16)

@@ -25,7 +25,7 @@ from distributed.cases import (
     teams,
 )
 from fwnet.distributed import FitConfig, write_shards
-from fwnet.estimators.low_rank.distributed import fit
+from fwnet.estimators.low_rank.distributed.fit import fit
 
 SIZES = (1, 2, 4)
 KINDS = {"single": np.float32, "double": np.float64, "sparse": np.float32}

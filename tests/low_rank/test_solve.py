@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import fwnet
-from fwnet.estimators.low_rank import solve
-from fwnet.estimators.low_rank import solve as solve_function
 from fwnet.estimators.low_rank.dense_projection import DenseProjection
 from fwnet.estimators.low_rank.descent import FactoredDescent
 from fwnet.estimators.low_rank.projection import FactoredProjection
 from fwnet.estimators.low_rank.rows import ArrayRows
+from fwnet.estimators.low_rank.solve import solve
+from fwnet.estimators.low_rank.solve import solve as solve_function
 from fwnet.low_rank import (
     Budget,
     Factors,

@@ -16,7 +16,7 @@ import typer
 from fwnet.cli.errors import command
 
 if TYPE_CHECKING:
-    from fwnet.estimators.low_rank.distributed import Report
+    from fwnet.estimators.low_rank.distributed.config import Report
 
 distributed = typer.Typer(
     no_args_is_help=True,
@@ -72,8 +72,9 @@ def fit(
     """
     import torch
 
-    from fwnet.estimators.low_rank.distributed import FitConfig, join, leave
-    from fwnet.estimators.low_rank.distributed import fit as fit_shards
+    from fwnet.estimators.low_rank.distributed.config import FitConfig
+    from fwnet.estimators.low_rank.distributed.fit import fit as fit_shards
+    from fwnet.estimators.low_rank.distributed.team import join, leave
     from fwnet.numerics import checks
 
     torch.set_num_threads(checks.at_least("threads", threads, 1))
@@ -119,7 +120,7 @@ def shard(
 
         fwnet shard X.npz y.npy --out parts
     """
-    from fwnet.estimators.low_rank.distributed import write_shards
+    from fwnet.estimators.low_rank.distributed.shards import write_shards
 
     labels = _read("y", y)
     folder = write_shards(out, _read("X", X), labels, rows)

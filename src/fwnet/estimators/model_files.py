@@ -6,6 +6,7 @@ the table that it was fitted to; `numerics.files` seals it with a hash.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -28,12 +29,14 @@ _TABLE, _ESTIMATOR = "table", "estimator"  # steps of a pipeline
 _CSR = ("data", "indices", "indptr")
 
 
-def save_model(model: Any, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+def save_model(
+    model: Any, path: str | os.PathLike[str], notes: Mapping[str, Any] | None = None
+) -> None:
     """Write a fitted estimator, or a Pipeline of a `TableEncoder` and one, to a file.
 
     Arguments:
         model: of `fwnet.estimators`, with plain parameters: no functions and no networks of your
-            own, which a file cannot hold; use joblib for those.
+            own, which a file cannot hold; use joblib for those. Random generators stay behind.
         path: of the file, by convention with the suffix .fwnet.
         notes: what JSON can express, such as the name of the target.
 
@@ -65,7 +68,7 @@ def save_model(model: Any, path: str | Path, notes: Mapping[str, Any] | None = N
     MODEL.write(Path(path), facts, tensors)
 
 
-def load_model(path: str | Path) -> Any:
+def load_model(path: str | os.PathLike[str]) -> Any:
     """The fitted estimator, or the Pipeline, that `save_model` wrote.
 
     Arguments:
@@ -74,7 +77,7 @@ def load_model(path: str | Path) -> Any:
     return read_model(path)[0]
 
 
-def read_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
+def read_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     """What `load_model` returns, and the notes beside it."""
     facts, tensors = MODEL.read(Path(path))
     try:
@@ -105,9 +108,11 @@ def _parameters(part: Any) -> dict[str, Any]:
     for name, value in part.get_params().items():
         if isinstance(value, np.generic):
             value = value.item()
-        if value is None or isinstance(value, bool | int | float | str):
+        if isinstance(value, dict):  # a list of pairs, since keys of JSON are texts
+            value = {"pairs": [[np.asarray(x).item() for x in pair] for pair in value.items()]}
+        if value is None or isinstance(value, bool | int | float | str | tuple | list | dict):
             found[name] = value
-        elif value is not defaults[name]:
+        elif value is not defaults[name] and name != "random_state":
             raise ValueError(
                 f"{type(part).__name__}({name}={value!r}) cannot be written to a file that is read "
                 "without running code; only numbers and texts can. Use joblib.dump instead."
@@ -143,8 +148,9 @@ def _array_fact(name: str, value: Any, tensors: dict[str, torch.Tensor]) -> Any:
 
 def _plain_fact(name: str, value: Any) -> Any:
     """How a text, a kernel or a number is kept; None for what stays behind."""
-    if isinstance(value, np.ndarray):
-        return {"texts": [str(entry) for entry in value.tolist()]}
+    if isinstance(value, np.ndarray):  # of texts or objects, or of dates
+        entries = value.view(np.int64) if value.dtype.kind in "mM" else value
+        return {"entries": entries.tolist(), "type": value.dtype.str}
     if isinstance(value, KernelSpec):
         return {"kernel": asdict(value)}
     names = isinstance(value, list) and name in ("numbers_", "texts_", "values_")
@@ -154,7 +160,9 @@ def _plain_fact(name: str, value: Any) -> Any:
 
 
 def _rebuilt(facts: dict[str, Any], prefix: str, tensors: dict[str, torch.Tensor]) -> Any:
-    part = _class(facts["class"])(**facts["parameters"])
+    given = facts["parameters"].items()
+    parameters = {k: dict(v["pairs"]) if isinstance(v, dict) else v for k, v in given}
+    part = _class(facts["class"])(**parameters)
     for name, value in facts["fitted"].items():
         whole = prefix + name
         found: Any
@@ -162,8 +170,8 @@ def _rebuilt(facts: dict[str, Any], prefix: str, tensors: dict[str, torch.Tensor
             found = tensors[whole].numpy()
         elif value == "network":
             found = _network(whole + ".", tensors)
-        elif "texts" in value:
-            found = np.array(value["texts"])
+        elif "entries" in value:
+            found = np.array(value["entries"], dtype=value["type"])
         elif "sparse" in value:
             pieces = tuple(tensors[f"{whole}.{key}"].numpy() for key in _CSR)
             found = sparse.csr_matrix(pieces, shape=value["sparse"])

@@ -31,7 +31,7 @@ def minimize(
 
     Pairwise Frank-Wolfe on polytopes; elsewhere the corrective solver for quadratics (dozens of
     steps where plain ones take thousands) and plain Frank-Wolfe for other functions; all with exact
-    line search. For matrices too large to project, see `fwnet.estimators.low_rank.solve`.
+    line search. For matrices too large to project, see `fwnet.low_rank.solve`.
 
     Arguments:
         objective: a `Problem`, or any function of x that autograd can differentiate.

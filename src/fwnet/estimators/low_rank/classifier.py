@@ -12,12 +12,11 @@ import torch
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.inputs import sample_weights
-from fwnet.estimators.low_rank import Factors, RowProblem, Rows, SoftmaxLoss
 from fwnet.estimators.low_rank.descent import FactoredDescent
 from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
+from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.inputs import (
     Array,
     BlockSource,
@@ -26,6 +25,9 @@ from fwnet.estimators.low_rank.inputs import (
     relative,
     rows_of,
 )
+from fwnet.estimators.low_rank.losses import SoftmaxLoss
+from fwnet.estimators.low_rank.problems import RowProblem
+from fwnet.estimators.low_rank.rows import Rows
 from fwnet.trace import Result
 
 _BATCH, _WIDTH = 512, 32  # of partial_fit
@@ -258,13 +260,3 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
     def _store(self, found: Result) -> None:
         super()._store(found)
         self._descent = None  # partial_fit goes on from here
-
-    def _extra_facts(self) -> dict[str, Any]:
-        kind = self.classes_.dtype
-        classes = self.classes_.view(np.int64) if kind.kind in "mM" else self.classes_  # dates
-        return {"classes": classes.tolist(), "classes_type": kind.str}
-
-    def _take_facts(self, facts: dict[str, Any]) -> None:
-        kind = facts["classes_type"]
-        self.classes_ = np.array(facts["classes"], dtype=object if kind == "|O" else kind)
-        check_is_fitted(self)

@@ -14,9 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.inputs import check_switches, sample_weights
-from fwnet.estimators.low_rank import RowProblem, SoftmaxLoss, natural_radius
 from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, rows_of
+from fwnet.estimators.low_rank.losses import SoftmaxLoss
+from fwnet.estimators.low_rank.problems import RowProblem
+from fwnet.estimators.low_rank.radius import natural_radius
 
 
 def _of_best(name: str, what: str) -> Any:

@@ -9,8 +9,7 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fwnet.estimators.low_rank import CompletionProblem
-from fwnet.estimators.low_rank.completion import entries
+from fwnet.estimators.low_rank.completion import CompletionProblem, entries
 from fwnet.estimators.low_rank.estimator import LowRankEstimator
 from fwnet.estimators.low_rank.inputs import Array
 from fwnet.numerics import checks
@@ -102,12 +101,6 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
         """The whole matrix, `shape_`."""
         check_is_fitted(self)
         return np.asarray(self.mean_ + (self.U_ * self.s_) @ self.V_.T)
-
-    def _extra_facts(self) -> dict[str, Any]:
-        return {"mean": self.mean_, "shape": list(self.shape_)}
-
-    def _take_facts(self, facts: dict[str, Any]) -> None:
-        self.mean_, self.shape_ = float(facts["mean"]), tuple(facts["shape"])
 
 
 def _pairs(X: Any) -> Array:

@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,25 +15,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.inputs import check_switches
-from fwnet.estimators.low_rank import (
-    Budget,
-    FactoredProblem,
-    Factors,
-    certify,
-    choose_radius,
-    natural_radius,
-    solve,
-)
+from fwnet.estimators.low_rank.certificate import certify
+from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.inputs import Array, generator_of, matrix, radius_of, rows_of
-from fwnet.estimators.low_rank.solve import as_result
+from fwnet.estimators.low_rank.problems import FactoredProblem
+from fwnet.estimators.low_rank.radius import choose_radius, natural_radius
+from fwnet.estimators.low_rank.solve import Budget, as_result, solve
+from fwnet.estimators.model_files import load_model, save_model
 from fwnet.numerics import checks
-from fwnet.numerics.files import FileFormat
+from fwnet.numerics.files import ForeignFile
 from fwnet.trace import Result, Trace
 
 _Model = TypeVar("_Model", bound="LowRankEstimator")
 _CHOICE = 1500, 20_000  # between these, a quarter of the rows chooses a radius
 _REACH = 1e4  # natural radii beyond which a ball is too large for double precision to walk in
-_FACTS = ("radius_", "duality_gap_", "value_", "n_iter_", "status_", "n_features_in_")
 
 
 class LowRankEstimator(BaseEstimator):
@@ -64,41 +58,21 @@ class LowRankEstimator(BaseEstimator):
         return int((self.s_ > 0).sum())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file that safetensors reads."""
+        """Write the model to a file, as `fwnet.estimators.save_model` does."""
         check_is_fitted(self)
-        tensors = {name: torch.as_tensor(getattr(self, name)) for name in ("U_", "s_", "V_")}
-        facts = {name: getattr(self, name) for name in _FACTS}
-        facts["parameters"] = _plain(self.get_params(deep=False))
-        names = getattr(self, "feature_names_in_", None)
-        facts["feature_names"] = None if names is None else names.tolist()
-        facts |= self._extra_facts()
-        self._format().write(Path(path), facts, tensors, f"path={str(path)!r}")
+        save_model(self, path)
 
     @classmethod
     def load(cls: type[_Model], path: str | os.PathLike[str]) -> _Model:
         """Read a model that `save` wrote; its trace is empty."""
-        facts, tensors = cls._format().read(Path(path), f"path={str(path)!r}")
-        model = cls(**{name: _python(value) for name, value in facts["parameters"].items()})
-        for name, tensor in tensors.items():
-            setattr(model, name, tensor.numpy())
-        for name in _FACTS:
-            setattr(model, name, facts[name])
-        if facts["feature_names"] is not None:
-            model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+        model = load_model(path)
+        if not isinstance(model, cls):
+            raise ForeignFile(
+                f"{str(path)!r} holds a {type(model).__name__}, not a {cls.__name__}. Load it with "
+                "the class that saved it, or with fwnet.estimators.load_model."
+            )
         model.trace_ = Trace()
-        model._take_facts(facts)
         return model
-
-    @classmethod
-    def _format(cls) -> FileFormat:
-        advice = "Load it with the class that saved it, or save it again."
-        return FileFormat(cls.__name__, 1, cls.__name__, advice)
-
-    def _extra_facts(self) -> dict[str, Any]:
-        return {}
-
-    def _take_facts(self, facts: dict[str, Any]) -> None:
-        """Restore what `_extra_facts` gave."""
 
     def _budget(self) -> Budget:
         check_switches(self)
@@ -234,19 +208,3 @@ class LinearLowRankEstimator(LowRankEstimator):
         rows = rows_of(X, self._has_intercept)
         W = self._factors(rows.dtype)
         return (rows.times(W.left) @ W.V.mT).numpy()
-
-
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that JSON can hold; the others, such as generators, take their default."""
-    kept = {}
-    for name, value in parameters.items():
-        value = value.item() if isinstance(value, np.generic) else value
-        if isinstance(value, dict):  # a list of pairs, since keys of JSON are strings
-            value = {"pairs": [[np.asarray(x).item() for x in pair] for pair in value.items()]}
-        if value is None or isinstance(value, str | float | int | tuple | list | dict):
-            kept[name] = value
-    return kept
-
-
-def _python(value: Any) -> Any:
-    return dict(value["pairs"]) if isinstance(value, dict) else value

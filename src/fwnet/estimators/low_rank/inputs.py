@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from fwnet.estimators.low_rank import ArrayRows, Rows, StreamedRows
+from fwnet.estimators.low_rank.rows import ArrayRows, Rows, StreamedRows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _HEIGHT = 4096  # rows that are checked at a time

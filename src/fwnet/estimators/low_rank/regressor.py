@@ -9,9 +9,10 @@ import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from fwnet.estimators.inputs import sample_weights
-from fwnet.estimators.low_rank import RowProblem, SquaredLoss
 from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, relative, rows_of
+from fwnet.estimators.low_rank.losses import SquaredLoss
+from fwnet.estimators.low_rank.problems import RowProblem
 
 
 class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator):
@@ -77,13 +78,6 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator)
         """The outputs (n,) or (n, m), as in `fit`."""
         scores = self._scores(X) + self.offset_
         return scores[:, 0] if self._flat else scores
-
-    def _extra_facts(self) -> dict[str, Any]:
-        return {"offset": self.offset_.tolist(), "flat": self._flat}
-
-    def _take_facts(self, facts: dict[str, Any]) -> None:
-        self.offset_ = np.array(facts["offset"], dtype=self.s_.dtype)
-        self._flat = bool(facts["flat"])
 
 
 def _means(targets: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
