@@ -47,6 +47,18 @@ class SimplexQPSolution:
         """The solutions of some problems of the batch."""
         return SimplexQPSolution(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    @classmethod
+    def at(cls, x: Tensor, g: Tensor, tol: float, floor: Tensor) -> SimplexQPSolution:
+        """Points of the simplex with their gradients, and what these certify.
+
+        Arguments:
+            tol: gap relative to |⟨g, x⟩|.
+            floor: what rounding may do to a gap, `(*batch,)`.
+        """
+        gap = (x * (g - g.amin(-1, keepdim=True))).sum(-1)
+        level = (x * g).sum(-1).abs()
+        return cls(x, g, gap, gap <= torch.maximum(level * tol, floor))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -83,11 +95,7 @@ class QPBatch:
         return self.certify(x, self.times(x) + self.c)
 
     def certify(self, x: Tensor, g: Tensor) -> SimplexQPSolution:
-        gap = (x * (g - g.amin(-1, keepdim=True))).sum(-1)
-        level = (x * g).sum(-1).abs()
-        return SimplexQPSolution(
-            x, g, gap, gap <= torch.maximum(level * self.tol, self.floor.squeeze(-1))
-        )
+        return SimplexQPSolution.at(x, g, self.tol, self.floor.squeeze(-1))
 
     def factor(self, free: Tensor) -> FaceFactor:
         """Factor the faces; a (nearly) singular one gets a ridge: it moves steps, not solutions."""

@@ -120,10 +120,10 @@ def restrict(Q: Tensor, index: Tensor, used: Tensor) -> Tensor:
     return block.mul_(used.unsqueeze(-1)).mul_(used.unsqueeze(-2))
 
 
-def spectral_face_solve(Q: Tensor, free: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """The direction on a singular face: where there is curvature, and what has none.
+def spectral_face_solve(Q: Tensor, free: Tensor, r: Tensor) -> Tensor:
+    """The direction on a singular face, 0 where there is no curvature.
 
-        d = (H Q_FF H)⁺ r_F,   flat = H r_F − (H Q_FF H) d,   H = I − 11ᵀ/|F|
+        d = (H Q_FF H)⁺ r_F,   H = I − 11ᵀ/|F|
 
     Arguments:
         Q, free: as in `factor_face`.
@@ -144,6 +144,4 @@ def spectral_face_solve(Q: Tensor, free: Tensor, r: Tensor) -> tuple[Tensor, Ten
     inside = (vectors.mT @ packed.unsqueeze(-1)).squeeze(-1)
     steps = torch.where(curved, inside / values, 0.0)
     direction = (vectors @ steps.unsqueeze(-1)).squeeze(-1) * used
-    flat = (vectors @ torch.where(curved, 0.0, inside).unsqueeze(-1)).squeeze(-1) * used
-    empty = torch.zeros_like(r)
-    return empty.scatter_add(1, index, direction), empty.scatter_add(1, index, flat)
+    return torch.zeros_like(r).scatter_add(1, index, direction)

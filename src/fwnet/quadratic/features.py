@@ -126,12 +126,7 @@ def _refine(Z: Tensor, D: Tensor, c: Tensor, x: Tensor, tol: float) -> SimplexQP
         x = x / x.sum(-1, keepdim=True)
         now = _certify(Z, D, c, x, tol, floor)
         better = now.gap < best.gap
-        best = SimplexQPSolution(
-            torch.where(better.unsqueeze(-1), now.x, best.x),
-            torch.where(better.unsqueeze(-1), now.gradient, best.gradient),
-            torch.where(better, now.gap, best.gap),
-            torch.where(better, now.converged, best.converged),
-        )
+        best.put(better, now.take(better))
     return best
 
 
@@ -140,6 +135,4 @@ def _certify(
 ) -> SimplexQPSolution:
     image = torch.bmm(Z.mT, x.unsqueeze(-1))
     g = torch.baddbmm((D * x + c).unsqueeze(-1), Z, image).squeeze(-1)
-    gap = (x * (g - g.amin(-1, keepdim=True))).sum(-1)
-    target = torch.maximum(tol * (x * g).sum(-1).abs(), floor)
-    return SimplexQPSolution(x, g, gap, gap <= target)
+    return SimplexQPSolution.at(x, g, tol, floor)

@@ -83,7 +83,7 @@ class DenseFaceSystem(FaceSystem):
     def solve(self, v: Tensor) -> Tensor:
         w, rows = self._batched(v) if self._code is None else self._compiled(self._code, v)
         if rows.numel():
-            w[rows] = spectral_face_solve(self._Q[rows], self._free[rows], v[rows])[0]
+            w[rows] = spectral_face_solve(self._Q[rows], self._free[rows], v[rows])
         return w
 
     def _compiled(self, code: Any, v: Tensor) -> tuple[Tensor, Tensor]:
