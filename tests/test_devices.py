@@ -1,4 +1,4 @@
-"""The laws that also hold on an accelerator, each file in a process of its own.
+"""The laws that also hold on an accelerator, in a process of their own.
 
 A device that was registered stays registered, and changes how torch saves random states,
 checkpoints and autocasts from then on: other tests must not see it.
@@ -10,17 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parent
 
 
-@pytest.mark.parametrize("room", ["domains", "layers", "solvers"])
-def test_laws_hold_on_a_device(room: str) -> None:
+def test_laws_hold_on_a_device() -> None:
     options = ["-q", "-o", "addopts=", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    file = TESTS / room / "on_device.py"
+    files = [str(TESTS / room / "on_device.py") for room in ("domains", "layers", "solvers")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(file)],
+        [sys.executable, "-m", "pytest", *options, *files],
         cwd=TESTS.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -133,6 +133,8 @@ problem = fwnet.LeastSquares(torch.eye(3), torch.tensor([0.5, 0.3, 0.2]))
 result = fwnet.minimize(problem, fwnet.Simplex(), tol=1e-4, verbose=True)
 assert result.status == "converged"
 fwnet.FWNet(fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(), max_steps=3))(problem)
+shipped = fwnet.learned.load("simplex-qp").solver(fwnet.Simplex(), tol=1e-5)
+assert shipped(fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))).status == "converged"
 for call, text in (
     (lambda: fwnet.minimize(problem, fwnet.Simplex(), progress=True), "progress=True needs rich"),
     (lambda: result.trace.plot(), "plotting needs matplotlib"),
@@ -153,11 +155,13 @@ for call, text in (
     assert done.returncode == 0, done.stderr
 
 
-def test_import_loads_nothing_optional() -> None:
+def test_a_short_program_loads_nothing_optional() -> None:
     script = f"""
 import sys, torch
 before = set(sys.modules)
 import fwnet
+problem = fwnet.LeastSquares(torch.randn(20, 9), torch.randn(20))
+assert "NumPy" in fwnet.minimize(problem, fwnet.Simplex()).message
 print([name for name in {OPTIONAL!r} if name in set(sys.modules) - before])
 """
     done = subprocess.run(

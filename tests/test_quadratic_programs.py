@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,15 +18,19 @@ from fwnet.quadratic import faces
 from fwnet.quadratic.solve import simplex_qp, solve_simplex_qp
 
 
-@pytest.fixture(params=["compiled", "batched"], autouse=True)
+@pytest.fixture
 def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every law with Numba, however few the problems are, and without it."""
+    """The law with Numba, however few the problems are, or without it."""
     if request.param == "compiled":
         monkeypatch.setattr(faces, "_FEW", 1)
     else:
         monkeypatch.setattr(faces, "machine_code", lambda module: None)
 
 
+in_both = pytest.mark.parametrize("code", ["compiled", "batched"], indirect=True)
+
+
+@cache
 def kernels(batch: int, n: int, seed: int = 0) -> dict[str, tuple[Tensor, Tensor | None]]:
     """Problems easy and hard: singular, duplicated, linear, badly scaled, nearly singular."""
     g = torch.Generator().manual_seed(seed)
@@ -72,9 +77,10 @@ def certificate(Q: Tensor, c: Tensor | None, x: Tensor) -> Tensor:
     return gap / torch.maximum(1.01e-12 * (x * g).sum(-1).abs(), rounding).clamp_min(1e-300)
 
 
+@in_both
 @pytest.mark.parametrize("n", [1, 2, 8, 30, 70])
 @pytest.mark.parametrize("name", NAMES)
-def test_batches_are_feasible_and_certified(name: str, n: int) -> None:
+def test_batches_are_feasible_and_certified(code: None, name: str, n: int) -> None:
     Q, c = kernels(12, n)[name]
     x = simplex_qp(Q, c)
     assert x.min() >= 0
@@ -82,9 +88,10 @@ def test_batches_are_feasible_and_certified(name: str, n: int) -> None:
     assert certificate(Q, c, x).max() <= 1
 
 
+@in_both
 @pytest.mark.parametrize("n", [1, 2, 8, 30])
 @pytest.mark.parametrize("name", NAMES)
-def test_single_problems_are_certified_and_equal_the_batch(name: str, n: int) -> None:
+def test_single_problems_are_certified_and_equal_the_batch(code: None, name: str, n: int) -> None:
     Q, c = kernels(12, n)[name]
     together = solve_simplex_qp(Q, c)
     for b in range(12):
@@ -99,8 +106,9 @@ def test_single_problems_are_certified_and_equal_the_batch(name: str, n: int) ->
         assert values[0] == pytest.approx(values[1], rel=1e-10, abs=1e-13 * float(Q[b].max()))
 
 
+@in_both
 @pytest.mark.parametrize("n", [5, 40])
-def test_optimum_of_scipy(n: int) -> None:
+def test_optimum_of_scipy(code: None, n: int) -> None:
     """α = u/Σu for the non-negative least squares u of min ½ uᵀQu − Σu."""
     Q, _ = kernels(6, n)["wishart"]
     Q = Q + 0.01 * torch.eye(n, dtype=torch.float64)
@@ -111,8 +119,9 @@ def test_optimum_of_scipy(n: int) -> None:
         assert np.abs(x[b].numpy() - u / u.sum()).max() < 1e-10  # conditioning 1e3
 
 
+@in_both
 @pytest.mark.parametrize("name", ["wishart, linear term", "low rank, linear term", "svm, C = 1"])
-def test_value_of_brute_force(name: str) -> None:
+def test_value_of_brute_force(code: None, name: str) -> None:
     """The least value over the minimisers of every face that lie in it."""
     Q, c = kernels(8, 5, seed=3)[name]
     c = torch.zeros(8, 5, dtype=torch.float64) if c is None else c
@@ -143,11 +152,18 @@ HARD: dict[str, list[list[int]]] = {  # rows V of Q = VVᵀ: ties, duplicates, r
 }
 
 
-def exact_minimum(Q: list[list[Fraction]], c: list[Fraction]) -> Fraction:
-    """The least value over the faces, in rational numbers.
+Rational = tuple[list[list[Fraction]], list[Fraction], Fraction]
+
+
+@cache
+def rational_problem(name: str, linear: tuple[int, ...]) -> Rational:
+    """Q, c and the least value over the faces, in rational numbers.
 
     Where a face is singular, the minimum is on a smaller one too: only regular ones are solved.
     """
+    V = [[Fraction(entry) for entry in row] for row in HARD[name]]
+    Q = [[sum(a * b for a, b in zip(v, w, strict=True)) for w in V] for v in V]
+    c = [Fraction(entry) for entry in linear]
     n, best = len(c), None
     for size in range(1, n + 1):
         for face in itertools.combinations(range(n), size):
@@ -160,7 +176,7 @@ def exact_minimum(Q: list[list[Fraction]], c: list[Fraction]) -> Fraction:
             value = sum(x[i] * (sum(Q[i][j] * x[j] for j in face) / 2 + c[i]) for i in face)
             best = value if best is None else min(best, value)
     assert best is not None
-    return best
+    return Q, c, best
 
 
 def eliminated(rows: list[list[Fraction]]) -> list[Fraction] | None:
@@ -177,14 +193,15 @@ def eliminated(rows: list[list[Fraction]]) -> list[Fraction] | None:
     return [row[-1] for row in rows]
 
 
+@in_both
 @pytest.mark.parametrize("scale", [-40, 0, 40])
-@pytest.mark.parametrize("linear", [[0] * 6, [1, 1, 0, 0, 2, -1]])
+@pytest.mark.parametrize("linear", [(0,) * 6, (1, 1, 0, 0, 2, -1)])
 @pytest.mark.parametrize("name", HARD)
-def test_value_of_rational_arithmetic(name: str, linear: list[int], scale: int) -> None:
-    V = [[Fraction(entry) for entry in row] for row in HARD[name]]
-    Q = [[sum(a * b for a, b in zip(v, w, strict=True)) for w in V] for v in V]
-    c = [Fraction(entry) for entry in linear]
-    best, factor = exact_minimum(Q, c), 2.0**scale  # a power of two: Q stays exact
+def test_value_of_rational_arithmetic(
+    code: None, name: str, linear: tuple[int, ...], scale: int
+) -> None:
+    Q, c, best = rational_problem(name, linear)
+    factor = 2.0**scale  # a power of two: Q stays exact
     matrix = factor * torch.tensor([[float(q) for q in row] for row in Q], dtype=torch.float64)
     vector = factor * torch.tensor([float(entry) for entry in c], dtype=torch.float64)
     many = matrix.expand(9, 6, 6).contiguous(), vector.expand(9, 6).contiguous()
@@ -213,7 +230,8 @@ assert "numba" in sys.modules
     assert done.returncode == 0, done.stderr
 
 
-def test_certificate_start_shapes_and_dtypes() -> None:
+@in_both
+def test_certificate_start_shapes_and_dtypes(code: None) -> None:
     Q, c = kernels(6, 9)["wishart, linear term"]
     solution = solve_simplex_qp(Q.reshape(2, 3, 9, 9), c.reshape(2, 3, 9))
     assert solution.x.shape == (2, 3, 9)
@@ -229,8 +247,9 @@ def test_certificate_start_shapes_and_dtypes() -> None:
     assert simplex_qp(Q[0].float(), c[0].float()).dtype == torch.float32
 
 
+@in_both
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 40, 40)])
-def test_bad_matrices_raise_a_clear_error(shape: tuple[int, ...]) -> None:
+def test_bad_matrices_raise_a_clear_error(code: None, shape: tuple[int, ...]) -> None:
     good = torch.eye(shape[-1], dtype=torch.float64).expand(shape).clone()
     bad = good.clone()
     bad[..., 0, 1] = 0.5
@@ -247,16 +266,18 @@ def test_bad_matrices_raise_a_clear_error(shape: tuple[int, ...]) -> None:
         simplex_qp(bad)
 
 
+@in_both
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 40, 40)])
-def test_saddle_points_are_not_solutions(shape: tuple[int, ...]) -> None:
+def test_saddle_points_are_not_solutions(code: None, shape: tuple[int, ...]) -> None:
     """The barycentre is stationary for 2 · 11ᵀ − I, and a maximum."""
     bad = 2 - torch.eye(shape[-1], dtype=torch.float64).expand(shape)
     with pytest.raises(ValueError, match="Q must be positive semidefinite"):
         simplex_qp(bad)
 
 
+@in_both
 @pytest.mark.parametrize("name", NAMES)
-def test_float32_is_feasible_and_near(name: str) -> None:
+def test_float32_is_feasible_and_near(code: None, name: str) -> None:
     Q, c = kernels(12, 20)[name]
     low = simplex_qp(Q.float(), None if c is None else c.float())
     assert low.min() >= 0

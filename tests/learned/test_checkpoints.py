@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -191,18 +189,3 @@ def test_saving_over_a_file_leaves_no_other(tmp_path: Path) -> None:
     for _ in range(2):
         learned.save(learned.LearnedStep(), tmp_path / "mine.fwnet")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.fwnet"]
-
-
-def test_a_core_install_loads_and_solves() -> None:
-    """Without any extra: torch, NumPy and safetensors are all there is."""
-    script = """
-import sys
-for name in ("scipy", "sklearn", "matplotlib", "pandas", "rich", "numba", "typer"):
-    sys.modules[name] = None
-import fwnet, torch
-from fwnet import learned
-solver = learned.load("simplex-qp").solver(fwnet.Simplex(), tol=1e-5)
-assert solver(fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))).status == "converged"
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

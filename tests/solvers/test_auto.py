@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -71,19 +69,6 @@ def test_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forward, "_LOADING", 0)
     assert ran(solve()) == "NumPy"
     assert ran(solve(BATCH)) == ""
-
-
-def test_a_short_program_does_not_load_numba() -> None:
-    script = """
-import sys, torch, fwnet
-problem = fwnet.LeastSquares(torch.randn(20, 9), torch.randn(20))
-assert "NumPy" in fwnet.minimize(problem, fwnet.Simplex()).message
-print("numba" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def bounded_lanczos(
     """The top singular pair, an upper bound of sigma `(*batch,)`, and whether it is good enough.
 
     The bound fails for one start in 10⁹; see `_Bidiagonal.above`. It needs no estimate of the
-    distance to the next value: while nearly tied values are not told apart, it is wide.
+    distance to the next value: it stays wide until nearly tied values are separated.
 
     Arguments:
         start: `(*batch, m)`, any vector plus Gaussian noise.
@@ -260,7 +260,7 @@ def bounded_lanczos(
 
 
 def _excess(residual: Array, sigma: Array, second: Array, tol: float) -> float:
-    """The decades by which the worst residual of a batch is too large; NaN is none of our cares."""
+    """The decades by which the worst residual of a batch is too large; NaN counts as small."""
     with np.errstate(divide="ignore", invalid="ignore"):
         relative, distance = residual / sigma, 1.0 - second / sigma
         allowed = np.maximum(tol, np.minimum(np.sqrt(tol * distance), 3e-3 * math.sqrt(tol)))

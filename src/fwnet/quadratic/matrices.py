@@ -46,7 +46,7 @@ def check_convex(Q: Tensor) -> None:
 
 
 def check_small(Q: Tensor, matrix: np.ndarray, trusted: bool) -> None:
-    """The same checks of one small matrix; NumPy only looks whether there is a doubt.
+    """The same checks for one small matrix: by NumPy first, by the others in a doubtful case.
 
     Arguments:
         Q: `(1, n, n)`.

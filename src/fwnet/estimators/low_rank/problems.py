@@ -143,7 +143,7 @@ class RowProblem(FactoredProblem):
     def split(
         self, count: int, share: float, generator: torch.Generator
     ) -> tuple[RowProblem, RowProblem]:
-        # A row without weight is a row that is not there.
+        # Rows of weight 0 do not count.
         rows = self.loss.weight.nonzero().squeeze(-1)
         rows = rows[torch.randperm(len(rows), generator=generator)[:count]]
         held = max(1, round(share * len(rows)))

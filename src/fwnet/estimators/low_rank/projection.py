@@ -16,7 +16,7 @@ from fwnet.estimators.low_rank.problems import FactoredProblem
 
 _SAMPLE = 1024  # terms on which a step's length is judged
 _DECAY = 0.97  # of the curvature, a step
-_SPARE = 6  # columns of the basis beyond the rank: they find what is to come
+_SPARE = 6  # columns of the basis beyond the rank, which find the next singular vectors
 
 
 class Point(Protocol):

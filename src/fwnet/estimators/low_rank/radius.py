@@ -50,7 +50,8 @@ def choose_radius(
 
     Steps of 4, then of 2 and of √2 around the best. The path ends where the held-out value is good
     enough or clearly rises, with many held-out terms where it has risen twice, and where W does
-    not grow to its ball: larger balls have the same minimum. Such a W chooses its own norm.
+    not reach the boundary of its ball: larger balls have the same minimum, and the norm of that W
+    is the answer.
     """
     path, unit = _Trials(train, held_out, budget, generator), natural_radius(train)
     for factor in _GRID:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_HEIGHT = 1024  # rows of a block, unless the caller knows better
+_HEIGHT = 1024  # rows of a block by default
 
 
 class Block:
@@ -132,7 +132,7 @@ class ArrayRows(Rows):
         return self._block(self.data[_index(self.data, index)])
 
     def _block(self, part: Any) -> Block:
-        if isinstance(part, np.ndarray):  # another type than a product takes
+        if isinstance(part, np.ndarray):  # of a type that products do not take
             part = torch.from_numpy(np.array(part, dtype=_numpy_type(self.dtype)))
         return Block(part, self.constant)
 
@@ -194,7 +194,7 @@ class StreamedRows(Rows):
 
 
 def _index(data: Any, rows: Tensor) -> Any:
-    """Numbers of rows as the data take them."""
+    """Row numbers as a tensor or an array, as the data need them."""
     return rows if isinstance(data, Tensor) else rows.numpy()
 
 
@@ -208,7 +208,7 @@ def _stacked(parts: list[Any]) -> Any:
 
 
 def _is_plain(data: Any) -> bool:
-    """Whether torch can look at the data where they lie."""
+    """Whether torch can use the data without a copy."""
     if isinstance(data, Tensor):
         return True
     return isinstance(data, np.ndarray) and data.dtype in (np.float32, np.float64)

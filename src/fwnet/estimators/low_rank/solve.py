@@ -1,4 +1,4 @@
-"""solve: the smallest f on the trace-norm ball, by what suits the size, with a certificate."""
+"""solve: the smallest f on the trace-norm ball, by a method that suits the size, certified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FitConfig: what a fit is asked; Report: what it shows at every pause."""
+"""FitConfig: the settings of a fit; Report: what it shows at every certificate."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FitConfig:
 
 
 class Report(NamedTuple):
-    """What a pause knows."""
+    """What is known at a certificate."""
 
     t: int
     value: float

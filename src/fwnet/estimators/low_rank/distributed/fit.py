@@ -65,4 +65,4 @@ def fit(
 
 
 def _nothing(_: object) -> None:
-    """Nobody listens."""
+    """The callback where none was given."""
