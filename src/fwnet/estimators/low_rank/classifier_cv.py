@@ -6,7 +6,6 @@ import numbers
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer, log_loss, make_scorer
 from sklearn.model_selection import check_cv
@@ -16,8 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from fwnet.estimators.inputs import check_switches, sample_weights
 from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, rows_of
-from fwnet.estimators.low_rank.losses import SoftmaxLoss
-from fwnet.estimators.low_rank.problems import RowProblem
 from fwnet.estimators.low_rank.radius import natural_radius
 
 
@@ -33,7 +30,8 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
     rows. The folds solve to `path_tol`, the last fit to `tol`.
 
     Arguments:
-        radii: a list, or how many of a geometric grid from f(0)/σ₁(∇f(0)) upward.
+        radii: a list, or how many of a geometric grid from f(0)/σ₁(∇f(0)) upward, f the loss of
+            all rows with their weights.
         cv: number of folds, or a splitter of scikit-learn.
         scoring: a scorer's name; None for the log loss.
         path_tol: relative gap at which a fold's fit stops.
@@ -83,7 +81,7 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         weight = sample_weights(sample_weight, len(y))
         self.classes_ = np.unique(y)
-        self.radii_ = self._grid(X, y)
+        self.radii_ = self._grid(X, y, weight)
         scorer = self._scorer()
         folds = check_cv(self.cv, y, classifier=True)
         scores = []
@@ -121,7 +119,7 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
         given = {name: getattr(self, name) for name in (*shared, "random_state")}
         return LowRankSoftmaxClassifier(**given, **options)
 
-    def _grid(self, X: Any, y: Array) -> list[float]:
+    def _grid(self, X: Any, y: Array, weight: Array) -> list[float]:
         whole = isinstance(self.radii, numbers.Integral) and not isinstance(self.radii, bool)
         if not whole:
             given = np.ravel(self.radii)
@@ -133,15 +131,8 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
             return sorted(set(map(float, radii)))
         if self.radii < 1:
             raise ValueError(f"radii must be at least 1; got {self.radii!r}.")
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes; y has one class, "
-                f"{self.classes_.tolist()[0]!r}."
-            )
         rows = rows_of(X, self.fit_intercept)
-        labels = torch.from_numpy(np.searchsorted(self.classes_, y))
-        loss = SoftmaxLoss(labels, len(self.classes_), torch.ones(rows.n, dtype=rows.dtype))
-        unit = natural_radius(RowProblem(rows, loss))
+        unit = natural_radius(self._model()._problem(rows, y, weight))
         return [unit * 4.0**k for k in range(int(self.radii))]
 
     def decision_function(self, X: Any) -> Array:
