@@ -68,7 +68,8 @@ class AcceleratedProjection(ABC, Generic[P]):
         Y = W + β (W − W_before);   W <- P(Y − η G),   G = ∇f(Y)
 
     1/η is the largest curvature seen along a step, slowly forgotten; momentum restarts where it
-    points uphill. A subclass says how W is kept, and how it is projected.
+    points uphill. A subclass says how W is kept, and how it is projected. This is the one algorithm
+    beside the loop of `FrankWolfe`: Y lies outside the ball, which no slot allows.
 
     Attributes:
         value: f at the last Y.
