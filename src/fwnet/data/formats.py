@@ -8,6 +8,7 @@ import io
 import lzma
 import pickle
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ _OPENERS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.decompress,
     ".xz": lzma.decompress,
 }
+_BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 
 
 def unpacked(path: Path) -> bytes:
@@ -33,7 +35,16 @@ def unpacked(path: Path) -> bytes:
         return content
     try:
         return opener(content)
-    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+    except _BROKEN as error:
+        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
+
+
+def npz_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
+    """Arrays of an NPZ file, by name."""
+    try:
+        with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
+            return tuple(arrays[name] for name in names)
+    except (*_BROKEN, KeyError, TypeError, zipfile.BadZipFile) as error:  # TypeError: one array
         raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import io
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,17 +16,14 @@ import numpy as np
 from fwnet.data import download as official
 from fwnet.data import images, openml
 from fwnet.data.dataset import Dataset
-from fwnet.data.formats import unpacked
+from fwnet.data.formats import npz_arrays, unpacked
 from fwnet.data.images import CIFAR10_CLASSES
-from fwnet.data.sources import DataError, find, folders, read, shown
+from fwnet.data.sources import DataError, find, folders, shown
 from fwnet.data.splits import splits
 
 NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
 _TEN = tuple(map(str, range(10)))
 _IMAGES = {"mnist": _TEN, "cifar10": CIFAR10_CLASSES, "cifar100": tuple(map(str, range(100)))}
-_BROKEN_NPZ = (  # TypeError: a single array, not an archive
-    ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 _SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
 
 
@@ -209,13 +204,7 @@ def _inception() -> Dataset:
             f"{_searched()}. Get it, or make features of your own: fwnet features cifar10 --model "
             "... --out cifar10-inception/features.npz, in that folder."
         )
-    try:
-        with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
-            x, y, x_test, y_test = (
-                arrays[key] for key in ("train_x", "train_y", "test_x", "test_y")
-            )
-    except _BROKEN_NPZ as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
+    x, y, x_test, y_test = npz_arrays(path, "train_x", "train_y", "test_x", "test_y")
     for points in (x, x_test):
         if not (np.issubdtype(points.dtype, np.number) and np.isfinite(points).all()):
             raise DataError(f"{path} holds features that are not finite numbers.")

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import socket
 import warnings
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError, URLError
 
 import numpy as np
 
 from fwnet.data.checksums import CONTENTS
 from fwnet.data.download import TIMEOUT, Unreachable
-from fwnet.data.formats import Batch
+from fwnet.data.formats import Batch, npz_arrays
 from fwnet.data.images import Parts
-from fwnet.data.sources import DataError, cache_folder, read, shown
+from fwnet.data.sources import DataError, cache_folder, shown
 from fwnet.numerics.files import written_whole
 
 _SETS = {  # OpenML's number, training points, shape of a point
@@ -112,12 +109,8 @@ def _write(path: Path, train: Batch, test: Batch) -> None:
 
 
 def _unpack(name: str, path: Path) -> Parts:
-    try:
-        with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
-            held: dict[str, Any] = {key: arrays[key] for key in ("x", "y", "x_test", "y_test")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
-    train, test = (held["x"], held["y"]), (held["x_test"], held["y_test"])
+    x, y, x_test, y_test = npz_arrays(path, "x", "y", "x_test", "y_test")
+    train, test = (x, y), (x_test, y_test)
     _check(name, train, test, str(path))
     return train, test
 
