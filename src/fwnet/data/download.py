@@ -8,7 +8,6 @@ cache/mnist/…                                      all files of the set are co
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import sys
@@ -22,6 +21,7 @@ from urllib.request import Request, urlopen
 
 from fwnet.data.checksums import CHECKSUMS
 from fwnet.data.sources import DataError, cache_folder
+from fwnet.numerics.files import file_hash
 
 TIMEOUT = 8.0  # seconds without a byte
 
@@ -163,11 +163,7 @@ def _shown(answer: Any, left: int | None, name: str) -> Iterator[Any]:
 
 def _checksum(path: Path, like: str) -> str:
     kind = like.partition(":")[0]
-    digest = hashlib.new(kind, usedforsecurity=False)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return f"{kind}:{digest.hexdigest()}"
+    return f"{kind}:{file_hash(path, kind)}"
 
 
 def _size(path: Path) -> int:

@@ -318,6 +318,22 @@ def _hash(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def file_hash(path: Path, kind: str = "sha256") -> str:
+    """The hash of a file as hexadecimal digits, read a megabyte at a time."""
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fingerprint(*parts: Any) -> str:
+    """16 hexadecimal digits for tensors and plain values, the same for the same contents."""
+    tensors = {str(k): x.detach().cpu() for k, x in enumerate(parts) if isinstance(x, Tensor)}
+    plain = {str(k): repr(x) for k, x in enumerate(parts) if not isinstance(x, Tensor)}
+    return _hash(plain, tensors)[:16]
+
+
 def _reason(error: OSError) -> str:
     return "no space is left" if error.errno == errno.ENOSPC else error.strerror or str(error)
 

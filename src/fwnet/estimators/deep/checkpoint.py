@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from fwnet.numerics.files import FileFormat, flattened, rebuilt
 
@@ -27,19 +23,6 @@ def checkpoint_path(checkpoint: Any) -> Path | None:
             f"DeepSVC(checkpoint=...) must be the path of a file, or None; got {checkpoint!r}."
         )
     return None if checkpoint is None else Path(checkpoint)
-
-
-def fingerprint(*parts: Any) -> str:
-    """A short name for tensors and plain values, the same for the same contents."""
-    digest = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, Tensor):
-            digest.update(str((part.dtype, tuple(part.shape))).encode())
-            plain = part.detach().cpu().contiguous()
-            digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
-        else:
-            digest.update(repr(part).encode())
-    return digest.hexdigest()[:16]
 
 
 def save(path: Path, facts: dict[str, Any], contents: dict[str, Any]) -> None:

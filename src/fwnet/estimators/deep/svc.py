@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from fwnet.domains import Simplex
 from fwnet.estimators import inputs
 from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
-from fwnet.estimators.deep.checkpoint import checkpoint_path, fingerprint
+from fwnet.estimators.deep.checkpoint import checkpoint_path
 from fwnet.estimators.deep.head import Head
 from fwnet.estimators.deep.modes import OBJECTIVES, ExactMode, Mode, NetMode
 from fwnet.estimators.deep.modules import evaluating, features_of, kind_of, own_module, try_points
@@ -32,6 +32,7 @@ from fwnet.layers import FWNet
 from fwnet.learned import LearnedUpdates
 from fwnet.learned import Optimizer as LearnedOptimizer
 from fwnet.numerics import checks
+from fwnet.numerics.files import fingerprint
 from fwnet.oracles import Softmin
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch

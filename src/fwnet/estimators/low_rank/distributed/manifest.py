@@ -10,7 +10,6 @@ none; there, labels without rows and gaps in the numbers of the names are errors
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
+from fwnet.numerics.files import file_hash
+
 MANIFEST = "manifest.json"
 OUR_STEM = "part-"  # of the names that write_shards chooses
 _FORMAT = 1
-_CHUNK = 1 << 20  # bytes that are hashed at once
 _REMEDY = f"Write the shards again; if the change was meant, delete {MANIFEST}."
 
 
@@ -98,7 +98,7 @@ class Manifest:
     def check_hashes(self, folder: Path, index: int) -> None:
         """Raise unless the files of a shard hold what was written."""
         for file, note in self.shards[index].files.items():
-            if _hash(folder / file) != note.sha256:
+            if file_hash(folder / file) != note.sha256:
                 raise ValueError(
                     f"{folder / file} does not match its hash in {MANIFEST}: it is damaged, was "
                     f"changed or was swapped. {_REMEDY}"
@@ -159,11 +159,3 @@ def _shard(found: dict[str, Any]) -> ShardNote:
     if any(Path(name).name != name for name in files):
         raise ValueError("a file of it lies in another folder")
     return ShardNote(str(found["name"]), int(found["rows"]), files)
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
-
-from torch import Tensor
 
 from fwnet.domains import TraceNormBall
 from fwnet.estimators.low_rank.distributed.checkpoints import load_checkpoint, save_checkpoint
@@ -22,7 +19,7 @@ from fwnet.estimators.low_rank.distributed.segment import (
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.iterates import ActiveSet, Iterate
-from fwnet.numerics.files import make_folder
+from fwnet.numerics.files import fingerprint, make_folder
 from fwnet.oracles import Linearization, certify
 from fwnet.solvers import FrankWolfe, SlotStates
 from fwnet.solvers.loop import run
@@ -120,7 +117,7 @@ class ShardedRun:
         assert isinstance(atoms, Rank1)
         parts = {"u": atoms.u, "v": atoms.v, "weights": it.active.weights}
         tensors = {name: part.cpu() for name, part in parts.items()}
-        if not self.team.agree(_digest(*tensors.values())):
+        if not self.team.agree(int(fingerprint(*tensors.values()), 16) >> 2):
             raise ValueError(
                 f"the workers computed different iterates before step {t}: they must run on "
                 "the same kind of processor with the same libraries and --threads."
@@ -160,11 +157,3 @@ class ShardedRun:
             "dtype": str(rows.dtype),
             "checksum of the data": rows.checksum,
         }
-
-
-def _digest(*tensors: Tensor) -> int:
-    """62 bits of a SHA-256."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(tensor.contiguous().numpy().tobytes())
-    return int.from_bytes(digest.digest()[:8], "big") >> 2
