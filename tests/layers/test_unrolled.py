@@ -155,7 +155,6 @@ def test_gradients_of_corrections_past_the_minimum(n: int, steps: int, seed: int
     assert gradcheck(run, (K.requires_grad_(),))
 
 
-@pytest.mark.xfail(strict=True, reason="a step that stays adds no derivative; see Corrections")
 def test_gradients_of_corrections_that_met_the_minimum_on_a_line() -> None:
     """The minimum lies between the start and the first vertex; later steps would follow c."""
     K = torch.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=F64)

@@ -13,12 +13,16 @@ from fwnet.directions.base import Direction
 from fwnet.directions.hull_search import hull_weights, mix, quadratic_weights, semidefinite
 from fwnet.directions.proposals import Candidates, ProjectedStep, Proposal
 from fwnet.domains import Domain
+from fwnet.domains.minimizers import following, knows_faces
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import expand, is_read, ratio
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense
+
+_STILL = 1e-9  # of the hull's size: a shorter step is rounding
 
 
 @final
@@ -47,10 +51,8 @@ class Corrections(Direction):
     `rounds` it is that of f itself, see `hull_search`, and never above what the line search toward
     the vertex reaches.
 
-    Where x already is the minimum over the hull, a step stays and adds no derivative to that of the
-    steps before. If one of them met the minimum along fewer directions than the hull has, as on the
-    line between two vertices, the gradient of a network misses how the others would follow: use
-    `ImplicitLayer`.
+    Where x already is the minimum over the domain, a step stays, and so would the steps after it:
+    its derivative is that of the minimum, as in `ImplicitLayer`, for domains that know their faces.
 
     Arguments:
         memory: how many recent points are kept.
@@ -92,17 +94,27 @@ class Corrections(Direction):
         directions, changes = points - it.x.unsqueeze(b), images - it.image.unsqueeze(b)
         steep = state.domain.tangent(gradient).flatten(b)
         slopes = (directions.flatten(b + 1) @ steep.unsqueeze(-1)).squeeze(-1)
+        gram = semidefinite(problem.gram(it, directions, changes))
         if problem.quadratic or self.rounds == 0:
-            rest = quadratic_weights(semidefinite(problem.gram(it, directions, changes)), slopes)
+            rest = quadratic_weights(gram, slopes)
         else:
             rest = hull_weights(problem, it, directions, changes, self.rounds)
-        # No descent beyond rounding: leave it to the line search toward the vertex.
-        lost = ((rest * slopes).sum(-1) >= 0).unsqueeze(-1)
-        rest = torch.where(lost, torch.eye(1, rest.shape[-1]).to(rest)[0], rest)
-        if rest.requires_grad:  # stay, as the move does but for rounding
-            noise = _is_rounding(rest.detach(), directions, points).unsqueeze(-1)
-            rest = torch.where(noise, 0.0, rest)
-        term = Term(1.0, Dense(mix(rest, points), state.domain.event_dim), mix(rest, images))
+        lost = (rest * slopes).sum(-1) >= 0
+        if not is_read(lost) or bool(lost.any()):
+            toward = _toward_vertex(gram, slopes, directions, points)
+            rest = torch.where(lost.unsqueeze(-1), toward, rest)
+        shift = None
+        if rest.requires_grad:
+            noise = _is_rounding(rest.detach(), directions, points)
+            rest = torch.where(noise.unsqueeze(-1), 0.0, rest)  # stay, as the move does
+            least = noise & _is_least(gram, slopes)
+            if lin.exact and bool(least.any()) and knows_faces(state.domain):
+                shift = following(problem, state.domain, it.x, gradient) - it.x
+                shift = torch.where(expand(least, it.x.ndim - b), shift, 0.0)  # all 0: a derivative
+        end, image = mix(rest, points), mix(rest, images)
+        if shift is not None:
+            end, image = end + shift, image + problem.images(shift.unsqueeze(b)).squeeze(b)
+        term = Term(1.0, Dense(end, state.domain.event_dim), image)
         move = Move(it, -rest.sum(-1), (term,), lin.value, (rest * slopes).sum(-1))
         size = min(self.memory, lasting)
         kept, seen = points.narrow(b, 0, size), images.narrow(b, 0, size)
@@ -131,6 +143,17 @@ class Corrections(Direction):
         return points, torch.cat(images, b), lasting, tuple(after)
 
 
+def _toward_vertex(gram: Tensor, slopes: Tensor, directions: Tensor, points: Tensor) -> Tensor:
+    """The weights where the hull shows no descent beyond rounding: all on the vertex.
+
+    The rule's line search then decides; x stays where even that would move it by rounding only.
+    """
+    first = torch.zeros_like(slopes)
+    first[..., 0] = 1.0
+    length = ratio(-slopes[..., :1], gram[..., 0, :1]).clamp(0, 1).detach()
+    return first * ~_is_rounding(length * first, directions, points).unsqueeze(-1)
+
+
 def _is_rounding(weights: Tensor, directions: Tensor, points: Tensor) -> Tensor:
     """Where Σ w_k (p_k − x) is no more than the rounding of the points, `(*batch,)`.
 
@@ -139,7 +162,16 @@ def _is_rounding(weights: Tensor, directions: Tensor, points: Tensor) -> Tensor:
     b = weights.ndim - 1
     length = mix(weights, directions).flatten(b).abs().amax(-1)
     size = torch.maximum(points.flatten(b).abs().amax(-1), directions.flatten(b).abs().amax(-1))
-    return length <= 8 * torch.finfo(weights.dtype).eps * size
+    return length <= 64 * torch.finfo(weights.dtype).eps * size
+
+
+def _is_least(gram: Tensor, slopes: Tensor) -> Tensor:
+    """Where no direction of the hull leads down by more than rounding, `(*batch,)`.
+
+    The best step along d_k is |slope_k| / |d_k| long in the norm of ∇²f: compare it with the hull.
+    """
+    sizes = gram.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
+    return (slopes >= -_STILL * sizes * sizes.amax(-1, keepdim=True)).all(-1)
 
 
 def vertex_of(problem: Problem, lin: Linearization) -> Candidates:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import final
 
-import torch
 from torch import Tensor, nn
 
-from fwnet.domains import Domain
+from fwnet.domains.minimizers import following, knows_faces
 from fwnet.layers.domain_parameters import refuse_gradients
 from fwnet.layers.unrolled import FWNet
 from fwnet.numerics import checks
 from fwnet.numerics.precision import without_autocast
-from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.problems import Problem, as_problem
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe, Objective
@@ -55,7 +53,7 @@ class ImplicitLayer(nn.Module):
             raise TypeError(f"ImplicitLayer(solver) must be a FrankWolfe solver; got {solver!r}.")
         self.tol = checks.positive("ImplicitLayer(tol=...)", tol)
         self.solver, self.unrolled = solver, unrolled
-        if not unrolled and type(solver.domain).normals is Domain.normals:
+        if not (unrolled or knows_faces(solver.domain)):
             raise TypeError(
                 f"ImplicitLayer needs a domain that knows its faces; {solver.domain} does not. "
                 "Use unrolled=True, or Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope."
@@ -78,16 +76,6 @@ class ImplicitLayer(nn.Module):
         gradient = dense_gradient(problem.gradient(it))
         if not gradient.requires_grad:
             return found
-        with torch.no_grad():
-            response = self._response(problem, x, gradient)
-        x = reattached(x, gradient, response)
+        x = following(problem, self.solver.domain, x, gradient, self.tol)
         value = problem.value(problem.at(x))
         return Result(x, value, found.gap, found.status, found.steps, found.trace, found.message)
-
-    def _response(self, problem: Problem, x: Tensor, gradient: Tensor) -> Tensor:
-        """P (P ∇²f P)⁺ P, `(*batch, n, n)`."""
-        domain = self.solver.domain
-        width = (domain.vertex(gradient).dense() - domain.vertex(-gradient).dense()).abs()
-        rounding = 8 * torch.finfo(x.dtype).eps * x.abs().amax(-1, keepdim=True)
-        face = Face.of(domain.normals(x, self.tol * width.amax(-1, keepdim=True) + rounding))
-        return face.response(problem.gram(problem.at(x), face.basis, problem.images(face.basis)))

@@ -47,7 +47,9 @@ class LineSearch(StepRule):
             if is_plain(curvature):
                 tiny = torch.finfo(curvature.dtype).tiny
                 return -move.slope.item() / max(curvature.item(), tiny), state
-            return ratio(-move.slope, curvature), state
+            step_size = ratio(-move.slope, curvature)
+            # Along a direction of length 0 every step is a minimum; the full one keeps derivatives.
+            return torch.where((move.slope == 0) & (curvature == 0), 1.0, step_size), state
         return self._search(problem, it, move), state
 
     def _search(self, problem: Problem, it: Iterate, move: Move) -> Tensor:
