@@ -27,6 +27,7 @@ from fwnet.estimators import (
     [
         LowRankRegressor(50.0, tol=0.1, max_iter=20),
         LowRankSoftmaxClassifierCV([60.0], cv=2, tol=0.5, path_tol=0.9, max_iter=3),
+        LowRankCompletion(5.0),  # its tags say that random features are no input
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -72,6 +72,12 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # X holds positions, not features: random numbers are no input of this estimator.
+        tags.input_tags.two_d_array, tags.input_tags.sparse = False, False
+        return tags
+
     def fit(self, X: Any, y: Any) -> LowRankCompletion:
         """Fit to positions X (n, 2) of whole numbers (row, column) and values y (n,)."""
         self._budget()
