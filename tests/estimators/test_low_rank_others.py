@@ -19,6 +19,8 @@ from fwnet.estimators import (
     LowRankSoftmaxClassifier,
     LowRankSoftmaxClassifierCV,
 )
+from fwnet.estimators.low_rank import estimator
+from fwnet.estimators.low_rank.solve import Budget
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -185,3 +187,23 @@ def test_constant_targets_leave_nothing_to_fit(constant: float, dtype: Any) -> N
     entries = LowRankCompletion(radius=1.0).fit(pairs, Y.ravel()[:80])
     assert (entries.status_, entries.duality_gap_) == ("converged", 0.0)
     assert np.array_equal(entries.predict(pairs), Y.ravel()[:80])
+
+
+def test_choosing_a_radius_and_solving_share_one_limit_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+    for name in ("choose_radius", "solve"):
+        real = getattr(estimator, name)
+
+        def noted(*args: Any, real: Any = real, **options: Any) -> Any:
+            budget = next(arg for arg in args if isinstance(arg, Budget))
+            limits.append(budget.max_seconds or 0.0)
+            return real(*args, **options)
+
+        monkeypatch.setattr(estimator, name, noted)
+    X, Y = regression(60)
+    LowRankRegressor(max_time=100.0).fit(X, Y)
+    choosing, solving = limits[:2]
+    assert choosing == 50.0
+    assert 0.0 < solving < 100.0

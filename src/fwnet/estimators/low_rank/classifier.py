@@ -143,7 +143,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
         Arguments:
             classes: all classes there will be; needed in the first call, unless y has them all.
         """
-        self._budget()
+        budget = self._budget()
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"class_weight={self.class_weight!r} needs all rows, and partial_fit sees some. "
@@ -161,7 +161,7 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
         rows = rows_of(X, self.fit_intercept if first else self._has_intercept)
         problem = RowProblem(rows, self._loss(y, weight, rows))
         if self.radius != "auto" or not hasattr(self, "radius_"):
-            self.radius_ = self._choose_radius(problem)
+            self.radius_ = self._choose_radius(problem, budget)
         descent = self._descent_for(problem)
         for batch in problem.batches(_BATCH, generator_of(self.random_state)):
             descent.step(batch(*descent.factors), (1 + descent.t / 200) ** -0.5)

@@ -24,7 +24,7 @@ from fwnet.estimators.low_rank.solve import Budget, as_result, solve
 from fwnet.estimators.model_files import load_model, save_model
 from fwnet.numerics import checks
 from fwnet.numerics.files import ForeignFile
-from fwnet.trace import Result, Trace
+from fwnet.trace import Clock, Result, Trace
 
 _Model = TypeVar("_Model", bound="LowRankEstimator")
 _CHOICE = 1500, 20_000  # between these, a quarter of the rows chooses a radius
@@ -93,8 +93,8 @@ class LowRankEstimator(BaseEstimator):
         fits = (len(self.U_), len(self.V_)) == problem.shape
         return self._factors(problem.dtype) if fits else None
 
-    def _choose_radius(self, problem: FactoredProblem) -> float:
-        """The radius that was given, or one chosen on held-out rows."""
+    def _choose_radius(self, problem: FactoredProblem, budget: Budget) -> float:
+        """The radius that was given, or one chosen on held-out rows in half of the time."""
         radius = radius_of(self.radius)
         if radius is not None:
             return radius
@@ -103,15 +103,17 @@ class LowRankEstimator(BaseEstimator):
         generator = generator_of(self.random_state)
         rows = min(max(problem.n // 4, _CHOICE[0]), _CHOICE[1])
         train, held_out = problem.split(rows, 0.2, generator)
-        return choose_radius(train, held_out, self._budget(), generator)
+        half = None if budget.max_seconds is None else budget.max_seconds / 2
+        return choose_radius(train, held_out, replace(budget, max_seconds=half), generator)
 
     def _minimize(self, problem: FactoredProblem) -> None:
         """Solve, and store what was found."""
         budget = self._budget()
-        self.radius_ = self._choose_radius(problem)
-        found = self._solve(problem, self.radius_, self._start(problem), budget)
+        clock = Clock(budget.max_seconds)
+        self.radius_ = self._choose_radius(problem, budget)
+        found = self._solve(problem, self.radius_, self._start(problem), budget.after(clock))
         if found is None or found.status != "converged":
-            found = self._no_worse_than_zero(problem, budget, found)
+            found = self._no_worse_than_zero(problem, budget.after(clock), found)
         self._store(found)
         if found.status in ("max_steps", "stalled"):
             gap, value = float(found.gap), float(found.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -52,6 +52,12 @@ class Budget:
             checks.positive("max_seconds", self.max_seconds)
         if self.max_rank is not None:
             checks.at_least("max_rank", self.max_rank, 1)
+
+    def after(self, clock: Clock) -> Budget:
+        """The same with the seconds that the clock leaves, enough for one step at least."""
+        if self.max_seconds is None:
+            return self
+        return replace(self, max_seconds=max(self.max_seconds - clock.seconds, 1e-9))
 
 
 def solve(
