@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots test quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
+.PHONY: help reproduce screenshots docs notebooks test quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,6 +21,15 @@ reproduce: $(VENV)/installed  ## the paper's experiments beside tuned baselines:
 
 screenshots: $(VENV)/installed  ## look at report/ in headless Chromium: light, dark, phone, print
 	$(BIN)/python tools/screenshots.py report --out report/screenshots
+
+docs: $(VENV)/installed  ## the site in site/, built strictly, opened in a browser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" -c constraints.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m webbrowser site/index.html
+
+notebooks: $(VENV)/installed  ## run the five notebooks, in the order of their names
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[notebooks]" -c constraints.txt
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py
 
 test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	$(BIN)/ruff format --check .
@@ -76,4 +85,4 @@ bench-optim: $(VENV)/installed  ## FrankWolfe beside AdamW, Muon and Scion on fo
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.optim
 
 clean:
-	rm -rf $(VENV) report runs build dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) report runs build dist site htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache

@@ -124,6 +124,16 @@ def test_the_links_of_the_readme_lead_somewhere_here_and_on_a_package_index() ->
     assert len(text.splitlines()) <= 120
 
 
+def test_the_site_has_every_page_and_links_that_exist() -> None:
+    listed = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    made = {"gallery.md", "notebooks.md", "benchmarks.md", "changelog.md"}  # by tools/site.py
+    assert listed == {page.name for page in PAGES} | made
+    for page in PAGES:
+        for link in LINK.findall(page.read_text()):
+            inside = not link.startswith(("https://", "#"))
+            assert not inside or (page.parent / link.partition("#")[0]).exists(), (page, link)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     run([str(example), "--quick"], tmp_path)

@@ -252,3 +252,30 @@ def test_a_record_that_is_interrupted_does_not_count(monkeypatch: pytest.MonkeyP
         trace.append(StepRecord(1, 0.5, 1.0, 0.5, 0.2))
     assert list(trace) == [StepRecord(0, 1.0, 2.0, 0.5, 0.1)]
     assert {len(trace.column(name)) for name in StepRecord._fields} == {1}
+
+
+def test_a_notebook_shows_results_and_traces() -> None:
+    problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+    result = fwnet.minimize(problem, fwnet.Simplex(), tol=1e-4)
+    assert "converged" in result._repr_html_()
+    assert "<svg" in result._repr_html_()
+    assert f"<td style='text-align:left'>{len(result.trace)}</td>" in result.trace._repr_html_()
+    two = fwnet.FrankWolfe(fwnet.Simplex())(fwnet.Quadratic(torch.eye(3).expand(2, 3, 3)))
+    assert "problems" in two._repr_html_()
+    assert "records" in fwnet.Trace()._repr_html_()
+
+
+def test_problems_have_a_short_name() -> None:
+    assert repr(fwnet.Quadratic(torch.eye(3))) == "Quadratic(shape=(3,), dtype=torch.float32)"
+    assert repr(fwnet.Function(torch.sum)) == "Function()"
+
+
+def test_minimize_starts_from_a_shape_or_an_array() -> None:
+    goal = np.array([0.5, 0.3, 0.2])
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x - torch.as_tensor(goal, dtype=x.dtype)).square().sum()
+
+    for x0 in ((3,), np.eye(3)[0]):
+        result = fwnet.minimize(f, fwnet.Simplex(), x0, tol=1e-5)
+        np.testing.assert_allclose(result.x.numpy(), goal, atol=5e-3)

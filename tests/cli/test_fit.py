@@ -221,5 +221,5 @@ def test_what_a_file_cannot_hold_is_refused() -> None:
         save_model(FWSVC(kernel=lambda a, b: a @ b.T).fit(X, y), "m.fwnet")
     with pytest.raises(ValueError, match=r"must be of fwnet\.estimators; got StandardScaler"):
         save_model(StandardScaler().fit(X), "m.fwnet")
-    with pytest.raises(ValueError, match="got the steps standardscaler, fwsvc"):
+    with pytest.raises(ValueError, match="got the steps StandardScaler, FWSVC"):
         save_model(make_pipeline(StandardScaler(), FWSVC()).fit(X, y), "m.fwnet")

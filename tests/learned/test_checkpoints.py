@@ -189,3 +189,8 @@ def test_saving_over_a_file_leaves_no_other(tmp_path: Path) -> None:
     for _ in range(2):
         learned.save(learned.LearnedStep(), tmp_path / "mine.fwnet")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.fwnet"]
+
+
+def test_the_folder_of_a_training_is_loaded(tmp_path: Path) -> None:
+    learned.save(learned.LearnedStep(), tmp_path / "controller.fwnet", {"from": "a folder"})
+    assert learned.load(tmp_path).card == {"from": "a folder"}

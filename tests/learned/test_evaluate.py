@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Callable
@@ -100,7 +101,14 @@ def test_tables_name_their_constants(evaluation: Evaluation) -> None:
     constant = evaluation.choices["c/(t+2)"].constant
     assert f"c/(t+2) [{constant:g}]" in text
     assert "* relaxed" in text
-    assert "where we lose" in text
+    assert text.count("where we lose") == 2  # by gradients, and by seconds
+    assert str(evaluation) == text
+    assert html.escape(text) in evaluation._repr_html_()
+
+
+def test_what_no_run_reached_is_said_once() -> None:
+    text = made([math.inf, math.inf], [4, 1]).table()
+    assert text.splitlines()[1].split() == ["*", "ours", "never"]
 
 
 def test_goes_to_json_and_pandas(evaluation: Evaluation, tmp_path: Path) -> None:
@@ -162,7 +170,7 @@ def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
         learned.evaluate({"a": ["x"]}, SMALL)  # type: ignore[dict-item]
     with pytest.raises(ValueError, match='baselines must be "default" or a list'):
         learned.evaluate(fwnet.LineSearch(), SMALL, "best")
-    with pytest.raises(TypeError, match='baselines must be "default" or a list; got <fwnet'):
+    with pytest.raises(TypeError, match='baselines must be "default" or a list; got FISTA'):
         learned.evaluate(fwnet.LineSearch(), SMALL, learned.baselines.FISTA())
     with pytest.raises(TypeError, match=r"objects such as learned.baselines.FISTA\(\)"):
         learned.evaluate(fwnet.LineSearch(), SMALL, ["FISTA"])

@@ -59,9 +59,7 @@ def evaluate_command(
     names = _names(on)
     if not c > 0:
         raise typer.BadParameter(f"--C must be positive; got {c:g}.")
-    folder = Path(controller)
-    path = folder / "controller.fwnet"
-    learned = load(path if folder.is_dir() and path.is_file() else controller)
+    learned = load(controller)
     for name in names:  # before the baselines are tuned, which takes a while
         learned.check_domain(_family(name, "test", c, size).domain)
     if out is not None:

@@ -51,11 +51,12 @@ def save_model(
     """
     tensors: dict[str, torch.Tensor] = {}
     facts: dict[str, Any] = {"notes": dict(notes or {}), "version": fwnet.__version__}
-    parts = dict(model.steps) if isinstance(model, Pipeline) else {_ESTIMATOR: model}
-    if not set(parts) <= {_TABLE, _ESTIMATOR}:
+    steps = [part for _, part in model.steps] if isinstance(model, Pipeline) else [model]
+    parts = dict(zip((_ESTIMATOR, _TABLE), reversed(steps), strict=False))
+    if steps[:-1] and (len(steps) > 2 or not isinstance(steps[0], estimators.TableEncoder)):
         raise ValueError(
-            f"save_model(model) must be an estimator, or a Pipeline with the steps {_TABLE!r} and "
-            f"{_ESTIMATOR!r}; got the steps {', '.join(parts)}."
+            "save_model(model) must be an estimator, or a Pipeline of a TableEncoder and one; got "
+            f"the steps {', '.join(type(part).__name__ for part in steps)}."
         )
     for name, part in parts.items():
         part = getattr(part, "best_estimator_", part)  # of a search over radii

@@ -28,6 +28,7 @@ KINDS: dict[str, type[Learned]] = {  # what a file may build
 FORMAT = FileFormat("fwnet", 1, "controller", "Copy or train it again.")
 _SHIPPED = Path(__file__).parent / "shipped"
 _SUFFIX = ".fwnet"
+_BEST = f"controller{_SUFFIX}"  # of a training, in its folder
 _LONGEST = 200  # letters of a name that an error repeats
 
 
@@ -73,10 +74,11 @@ def has_a_kind(controller: Learned) -> bool:
 
 
 def load(name_or_path: str | Path) -> Any:
-    """Read a controller: a shipped one by its name, else a file.
+    """Read a controller: a shipped one by its name, else a file or the folder of a training.
 
     Arguments:
-        name_or_path: one of `available()`, or the path of a file that `save` wrote.
+        name_or_path: one of `available()`, the path of a file that `save` wrote, or a folder that
+            `meta_train` or `fwnet meta-train` wrote.
 
     Example:
         >>> from fwnet import learned
@@ -115,6 +117,8 @@ def _found(name_or_path: str | Path) -> tuple[Path, str]:
     try:
         if path.parent == Path() and not path.suffix and shipped.exists():
             path = shipped
+        if (path / _BEST).is_file():
+            path = path / _BEST
         if path.is_file():
             return path, asked
         reason = "that is not a file" if path.exists() else "no such file"

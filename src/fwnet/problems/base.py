@@ -43,6 +43,11 @@ class Problem(ABC):
     dtype: torch.dtype | None = None
     device: torch.device | None = None
 
+    def __repr__(self) -> str:
+        known = {"shape": self.shape and tuple(self.shape), "dtype": self.dtype}
+        shown = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+        return f"{type(self).__name__}({shown})"
+
     @abstractmethod
     def value(self, it: Iterate) -> Tensor:
         """f(x): `(*batch,)`."""

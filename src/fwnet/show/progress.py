@@ -1,14 +1,18 @@
-"""A progress bar, by rich."""
+"""A progress bar: by rich on a terminal, by IPython in a notebook."""
 
 from __future__ import annotations
 
+import html
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 
 def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], None]:
-    """A rich progress bar, closed by the stack: call it with the count and a text (or None)."""
+    """A progress bar, closed by the stack: call it with the count and a text (or None)."""
+    if "ipykernel" in sys.modules:  # rich would need ipywidgets there
+        return _notebook_bar(total)
     try:
         from rich.console import Console
         from rich.progress import (
@@ -34,5 +38,22 @@ def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], No
 
     def advance(done: int, text: str | None) -> None:
         display.update(task, completed=done, description=text)
+
+    return advance
+
+
+def _notebook_bar(total: int) -> Callable[[int, str | None], None]:
+    """A bar of HTML in the output of the cell; it changes at most a hundred times."""
+    from IPython.display import HTML, display
+
+    shown, last = display(HTML(""), display_id=True), -1
+
+    def advance(done: int, text: str | None) -> None:
+        nonlocal last
+        percent = 100 * done // max(1, total)
+        if percent > last:
+            last = percent
+            bar = f"<progress value='{done}' max='{total}'></progress>"
+            shown.update(HTML(f"{bar} {done}/{total} {html.escape(text or '')}"))
 
     return advance

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from fwnet.domains import Domain
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 def minimize(
     objective: Objective,
     domain: Domain,
-    x0: Tensor | Result | None = None,
+    x0: Tensor | Result | np.ndarray | tuple[int, ...] | None = None,
     *,
     on_step: Observer | None = None,
     progress: bool = False,
@@ -36,7 +38,8 @@ def minimize(
     Arguments:
         objective: a `Problem`, or any function of x that autograd can differentiate.
         domain: where x lives.
-        x0: where to start; a plain function needs it.
+        x0: where to start: a point, as a tensor or an array, the `Result` of an earlier solve, or
+            a shape such as (3,), for the domain's own start; a plain function needs one of them.
         on_step, progress, verbose: see `FrankWolfe.forward`.
         budgets: `max_steps` (10,000 by default), `tol`, `max_seconds` and others of `FrankWolfe`.
 
@@ -44,13 +47,17 @@ def minimize(
         >>> import torch, fwnet
         >>> goal = torch.tensor([0.5, 0.3, 0.2])
         >>> result = fwnet.minimize(lambda x: ((x - goal) ** 2).sum(), fwnet.Simplex(),
-        ...                         x0=torch.ones(3) / 3, tol=1e-5)
+        ...                         x0=(3,), tol=1e-5)
         >>> result.status
         'converged'
     """
     budgets.setdefault("max_steps", 10_000)
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a Domain such as Simplex(); got {domain!r}.")
+    if isinstance(x0, np.ndarray):
+        x0 = torch.from_numpy(x0)
+    elif isinstance(x0, tuple):
+        x0 = domain.start(x0)
     problem = as_problem(objective)
     solver: FrankWolfe
     if domain.polyhedral:

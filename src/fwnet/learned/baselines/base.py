@@ -64,6 +64,9 @@ class Baseline(ABC):
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         """Call `report` with f(x_t) and x_t, t = 0, 1, …, feasible, until it answers True."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
     def fits(self, problem: Problem, domain: Domain) -> bool:
         """Whether the method can run on this problem and domain."""
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import final
 
 from fwnet.directions import Direction
@@ -25,7 +26,7 @@ class Solver(Baseline):
 
     Arguments:
         name: as it stands in tables.
-        make: the solver for a domain; its budgets are overruled.
+        make: the solver for a domain, as a function, or a solver; its budgets are overruled.
         quadratic: whether the slots need a quadratic problem.
         simplex: whether they need the simplex.
     """
@@ -33,12 +34,13 @@ class Solver(Baseline):
     def __init__(
         self,
         name: str,
-        make: Callable[[Domain], FrankWolfe],
+        make: Callable[[Domain], FrankWolfe] | FrankWolfe,
         *,
         quadratic: bool = False,
         simplex: bool = False,
     ) -> None:
-        self.name, self.make, self.quadratic, self.simplex = name, make, quadratic, simplex
+        self.name, self.quadratic, self.simplex = name, quadratic, simplex
+        self.make = partial(as_solver, make) if isinstance(make, FrankWolfe) else make
 
     def fits(self, problem: Problem, domain: Domain) -> bool:
         smooth = problem.quadratic or not self.quadratic

@@ -12,6 +12,7 @@ import numpy as np
 
 from fwnet.learned.baselines import Choice
 from fwnet.numerics.files import written_whole
+from fwnet.show import html
 from fwnet.show.plotting import plot_comparison
 
 if TYPE_CHECKING:
@@ -53,6 +54,16 @@ class Evaluation:
     grid: np.ndarray = field(default_factory=lambda: np.zeros(0))
     curves: dict[str, np.ndarray] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        runs = len(self.costs) // max(1, len(self.tolerances))
+        return f"Evaluation({len(self.methods)} methods, {runs} runs; print it for its tables)"
+
+    def __str__(self) -> str:
+        return self.report()
+
+    def _repr_html_(self) -> str:
+        return html.text(self.report())
 
     @property
     def methods(self) -> list[str]:
@@ -121,7 +132,8 @@ class Evaluation:
             cells = []
             for tolerance in self.tolerances:
                 low, middle, high = (scale * q for q in self.quartiles(method, tolerance, by))
-                cells.append(f"{_short(middle)} ({_short(low)} to {_short(high)})")
+                spread = f"{_short(middle)} ({_short(low)} to {_short(high)})"
+                cells.append("never" if math.isinf(low) else spread)
             rows.append([f"* {name}" if method in self.learned else f"  {name}", *cells])
         widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
         return "\n".join(
@@ -132,14 +144,15 @@ class Evaluation:
     def report(self) -> str:
         """The three tables, the chosen constants, and where the learned methods lose."""
         parts = [self.table(by) for by in COSTS]
-        lines = [
-            f"  {ours} to {tolerance:.0e}: {ratio:.2f}× against {theirs}"
-            for ours, theirs, tolerance, ratio in self.losses()
-        ]
-        parts.append(
-            "where we lose (their gradient evaluations / ours, medians)\n"
-            + ("\n".join(lines) if lines else "  nowhere on this family")
-        )
+        for by, name in (("gradients", "gradient evaluations"), ("seconds", "seconds")):
+            lines = [
+                f"  {ours} to {tolerance:.0e}: {ratio:.2f}× against {theirs}"
+                for ours, theirs, tolerance, ratio in self.losses(by)
+            ]
+            parts.append(
+                f"where we lose (their {name} / ours, medians)\n"
+                + ("\n".join(lines) if lines else "  nowhere on this family")
+            )
         return "\n\n".join(parts)
 
     def profile(

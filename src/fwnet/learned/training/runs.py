@@ -78,6 +78,11 @@ class MetaHistory(Sequence[MetaRecord]):
     def __iter__(self) -> Iterator[MetaRecord]:
         return iter(self._records)
 
+    def __repr__(self) -> str:
+        found = self.validations
+        judged = f", validation {found[0]:.4g} to {min(found):.4g}" if found else ""
+        return f"MetaHistory({len(self)} episodes{judged})"
+
     @property
     def validations(self) -> list[float]:
         """The validation losses, that of the first weights in front."""

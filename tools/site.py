@@ -1,0 +1,150 @@
+"""Hooks of mkdocs: pages that are made, not written.
+
+reference/ROOM.md   the docstrings of every public name, those of tests/public_names.txt
+gallery.md          what the examples ask, with their pictures
+notebooks.md        the notebooks, with links that open them
+benchmarks.md       benchmarks/README.md
+changelog.md        CHANGELOG.md
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+TITLES = {  # of the pages of the reference, in their order
+    "solvers": "Solvers and results",
+    "problems": "Problems",
+    "domains": "Domains",
+    "oracles": "Oracles",
+    "directions": "Directions",
+    "steps": "Step rules",
+    "layers": "Layers",
+    "optim": "Optimizers",
+    "estimators": "Estimators",
+    "low_rank": "Low rank",
+    "kernels": "Kernels between graphs",
+    "quadrature": "Quadrature",
+    "learned": "Learned optimizers",
+    "learned.families": "Families of problems",
+    "learned.baselines": "Baselines",
+    "distributed": "Many workers",
+    "data": "Data sets",
+    "plotting": "Plots",
+}
+SHARED = {  # rooms without a page of their own
+    "iterates": "solvers",
+    "starts": "solvers",
+    "trace": "solvers",
+    "numerics.linear_maps": "problems",
+}
+MOVED = {  # links to files outside docs/
+    "benchmarks/README.md": "benchmarks.md",
+    "CHANGELOG.md": "changelog.md",
+    "reproduction/index.html": "reproduction/index.html",
+}
+NAME = re.compile(r"fwnet\.([\w.]+)(\(|$)")
+QUESTION = re.compile(r"^(.+?)\n\n(.*?)(?:\nSee: (.*))?\Z", re.DOTALL)
+
+
+def reference() -> dict[str, list[str]]:
+    """The public names by page, each once: classes and functions, not constants and modules."""
+    homes: dict[str, str] = {}
+    for node in ast.walk(ast.parse((ROOT / "src/fwnet/__init__.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fwnet."):
+            room = node.module.removeprefix("fwnet.")
+            homes |= {alias.name: SHARED.get(room, room) for alias in node.names}
+    pages: dict[str, list[str]] = {room: [] for room in TITLES}
+    listed = (ROOT / "tests/public_names.txt").read_text().splitlines()
+    for path in [match.group(1) for line in listed if (match := NAME.match(line))]:
+        room, _, name = path.rpartition(".")
+        if not room:
+            pages[homes[name]].append(f"fwnet.{name}")
+        elif name not in homes or room == "optim":  # its FrankWolfe is another class
+            pages[room].append(f"fwnet.{path}")
+    return pages
+
+
+def gallery() -> str:
+    """A section for each example: its question, its text, its picture."""
+    parts = [
+        "# Gallery\n\nEach script of `examples/` asks one question and answers it in about half a "
+        "minute. Run one with `python examples/NAME.py --plot figure.png`."
+    ]
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        match = QUESTION.match(text)
+        if match is None or path.stem == "show":
+            continue
+        question, body, seen = match.groups()
+        picture = f"images/gallery/{path.stem}.png"
+        shown = (
+            f"![{path.stem}]({picture}){{ loading=lazy }}\n\n"
+            if (ROOT / "docs" / picture).exists()
+            else ""
+        )
+        answer = f"**What you see.** {seen.strip()}\n\n" if seen else ""
+        parts.append(
+            f"## {question}\n\n`examples/{path.name}`\n\n{body.strip()}\n\n{shown}{answer}"
+        )
+    return "\n\n".join(parts)
+
+
+def notebooks() -> str:
+    """A line for each notebook: its first cell's title and sentence, and where it opens."""
+    repository = os.environ.get("REPO_URL", "").removeprefix("https://github.com/").rstrip("/")
+    parts = [
+        "# Notebooks\n\nA topic each, in about a minute. `make notebooks` runs them all; "
+        "`jupyter lab notebooks` opens them."
+    ]
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        first = "".join(json.loads(path.read_text())["cells"][0]["source"])
+        title, _, text = first.removeprefix("# ").partition("\n")
+        links = ""
+        if repository:
+            place = f"{repository}/blob/main/notebooks/{path.name}"
+            links = f"\n\n[Open in Colab](https://colab.research.google.com/github/{place})"
+        parts.append(f"## {title}\n\n{text.strip()}\n\n`notebooks/{path.name}`{links}")
+    return "\n\n".join(parts)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages."""
+    pages = {
+        "gallery.md": gallery(),
+        "notebooks.md": notebooks(),
+        "benchmarks.md": (ROOT / "benchmarks/README.md").read_text(),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+    }
+    for room, names in reference().items():
+        blocks = "\n\n".join(f"::: {name}" for name in names)
+        pages[f"reference/{room}.md"] = f"# {TITLES[room]}\n\n{blocks}\n"
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_config(config: Any) -> Any:
+    """Add the pages of the reference to the navigation."""
+    section = next(entry for entry in config["nav"] if "Reference" in entry)
+    section["Reference"] += [{title: f"reference/{room}.md"} for room, title in TITLES.items()]
+    return config
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Point links to files outside docs/ at their pages."""
+
+    def moved(match: re.Match[str]) -> str:
+        path, anchor = match.groups()
+        return f"]({MOVED.get(path, path)}{anchor or ''})"
+
+    markdown = re.sub(r"\]\((?:\.\./)?([\w./-]+\.(?:md|html))(#[\w-]+)?\)", moved, markdown)
+    # A file of the repository that is no page: its name is enough.
+    return re.sub(r"\[([^\]]+)\]\((?:\.\./)?CONTRIBUTING\.md(?:#[\w-]+)?\)", r"\1", markdown)
