@@ -12,7 +12,7 @@ number of steps, in a fraction of the time: one matrix product gives all 64 grad
 import torch
 
 import fwnet
-from show import options, plot_gaps, table, timed
+from fwnet.show.scripts import options, plot_gaps, table, timed
 
 BATCH, ROWS, N = 64, 100, 1000
 

@@ -17,8 +17,8 @@ import torch
 
 import fwnet
 from fwnet.domains import Cost
+from fwnet.show.scripts import options, plot_gaps, table, timed
 from fwnet.vertices import Vertex
-from show import options, plot_gaps, table, timed
 
 N, SECONDS = 200, 4.0
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import fwnet
-from show import costs, options, plot_gaps, table
+from fwnet.show.scripts import costs, options, plot_gaps, table
 
 ROWS, N, TOL = 200, 2000, 1e-6
 
@@ -68,7 +68,8 @@ def main() -> None:
         row = (name, result.steps, float(result.gap), used, cost[name], whole, result.status)
         rows.append(row)
     table(("solver", "steps", "gap", "support", "cost a step", "in all", "status"), rows)
-    plot_gaps(results, arguments.plot, "least squares on the simplex")
+    shown = {name: result for name, result in results.items() if "compiled" not in name}
+    plot_gaps(shown, arguments.plot, "least squares on the simplex")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 import fwnet
-from show import costs, options, plot_gaps, table
+from fwnet.show.scripts import costs, options, plot_gaps, table
 
 RULES: dict[str, fwnet.StepRule | Callable[[int], float]] = {
     "OpenLoop(): 2/(t + 2)": fwnet.OpenLoop(),

@@ -21,7 +21,7 @@ from torch import nn
 
 import fwnet
 from fwnet.optim import FrankWolfe, constrain
-from show import options, table
+from fwnet.show.scripts import options, table
 
 STEPS, EVERY, BATCH = 1000, 25, 64
 

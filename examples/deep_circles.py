@@ -18,7 +18,7 @@ from sklearn.datasets import make_circles
 from torch import nn
 
 from fwnet.estimators import DeepSVC
-from show import options, table
+from fwnet.show.scripts import options, table
 
 RUNS = (("exact", 100), ("forward", 500), ("unrolled", 100))
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 import fwnet
-from show import options, table
+from fwnet.show.scripts import options, table
 
 DIMENSIONS, POINTS, UNROLLED, ROUNDS = 8, 120, 40, 40
 

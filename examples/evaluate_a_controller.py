@@ -13,7 +13,7 @@ where the learned ones lose.
 import torch
 
 from fwnet import learned
-from show import options
+from fwnet.show.scripts import options
 
 CONTROLLERS = ("corrective-atoms", "simplex-qp", "pairwise")
 

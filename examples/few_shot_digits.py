@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from fwnet.estimators import FWSVC
-from show import options, table, timed
+from fwnet.show.scripts import options, table, timed
 
 SHOTS, C, GAMMA = (1, 2, 5, 10, 20, 50), 10.0, 1.0
 

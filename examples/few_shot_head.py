@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from fwnet.layers import SVMLayer
-from show import options, table, timed
+from fwnet.show.scripts import options, table, timed
 
 WAYS, SHOTS, QUERIES, BATCH, C = 5, 2, 6, 8, 1.0
 

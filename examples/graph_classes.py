@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fwnet.data import DataError
 from fwnet.estimators import FWSVC, DeepSVC
 from fwnet.kernels import Graph, WeisfeilerLehman, load_graphs, make_graphs, padded_graphs
-from show import options, save, table
+from fwnet.show.scripts import options, save, table
 
 
 class GraphNet(nn.Module):

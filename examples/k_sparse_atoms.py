@@ -12,7 +12,7 @@ Every variant reaches 1e-7 here. See: blended pairwise steps keep 0.6 times the 
 import torch
 
 import fwnet
-from show import options, plot_gaps, table, timed
+from fwnet.show.scripts import options, plot_gaps, table, timed
 
 N, K, TOL = 1000, 5, 1e-7
 

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 import fwnet
 from fwnet import learned
 from fwnet.plotting import plot_curves
-from show import options, save, table
+from fwnet.show.scripts import options, save, table
 
 
 def steps_to(values: torch.Tensor, best: torch.Tensor, goal: float) -> str:

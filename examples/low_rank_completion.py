@@ -11,7 +11,7 @@ given.
 import numpy as np
 
 from fwnet.estimators import LowRankCompletion
-from show import options, table, timed
+from fwnet.show.scripts import options, table, timed
 
 RANK, NOISE = 5, 0.1
 

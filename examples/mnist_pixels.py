@@ -16,7 +16,7 @@ import torch
 import fwnet
 from fwnet.data import available, load
 from fwnet.estimators import LowRankSoftmaxClassifier
-from show import options, table
+from fwnet.show.scripts import options, table
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

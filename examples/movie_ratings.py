@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import fwnet
-from show import options, plot_gaps, table, timed
+from fwnet.show.scripts import options, plot_gaps, table, timed
 
 USERS, FILMS, RATINGS, RANK, STEPS = 943, 1682, 100_000, 6, 100
 

@@ -22,7 +22,7 @@ from torch import nn
 
 import fwnet
 from fwnet.layers import NeuralSparseSoftmax
-from show import options, table
+from fwnet.show.scripts import options, table
 
 STEPS, BATCH = 1000, 64
 

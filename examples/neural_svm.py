@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 
 import fwnet
-from show import options, plot_gaps, table, timed
+from fwnet.show.scripts import options, plot_gaps, table, timed
 
 STEPS, C, GAMMA = 300, 10.0, 2.0
 

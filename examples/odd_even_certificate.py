@@ -15,7 +15,7 @@ import numpy as np
 from fwnet.data import available, load
 from fwnet.estimators import FWSVC
 from fwnet.plotting import plot_trace
-from show import options, save, table, timed
+from fwnet.show.scripts import options, save, table, timed
 
 TOLERANCES, C = (3e-1, 1e-1, 1e-2, 1e-3, 1e-4), 10.0
 

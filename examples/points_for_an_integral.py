@@ -15,7 +15,7 @@ import torch
 
 from fwnet.quadrature import RBF, Gaussian, MixtureMeasure, QuadratureRule, quadrature
 from fwnet.quadrature.rules import worst_case_error
-from show import options, save, table
+from fwnet.show.scripts import options, save, table
 
 
 def f(x: torch.Tensor) -> torch.Tensor:

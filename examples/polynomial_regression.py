@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import fwnet
-from show import options, plot_gaps, table, timed
+from fwnet.show.scripts import options, plot_gaps, table, timed
 
 VARIABLES, DEGREE, TRAIN, TEST, STEPS = 10, 4, 500, 1000, 4000
 

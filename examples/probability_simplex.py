@@ -17,7 +17,7 @@ See: plain steps have the same rate at every n; corrective steps do not depend o
 import torch
 
 import fwnet
-from show import options, plot_gaps, table, timed
+from fwnet.show.scripts import options, plot_gaps, table, timed
 
 
 def distance_to(p: torch.Tensor) -> fwnet.LeastSquares:

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from fwnet.estimators import LowRankSoftmaxClassifier
-from show import options, table, timed
+from fwnet.show.scripts import options, table, timed
 
 GROUPS, THEMES = 20, 7
 

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from fwnet.estimators import DeepSVC
-from show import options, table
+from fwnet.show.scripts import options, table
 
 UPDATES, BATCH, LR, C = 120, 256, 0.005, 0.01
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fwnet.estimators import LowRankSoftmaxClassifier
-from show import options, table, timed
+from fwnet.show.scripts import options, table, timed
 
 RANK, SPREAD = 10, 6.0
 

@@ -1,4 +1,4 @@
-"""What the examples share: options, a table, a figure of gaps."""
+"""What scripts share, those of examples/ for instance: options, a table, a figure of gaps."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
-
-from fwnet import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 T = TypeVar("T")
+
+
+class Traced(Protocol):
+    """A result with its records, as a `fwnet.Result`."""
+
+    @property
+    def trace(self) -> Any:
+        """Its records."""
 
 
 def options(description: str | None) -> argparse.Namespace:
@@ -38,7 +44,7 @@ def timed(call: Callable[..., T], *arguments: object) -> tuple[T, float]:
     return result, time.perf_counter() - start
 
 
-def costs(runs: Mapping[str, Callable[[], Result]], rounds: int = 5) -> dict[str, float]:
+def costs(runs: Mapping[str, Callable[[], Traced]], rounds: int = 5) -> dict[str, float]:
     """The cost of a step of each run, as a multiple of the first run's.
 
     Medians of interleaved rounds, in processor time, so that other programs do not count.
@@ -74,25 +80,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         print(line(text))
 
 
-def plot_gaps(results: Mapping[str, Result], file: str | None, title: str = "") -> None:
-    """The gap of each result against steps and seconds, into a file; nothing without a file."""
+def plot_gaps(results: Mapping[str, Traced], file: str | None, title: str = "") -> None:
+    """The gap of each result by step, into a file; nothing without a file."""
     if file is None:
         return
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
-    for name, result in results.items():
+    figure, ax = pyplot.subplots(figsize=(6.4, 4), layout="constrained")
+    for k, (name, result) in enumerate(results.items()):
         gap = result.trace.column("gap")
         known = np.isfinite(gap) & (gap > 0)
-        for ax, against in zip(axes, ("t", "seconds"), strict=True):
-            ax.plot(result.trace.column(against)[known], gap[known], label=name)
-    for ax, label in zip(axes, ("step", "seconds"), strict=True):
-        ax.set(xlabel=label, yscale="log")
-        ax.grid(alpha=0.3)
-    axes[0].set_ylabel("duality gap")
-    axes[1].legend(fontsize="small")
-    figure.suptitle(title)
-    figure.savefig(file, dpi=150)
+        style = ("-", "--", ":")[k // 10 % 3]  # there are ten colours
+        ax.plot(result.trace.column("t")[known], gap[known], style, label=name)
+    ax.set(xlabel="step", ylabel="duality gap", yscale="log", title=title)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize="small")
+    figure.savefig(file, dpi=110)
     pyplot.close(figure)
     print(f"\nfigure: {file}")
 
