@@ -86,7 +86,7 @@ def plot_gaps(results: Mapping[str, Traced], file: str | None, title: str = "") 
         return
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(6.4, 4), layout="constrained")
+    figure, ax = pyplot.subplots(figsize=(8, 4), layout="constrained")
     for k, (name, result) in enumerate(results.items()):
         gap = result.trace.column("gap")
         known = np.isfinite(gap) & (gap > 0)
@@ -94,7 +94,7 @@ def plot_gaps(results: Mapping[str, Traced], file: str | None, title: str = "") 
         ax.plot(result.trace.column("t")[known], gap[known], style, label=name)
     ax.set(xlabel="step", ylabel="duality gap", yscale="log", title=title)
     ax.grid(alpha=0.3)
-    ax.legend(fontsize="small")
+    figure.legend(loc="outside right upper", fontsize="small")
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
     print(f"\nfigure: {file}")
