@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fwnet.iterates import ActiveSet
 from fwnet.numerics import checks
-from fwnet.show.html import facts
+from fwnet.show.html import result_html, trace_html
 from fwnet.show.plotting import plot_trace
 
 if TYPE_CHECKING:
@@ -163,14 +163,7 @@ class Trace(Sequence[StepRecord]):
         return f"Trace({len(self)} records, last {self[-1]})"
 
     def _repr_html_(self) -> str:
-        last = self[-1]._asdict() if len(self) else {}
-        rows = {"records": len(self), **{f"last {name}": last[name] for name in last}}
-        return facts("Trace", rows, self._largest_gaps())
-
-    def _largest_gaps(self) -> np.ndarray:
-        """The gap of each record, the largest one of a batch; for a small curve."""
-        gaps = self.column("gap")
-        return gaps if gaps.ndim == 1 else gaps.max(1)
+        return trace_html(self)
 
     def column(self, name: str) -> np.ndarray:
         """One field over all records: `(records,)`, or `(records, batch)`."""
@@ -280,24 +273,7 @@ class Result:
         return f"Result(batch={len(self.status)}, status={counts}, x={tuple(self.x.shape)})"
 
     def _repr_html_(self) -> str:
-        gaps = self.trace._largest_gaps()
-        if not isinstance(self.status, str):
-            steps = self.steps if isinstance(self.steps, tuple) else (self.steps,)
-            rows: dict[str, object] = {
-                "problems": len(self.status),
-                "converged": self.status.count("converged"),
-                "steps": f"{min(steps)} to {max(steps)}",
-                "largest gap": f"{self.gap.max().item():.3g}",
-            }
-            return facts("Result", rows, gaps)
-        rows = {
-            "status": f"{self.status}: {self.message}" if self.message else self.status,
-            "value": f"{self.value.item():.6g}",
-            "gap": f"{self.gap.item():.3g}",
-            "steps": self.steps,
-            "shape of x": tuple(self.x.shape),
-        }
-        return facts("Result", rows, gaps)
+        return result_html(self)
 
 
 class _Table:

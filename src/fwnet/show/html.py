@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,39 @@ def facts(title: str, rows: Mapping[str, object], curve: np.ndarray | None = Non
     ]
     drawn = "" if curve is None else _curve(curve)
     return f"<b>{html.escape(title)}</b><table>{''.join(lines)}</table>{drawn}"
+
+
+def trace_html(trace: Any) -> str:
+    """Of a `fwnet.Trace`: its last record, and the curve of its gap."""
+    last = trace[-1]._asdict() if len(trace) else {}
+    rows = {"records": len(trace), **{f"last {name}": last[name] for name in last}}
+    return facts("Trace", rows, _gaps(trace))
+
+
+def result_html(result: Any) -> str:
+    """Of a `fwnet.Result`: what was reached, and the curve of its gap."""
+    if isinstance(result.status, str):
+        rows = {
+            "status": f"{result.status}: {result.message}" if result.message else result.status,
+            "value": f"{result.value.item():.6g}",
+            "gap": f"{result.gap.item():.3g}",
+            "steps": result.steps,
+            "shape of x": tuple(result.x.shape),
+        }
+    else:
+        rows = {
+            "problems": len(result.status),
+            "converged": result.status.count("converged"),
+            "steps": f"{min(result.steps)} to {max(result.steps)}",
+            "largest gap": f"{result.gap.max().item():.3g}",
+        }
+    return facts("Result", rows, _gaps(result.trace))
+
+
+def _gaps(trace: Any) -> np.ndarray:
+    """The gap of each record, the largest one of a batch."""
+    gaps: np.ndarray = trace.column("gap")
+    return gaps if gaps.ndim == 1 else gaps.max(1)
 
 
 def text(content: str) -> str:
