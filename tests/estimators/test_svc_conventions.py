@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import fwnet
 from fwnet.estimators import FWSVC
+from fwnet.estimators.svm import linear
 
 
 @pytest.mark.parametrize(
@@ -100,13 +101,28 @@ def test_sparse_equals_dense(kernel: str, make: type) -> None:
     assert sparse.issparse(thin.support_vectors_)
 
 
-def test_wide_sparse_data_goes_to_liblinear_and_is_certified() -> None:
+def test_wide_sparse_data_goes_to_liblinear_and_is_certified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
     X = sparse.random(2500, 4000, density=0.005, random_state=0, format="csr")
     y = np.asarray(X @ rng.normal(size=4000)) > 0
     model = FWSVC(kernel="linear").fit(X, y)
     assert model.solver_ == "liblinear"
     assert model.duality_gap_ <= 1e-3
+    monkeypatch.setattr(linear, "_LIBLINEAR", 1)  # as where C is large: the dual takes over
+    other = FWSVC(kernel="linear").fit(X, y)
+    assert other.solver_ == "corrective"
+    assert other.duality_gap_ <= 1e-3
+    assert (other.predict(X) == model.predict(X)).mean() > 0.99
+
+
+def test_a_warm_start_of_wide_data_takes_no_newton_steps() -> None:
+    X = sparse.random(80, 6000, density=0.01, random_state=0, format="csr")
+    model = FWSVC(kernel="linear", warm_start=True)
+    for C in (1.0, 2.0):
+        model.set_params(C=C).fit(X, np.arange(80) % 2)
+        assert model.solver_ != "newton"  # a step would factorise a matrix of 6000 × 6000
 
 
 def test_precomputed_equals_rbf() -> None:

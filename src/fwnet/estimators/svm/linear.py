@@ -20,6 +20,7 @@ from fwnet.estimators.svm.working_set import TINY, hinge_gap
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
 _FEW_POINTS = 2000  # points for which the dual is the small side
+_LIBLINEAR = 500  # passes after which liblinear gives way to the dual, if K has room
 _SOFT = 0.1  # share of errors in the objective from which Newton in feature space wins
 
 
@@ -29,8 +30,14 @@ def solve_linear(
     """Solve one linear problem; "auto" chooses by the number of features and support vectors."""
     n, d = X.shape
     if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
-        return certified_linear(X, problem, solve_liblinear(X, problem, limits), limits.tol)
-    if solver == "newton" or (solver == "auto" and (d <= _NARROW or start is not None)):
+        room = solver == "auto" and 4 * n * n <= limits.megabytes * 2**20
+        most = replace(limits, max_steps=min(limits.max_steps, _LIBLINEAR)) if room else limits
+        solved = solve_liblinear(X, problem, most)
+        if solved.status == "max_steps" and solved.steps < limits.max_steps:  # C is large
+            solved = _from_dual(X, problem, limits, "pairwise").after(solved)
+        return certified_linear(X, problem, solved, limits.tol)
+    warm = start is not None and d <= _WIDE
+    if solver == "newton" or (solver == "auto" and (d <= _NARROW or warm)):
         solved = certified_linear(X, problem, solve_newton(X, problem, limits, start), limits.tol)
         if solver == "auto" and solved.status == "stalled" and n <= TINY:
             points = Points.prepare(X, KernelSpec("linear"), limits)
