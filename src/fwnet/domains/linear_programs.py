@@ -26,7 +26,7 @@ def scipy_optimize(who: str) -> ModuleType:
         import scipy.optimize
     except ImportError:
         raise ImportError(
-            f'{who} needs SciPy for its linear programs. Install it with: pip install "fwnet[lp]"'
+            f'{who} needs SciPy. Install it with: pip install "fwnet[lp]"'
         ) from None
     module: ModuleType = scipy.optimize
     return module

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.domains.linear_programs import scipy_optimize
 from fwnet.quadrature.kernels import SmoothKernel
 from fwnet.quadrature.measures import Measure
-from fwnet.quadrature.rules import bayesian_weights
+from fwnet.quadrature.rules import bayesian_factor
 
 _FLOOR = 1e-14  # variances below it are rounding
 
@@ -19,31 +23,27 @@ def refined(kernel: SmoothKernel, measure: Measure, points: Tensor, steps: int) 
     no derivative goes through the solution of a linear system. Returns `points` itself if nothing
     was won.
     """
-    x = points.clone().requires_grad_()
-    double = kernel.double(measure)
-    optimizer = torch.optim.LBFGS(
-        [x], max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
-    )
-    best, least = points, _variance(kernel, measure, points, double)
+    double, mean = float(kernel.double(measure)), kernel.mean_maker(measure)
+    best, least = points, math.inf
 
-    def closure() -> Tensor:
+    def log_variance(at: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, least
-        optimizer.zero_grad()
-        with torch.enable_grad():
-            K, z = kernel(x, x), kernel.mean(x, measure)
-            w = bayesian_weights(K.detach(), z.detach())
-            variance = double - 2.0 * (w @ z) + w @ (K @ w)
-            value = float(variance.detach())
-            if _FLOOR < value < least:
-                best, least = x.detach().clone(), value
-            loss = torch.log(variance.clamp_min(_FLOOR))
-            loss.backward()
-        return loss
+        x = torch.from_numpy(at).reshape(points.shape)
+        K = kernel(x, x)
+        factor, (z, slope) = bayesian_factor(K), mean(x)
+        w = torch.cholesky_solve(z[:, None], factor)[:, 0]
+        variance = max(double - float(w @ z), _FLOOR)
+        if _FLOOR < variance < least:
+            best, least = points if least == math.inf else x.clone(), variance
+        gradient = kernel.pull(x, K, w) - 2.0 * w[:, None] * slope
+        return math.log(variance), (gradient / variance).flatten().numpy()
 
-    optimizer.step(closure)
+    optimize = scipy_optimize("quadrature(refine=...)")
+    optimize.minimize(
+        log_variance,
+        points.flatten().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 20},
+    )
     return best
-
-
-def _variance(kernel: SmoothKernel, measure: Measure, points: Tensor, double: Tensor) -> float:
-    z = kernel.mean(points, measure)
-    return float(double - z @ bayesian_weights(kernel(points, points), z))

@@ -79,9 +79,10 @@ class QuadratureRule:
 
 def bayesian_factor(K: Tensor) -> Tensor:
     """The Cholesky factor of K + εI, with the least ε of 1e-14, 1e-13, … that is enough."""
-    eye = torch.eye(len(K), dtype=K.dtype)
     for power in range(-14, -3):
-        factor, failed = torch.linalg.cholesky_ex(K + 10.0**power * eye)
+        shifted = K.clone()
+        shifted.diagonal().add_(10.0**power)
+        factor, failed = torch.linalg.cholesky_ex(shifted)
         if not bool(failed):
             return factor
     raise ValueError("the kernel is not positive semidefinite on these points.")

@@ -75,15 +75,16 @@ def quadrature(
     if method != "sequential":
         steps = n - 1 if weights == "frank-wolfe" else _SURPLUS * n
         index, simplex_weights = select(kernel_map(kernel, X), z, method, steps)
-    if weights == "bayesian":
+    refine = 0 if isinstance(measure, Empirical) else refine
+    if weights == "bayesian" and (method == "sequential" or not refine):
         index = index[sequential(kernel, X[index], z[index], n)]
+    elif weights == "bayesian":  # points that move need no careful choice
+        index = index[simplex_weights.argsort(descending=True)[:n]]
     points = X[index]
     if weights == "frank-wolfe":
         error = worst_case_error(kernel, measure, points, simplex_weights)
         return QuadratureRule(points, simplex_weights, error, kernel, method, index)
-    moved = points
-    if refine and not isinstance(measure, Empirical):
-        moved = refined(kernel, measure, points, refine)
+    moved = refined(kernel, measure, points, refine) if refine else points
     w = bayesian_weights(kernel(moved, moved), kernel.mean(moved, measure))
     error = worst_case_error(kernel, measure, moved, w)
     return QuadratureRule(moved, w, error, kernel, method, index if moved is points else None)
