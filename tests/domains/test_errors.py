@@ -365,7 +365,7 @@ def test_without_scipy_the_extra_is_named(
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    text = 'needs SciPy for its linear programs. Install it with: pip install "fwnet[lp]"'
+    text = 'needs SciPy. Install it with: pip install "fwnet[lp]"'
     with pytest.raises(ImportError, match=re.escape(text)):
         make()
 

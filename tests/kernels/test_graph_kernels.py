@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,17 @@ def test_networkx_graphs_and_pairs_are_graphs() -> None:
     assert as_graph(nx.path_graph(2)).labels == [0, 0]
 
 
+def test_equal_labels_of_python_and_numpy_agree() -> None:
+    kernel = WeisfeilerLehman(1, normalize=False)
+    edge = [(0, 1)]
+    for left, right in [
+        (["C", "O"], np.array(["C", "O"])),
+        ([1, 2], np.array([1.0, 2.0])),
+        ([0.5, 2], [np.float32(0.5), np.int8(2)]),
+    ]:
+        assert kernel([(edge, left)], [(edge, right)]).tolist() == [[4.0]]
+
+
 def test_padded_graphs_hold_adjacency_and_labels() -> None:
     tensor = padded_graphs([([(0, 1)], ["C", "O"]), ([], ["O"])], labels=["C", "O", "N"])
     assert tensor.shape == (2, 2, 5)
@@ -170,6 +182,15 @@ def test_made_graphs_need_their_edges() -> None:
         (lambda: Graph([], [None]), TypeError, "numbers or strings; got None"),
         (lambda: Graph([(0, 1)], [1, 1], [1, 2]), ValueError, "each of the 1 edges; got 2"),
         (lambda: as_graphs([([], [1]), 3]), TypeError, r"graphs\[1\]: a graph must be"),
+        (lambda: Graph([(0, 1), (1, 0)], [1, 1]), ValueError, "each edge once"),
+        (lambda: as_graph(nx.MultiGraph([(0, 1), (0, 1)])), ValueError, r"networkx.Graph\(graph"),
+        (lambda: Graph([], [math.nan]), ValueError, "finite numbers or strings; got nan"),
+        (lambda: as_graphs([([], [1]), ([], ["1"])]), TypeError, "numbers first and strings in"),
+        (
+            lambda: as_graphs([([(0, 1)], "CC", [2]), ([(0, 1)], "CC")]),
+            TypeError,
+            "labels of edges must be of one kind in all graphs; got numbers first and none",
+        ),
         (lambda: as_graphs([]), ValueError, "at least one graph"),
         (lambda: as_graphs(Graph([], [1])), TypeError, "must be a list of graphs"),
         (lambda: as_graph(nx.DiGraph([(0, 1)])), TypeError, "directed"),

@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 import torch
-from scipy import integrate
+from scipy import integrate, sparse
 from torch import Tensor
 
 from fwnet.quadrature import (
@@ -229,6 +229,16 @@ def test_a_coreset_certifies_its_distance(dtype: Any, classes: bool) -> None:
     assert found.weights.sum() == pytest.approx(1.0)
 
 
+def test_points_are_taken_from_lists_arrays_and_read_only_arrays() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    X.flags.writeable = False  # warnings are errors here
+    frame = torch.tensor(X, requires_grad=True)
+    indices = [coreset(rows, 6).indices.tolist() for rows in (X, X.tolist(), frame)]
+    assert indices[0] == indices[1] == indices[2]
+    rules = [quadrature(Gaussian([0.0, 0.0]), 6, RBF(), candidates=c) for c in (X, X.tolist())]
+    assert torch.equal(rules[0].points, rules[1].points)
+
+
 def test_the_error_of_far_points_is_still_a_bound() -> None:
     measure, points = Gaussian([1e6]), torch.tensor([[1e6 + 0.3], [1e6 - 0.4]]).double()
     w = torch.tensor([0.5, 0.5]).double()
@@ -246,6 +256,13 @@ class Odd(SmoothKernel):
 
     def _double(self, part: Measure, other: Measure) -> Tensor:
         return torch.ones((), dtype=torch.float64)
+
+
+class Turned(SmoothKernel):
+    """Not positive definite, but no Cholesky factor of one point shows it."""
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        return 0.3 - 0.9 * torch.eye(len(x), len(z), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +284,9 @@ class Odd(SmoothKernel):
         (lambda: coreset(np.zeros(3), 1), r"must be \(n, d\)"),
         (lambda: coreset([[np.nan]], 1), "finite"),
         (lambda: coreset(np.zeros((3, 2)), 2, y=[0, 1]), "each of the 3 rows; got 2"),
+        (lambda: coreset(np.zeros((3, 2)), 2, y=[0, 1, 2]), "number of classes, 3.*got 2"),
+        (lambda: quadrature(Empirical(torch.eye(5)), 5, Turned()), "not positive semidefinite"),
+        (lambda: quadrature(BOX, 5, RBF()).integrate(lambda x: x[:, 0] / 0), "values of f must be"),
     ],
 )
 def test_bad_settings_raise_clear_errors(make: Any, text: str) -> None:
@@ -279,6 +299,10 @@ def test_bad_settings_raise_clear_errors(make: Any, text: str) -> None:
     [
         (lambda: quadrature("normal", 5, RBF()), "measure must be Gaussian"),  # type: ignore[arg-type]
         (lambda: quadrature(BOX, 5, "rbf"), "kernel must be RBF"),  # type: ignore[arg-type]
+        (lambda: Gaussian("normal"), r"Gaussian\(mean\) must be numbers; got str"),
+        (lambda: RBF("long"), "lengthscale must be numbers"),
+        (lambda: coreset(np.array([["a"]]), 1), r"coreset\(X\) must be numbers"),
+        (lambda: coreset(sparse.eye(4).tocsr(), 1), "Use X.toarray"),
     ],
 )
 def test_wrong_kinds_raise_clear_errors(make: Any, text: str) -> None:

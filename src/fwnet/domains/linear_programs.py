@@ -25,9 +25,7 @@ def scipy_optimize(who: str) -> ModuleType:
     try:
         import scipy.optimize
     except ImportError:
-        raise ImportError(
-            f'{who} needs SciPy. Install it with: pip install "fwnet[lp]"'
-        ) from None
+        raise ImportError(f'{who} needs SciPy. Install it with: pip install "fwnet[lp]"') from None
     module: ModuleType = scipy.optimize
     return module
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -54,6 +55,12 @@ class Graph:
                 f"Graph(edges) must name nodes 0, …, {len(labels) - 1}, one for each label; got "
                 f"node {bad}."
             )
+        ends = np.sort(edges.astype(np.int64), axis=1)
+        if len(np.unique(ends[:, 0] * len(labels) + ends[:, 1])) < len(ends):
+            raise ValueError(
+                "Graph(edges) must have each edge once, (0, 1) or (1, 0); got one twice. Drop the "
+                "copies; a networkx multigraph becomes simple by networkx.Graph(graph)."
+            )
         if self.edge_labels is not None:
             marks = list(self.edge_labels)
             if len(marks) != len(edges):
@@ -101,6 +108,8 @@ def as_graphs(graphs: Any) -> list[Graph]:
             raise type(error)(f"graphs[{k}]: {error}") from None
     if not found:
         raise ValueError("graphs must hold at least one graph; got none.")
+    _alike("labels of nodes", [graph.labels for graph in found])
+    _alike("labels of edges", [graph.edge_labels for graph in found if len(graph.edges)])
     return found
 
 
@@ -139,7 +148,11 @@ class Union:
 @cache
 def code(label: Hashable) -> int:
     """64 bits that stand for a label, the same in every process."""
-    text = f"{type(label).__name__}:{label}" if isinstance(label, str) else f"number:{label}"
+    if isinstance(label, str):  # of Python or NumPy
+        text = f"str:{label}"
+    else:  # 1, 1.0 and NumPy's are one label
+        assert isinstance(label, int | float | np.number)
+        text = f"number:{int(label) if label == int(label) else float(label)}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
@@ -192,6 +205,19 @@ def _from_networkx(graph: Any) -> Graph:
     return Graph(edges, labels, marks if some else None)
 
 
+def _alike(what: str, found: list[Any]) -> None:
+    """Raise unless the graphs have labels of one kind: numbers and strings never agree."""
+    kinds = [type(None) if some is None else str if isinstance(some[0], str) else int
+             for some in found]  # fmt: skip
+    words = {str: "strings", int: "numbers", type(None): "none"}
+    if len(set(kinds)) > 1:
+        other = next(kind for kind in kinds if kind != kinds[0])
+        raise TypeError(
+            f"the {what} must be of one kind in all graphs; got {words[kinds[0]]} first and "
+            f"{words[other]} in a later graph. Convert them."
+        )
+
+
 def _one_kind(name: str, labels: list[Any]) -> None:
     """Raise unless all are numbers or all are strings: 1 and "1" would be two labels."""
     for label in labels:
@@ -200,6 +226,8 @@ def _one_kind(name: str, labels: list[Any]) -> None:
                 f"Graph({name}) must be numbers or strings; got {label!r}, a "
                 f"{type(label).__name__}."
             )
+        if not isinstance(label, str) and not math.isfinite(label):
+            raise ValueError(f"Graph({name}) must be finite numbers or strings; got {label!r}.")
     texts = [isinstance(label, str) for label in labels]
     if any(texts) and not all(texts):
         raise TypeError(

@@ -13,6 +13,7 @@ from torch import Tensor
 from fwnet.numerics import checks
 from fwnet.quadrature.kernel_map import KernelMap
 from fwnet.quadrature.kernels import RBF, SmoothKernel, blocked, check_kernel
+from fwnet.quadrature.measures import numbers
 from fwnet.quadrature.selection import METHODS, select
 
 _SAMPLE = 1000  # rows that the lengthscale is taken from
@@ -73,17 +74,16 @@ def coreset(
         >>> len(found.indices) <= 20, round(float(found.weights.sum()), 6)
         (True, 1.0)
     """
-    data = torch.as_tensor(X)
+    data = _rows(X)
     if data.ndim != 2 or len(data) == 0:
         raise ValueError(f"coreset(X) must be (n, d) with n > 0; got shape {tuple(data.shape)}.")
-    data = data if data.dtype in (torch.float32, torch.float64) else data.double()
     checks.finite("coreset(X)", data)
     k = checks.at_least("k", k, 1)
     if k > len(data):
         raise ValueError(f"k must be at most the number of rows, {len(data)}; got {k}.")
     checks.one_of("method", method, METHODS[:-1])
     kernel = RBF(_median_distance(data)) if kernel is None else check_kernel(kernel)
-    groups = _groups(y, len(data))
+    groups = _groups(y, len(data), k)
     z = _means(kernel, data, groups)
     index, weights = select(KernelMap(kernel, data, groups), z, method, k - 1)
     error = _error(kernel, data, groups, z, index, weights.double())
@@ -91,13 +91,31 @@ def coreset(
     return Coreset(index[order].numpy(), weights[order].double().numpy(), error, kernel)
 
 
-def _groups(y: Any, n: int) -> Tensor | None:
+def _rows(X: Any) -> Tensor:
+    """X as a tensor of float32 or float64, without a copy if it is one of them in memory."""
+    if hasattr(X, "toarray"):
+        raise TypeError("coreset(X) must be dense; got a sparse matrix. Use X.toarray().")
+    if not isinstance(X, Tensor):
+        X = np.asarray(X)
+        if X.dtype not in (np.float32, np.float64):
+            return numbers("coreset(X)", X)
+        X = torch.from_numpy(X if X.flags.writeable else X.copy())  # torch warns of read-only rows
+    X = X.detach().cpu()
+    return X if X.dtype in (torch.float32, torch.float64) else X.double()
+
+
+def _groups(y: Any, n: int, k: int) -> Tensor | None:
     if y is None:
         return None
-    classes = np.unique(np.asarray(y), return_inverse=True)[1].reshape(-1)
-    if len(classes) != n:
-        raise ValueError(f"y must have one class for each of the {n} rows; got {len(classes)}.")
-    return torch.from_numpy(classes)
+    names, classes = np.unique(np.asarray(y), return_inverse=True)
+    if classes.size != n:
+        raise ValueError(f"y must have one class for each of the {n} rows; got {classes.size}.")
+    if k < len(names):
+        raise ValueError(
+            f"k must be at least the number of classes, {len(names)}, so that each has a row; "
+            f"got {k}."
+        )
+    return torch.from_numpy(classes.reshape(-1))
 
 
 def _means(kernel: SmoothKernel, X: Tensor, groups: Tensor | None) -> Tensor:

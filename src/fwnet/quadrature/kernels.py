@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
-from fwnet.quadrature.measures import Empirical, Gaussian, Measure, MixtureMeasure, Uniform
+from fwnet.quadrature.measures import Empirical, Gaussian, Measure, MixtureMeasure, Uniform, numbers
 
 _BLOCK = 1 << 22  # kernel values that are made at a time
 
@@ -24,7 +24,7 @@ class SmoothKernel(ABC):
     """
 
     def __init__(self, lengthscale: Any = 1.0) -> None:
-        scale = torch.as_tensor(lengthscale, dtype=torch.float64)
+        scale = numbers("lengthscale", lengthscale)
         if scale.ndim > 1 or not bool((scale > 0).all()) or not bool(torch.isfinite(scale).all()):
             raise ValueError(
                 f"lengthscale must be positive, a number or one for each dimension; got "

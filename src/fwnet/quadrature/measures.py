@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,7 +40,7 @@ class Gaussian(Measure):
 
     def __post_init__(self) -> None:
         mean = _vector("Gaussian(mean)", self.mean)
-        cov = torch.as_tensor(self.covariance, dtype=torch.float64)
+        cov = numbers("Gaussian(covariance)", self.covariance)
         checks.finite("Gaussian(covariance)", cov)
         d = len(mean)
         if cov.ndim < 2:
@@ -159,7 +160,7 @@ class Empirical(Measure):
     weights: Any = None
 
     def __post_init__(self) -> None:
-        points = torch.as_tensor(self.points, dtype=torch.float64)
+        points = numbers("Empirical(points)", self.points)
         if points.ndim != 2 or points.shape[0] == 0:
             raise ValueError(
                 f"Empirical(points) must be (n, d) with n > 0; got shape {tuple(points.shape)}."
@@ -188,8 +189,19 @@ class Empirical(Measure):
         return self.points[which]
 
 
+def numbers(name: str, values: Any) -> Tensor:
+    """Values as a float64 tensor; raise a clear error if they are no numbers."""
+    if isinstance(values, Tensor):
+        return values.detach().double()
+    try:
+        return torch.tensor(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        kind = type(values).__name__
+        raise TypeError(f"{name} must be numbers; got {kind} {values!r:.60}.") from None
+
+
 def _vector(name: str, values: Any) -> Tensor:
-    vector = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64))
+    vector = torch.atleast_1d(numbers(name, values))
     if vector.ndim != 1 or len(vector) == 0:
         raise ValueError(f"{name} must be a vector; got shape {tuple(vector.shape)}.")
     checks.finite(name, vector)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
+from fwnet.numerics import checks
 from fwnet.quadrature.kernels import SmoothKernel
 from fwnet.quadrature.measures import Measure
 
@@ -71,6 +72,7 @@ class QuadratureRule:
                 f"f must return one value for each of the {len(self.weights)} points; got shape "
                 f"{tuple(values.shape)}."
             )
+        checks.finite("the values of f", values)
         factor = bayesian_factor(self.kernel(self.points, self.points))
         half = torch.linalg.solve_triangular(factor, values[:, None], upper=False)
         scale = math.sqrt(float((half * half).sum()) / len(values))
@@ -113,4 +115,9 @@ def worst_case_error(
     far = float(scaled.square().sum(-1).max())
     terms = 2 * n + 16 * d + 32 + 8 * (reach + math.sqrt(reach * far))
     slack = torch.finfo(torch.float64).eps * terms * total
+    if float(value) < -float(slack):
+        raise ValueError(
+            "the kernel is not positive semidefinite: a squared norm of differences of its values "
+            f"is {float(value):.3g}."
+        )
     return math.sqrt(max(0.0, float(value)) + float(slack))

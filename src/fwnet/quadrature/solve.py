@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
 from fwnet.quadrature.kernel_map import kernel_map
 from fwnet.quadrature.kernels import SmoothKernel, check_kernel, check_measure
-from fwnet.quadrature.measures import Empirical, Measure
+from fwnet.quadrature.measures import Empirical, Measure, numbers
 from fwnet.quadrature.refinement import refined
 from fwnet.quadrature.rules import QuadratureRule, bayesian_weights, worst_case_error
 from fwnet.quadrature.selection import METHODS, select, sequential
@@ -24,7 +25,7 @@ def quadrature(
     kernel: SmoothKernel,
     *,
     method: str = "pairwise",
-    candidates: Tensor | int | None = None,
+    candidates: Any = None,
     weights: str = "bayesian",
     refine: int = 20,
     generator: torch.Generator | None = None,
@@ -34,8 +35,8 @@ def quadrature(
         min over w in the simplex of ½ ‖∫ k(x, ·) dπ − Σ wᵢ k(xᵢ, ·)‖² = ½ wᵀKw − zᵀw + const
 
     A step of Frank-Wolfe goes toward the candidate where the error is largest. Of the points that
-    3n steps find, n are kept greedily and get the weights of Bayesian quadrature, w = K⁻¹z;
-    gradients then move them.
+    3n steps find, n are kept and get the weights of Bayesian quadrature, w = K⁻¹z; gradients then
+    move them. The n are those of the largest weights, or a greedy choice if they do not move.
 
     Arguments:
         measure: π.
@@ -94,14 +95,14 @@ def _candidates(
     measure: Measure, n: int, candidates: Any, generator: torch.Generator | None
 ) -> Tensor:
     """The points to choose from: `(m, d)`."""
-    if isinstance(candidates, Tensor):
-        checks.finite("candidates", candidates)
+    if candidates is not None and not isinstance(candidates, int | np.integer):
+        candidates = checks.finite("candidates", numbers("candidates", candidates))
         if candidates.ndim != 2 or candidates.shape[1] != measure.dim:
             raise ValueError(
                 f"candidates must be (m, {measure.dim}), as the measure has {measure.dim} "
                 f"dimensions; got {tuple(candidates.shape)}."
             )
-        return candidates.double()
+        return candidates
     if isinstance(measure, Empirical) and candidates is None:
         return measure.points
     m = max(500, 5 * n) if candidates is None else checks.at_least("candidates", candidates, 1)

@@ -192,7 +192,8 @@ def cross_kernel(left: Any, right: Any, spec: KernelSpec) -> Array:
 
 def call_kernel(function: Callable[..., Any], left: Any, right: Any) -> Array:
     """Return function(left, right) (m, n) as a float64 array, with its shape and values checked."""
-    values = np.asarray(function(left, right), dtype=np.float64)
+    values = function(left, right)
+    values = np.asarray(values.toarray() if sparse.issparse(values) else values, np.float64)
     shape = (left.shape[0], right.shape[0])
     if values.shape != shape:
         raise ValueError(
