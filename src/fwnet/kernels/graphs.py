@@ -41,26 +41,7 @@ class Graph:
         if not labels:
             raise ValueError("a Graph needs at least one node; got labels=[].")
         _one_kind("labels", labels)
-        edges = np.asarray(self.edges)
-        if edges.size == 0:
-            edges = np.empty((0, 2), np.int64)
-        if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-            raise ValueError(
-                "Graph(edges) must be pairs of nodes, integers of shape (e, 2); got "
-                f"{edges.dtype} of shape {edges.shape}."
-            )
-        if edges.size and not (edges.min() >= 0 and edges.max() < len(labels)):
-            bad = int(edges.max() if edges.max() >= len(labels) else edges.min())
-            raise ValueError(
-                f"Graph(edges) must name nodes 0, …, {len(labels) - 1}, one for each label; got "
-                f"node {bad}."
-            )
-        ends = np.sort(edges.astype(np.int64), axis=1)
-        if len(np.unique(ends[:, 0] * len(labels) + ends[:, 1])) < len(ends):
-            raise ValueError(
-                "Graph(edges) must have each edge once, (0, 1) or (1, 0); got one twice. Drop the "
-                "copies; a networkx multigraph becomes simple by networkx.Graph(graph)."
-            )
+        edges = _checked_edges(self.edges, len(labels))
         if self.edge_labels is not None:
             marks = list(self.edge_labels)
             if len(marks) != len(edges):
@@ -70,7 +51,7 @@ class Graph:
                 )
             _one_kind("edge_labels", marks)
             object.__setattr__(self, "edge_labels", marks)
-        object.__setattr__(self, "edges", edges.astype(np.int64))
+        object.__setattr__(self, "edges", edges)
         object.__setattr__(self, "labels", labels)
 
 
@@ -190,6 +171,31 @@ def padded_graphs(graphs: Any, labels: Sequence[Hashable] | None = None) -> Arra
             if label in column:
                 matrix[node, n + column[label]] = 1.0
     return out
+
+
+def _checked_edges(given: Any, n: int) -> Array:
+    """Pairs of n nodes, each once, as integers `(e, 2)`."""
+    edges = np.asarray(given)
+    if edges.size == 0:
+        return np.empty((0, 2), np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise ValueError(
+            "Graph(edges) must be pairs of nodes, integers of shape (e, 2); got "
+            f"{edges.dtype} of shape {edges.shape}."
+        )
+    edges = edges.astype(np.int64)
+    if edges.min() < 0 or edges.max() >= n:
+        bad = int(edges.max() if edges.max() >= n else edges.min())
+        raise ValueError(
+            f"Graph(edges) must name nodes 0, …, {n - 1}, one for each label; got node {bad}."
+        )
+    low, high = edges.min(axis=1), edges.max(axis=1)
+    if len(np.unique(low * n + high)) < len(edges):
+        raise ValueError(
+            "Graph(edges) must have each edge once, (0, 1) or (1, 0); got one twice. Drop the "
+            "copies; a networkx multigraph becomes simple by networkx.Graph(graph)."
+        )
+    return edges
 
 
 def _from_networkx(graph: Any) -> Graph:

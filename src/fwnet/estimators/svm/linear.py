@@ -30,11 +30,7 @@ def solve_linear(
     """Solve one linear problem; "auto" chooses by the number of features and support vectors."""
     n, d = X.shape
     if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
-        room = solver == "auto" and 4 * n * n <= limits.megabytes * 2**20
-        most = replace(limits, max_steps=min(limits.max_steps, _LIBLINEAR)) if room else limits
-        solved = solve_liblinear(X, problem, most)
-        if solved.status == "max_steps" and solved.steps < limits.max_steps:  # C is large
-            solved = _from_dual(X, problem, limits, "pairwise").after(solved)
+        solved = _from_liblinear(X, problem, limits, solver)
         return certified_linear(X, problem, solved, limits.tol)
     warm = start is not None and d <= _WIDE
     if solver == "newton" or (solver == "auto" and (d <= _NARROW or warm)):
@@ -45,6 +41,17 @@ def solve_linear(
             return min(solved, dual, key=lambda machine: machine.gap)
         return solved
     return certified_linear(X, problem, _from_dual(X, problem, limits, solver), limits.tol)
+
+
+def _from_liblinear(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Expansion:
+    """Coordinate descent, which a large C makes slow: then the dual, if its matrix has room."""
+    n = X.shape[0]
+    room = solver == "auto" and 4 * n * n <= limits.megabytes * 2**20
+    most = replace(limits, max_steps=min(limits.max_steps, _LIBLINEAR)) if room else limits
+    solved = solve_liblinear(X, problem, most)
+    if solved.status == "max_steps" and solved.steps < limits.max_steps:
+        return _from_dual(X, problem, limits, "pairwise").after(solved)
+    return solved
 
 
 def _from_dual(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Expansion:
