@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,13 @@ def network(layers: int, preprocess: bool, dtype: torch.dtype) -> EntrywiseLSTM:
     return with_seed(lambda: EntrywiseLSTM(5, layers, preprocess), 0).to(dtype)
 
 
+def by_torch(net: EntrywiseLSTM, entries: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """The same step by `nn.LSTM`, with all gradients from autograd."""
+    flat = entries.reshape(-1, 1)
+    out, state = net.lstm((log_and_sign(flat, dim=-1) if net.preprocess else flat)[None], state)
+    return net.head(out).reshape(entries.shape), state
+
+
 def losses(answers: list[Tensor]) -> Tensor:
     return torch.stack([(k + 1) * answer.square().mean() for k, answer in enumerate(answers)]).sum()
 
@@ -35,7 +43,6 @@ def losses(answers: list[Tensor]) -> Tensor:
 def test_answers_and_gradients_are_those_of_torch(
     layers: int, preprocess: bool, n: int, dtype: torch.dtype, tolerance: float
 ) -> None:
-    """`chained` calls `nn.LSTM`, whose gradients come from autograd."""
     net = network(layers, preprocess, dtype)
     entries = torch.randn(4, 2, n, generator=seeded(1), dtype=dtype)
     found, known = [], []
@@ -43,7 +50,7 @@ def test_answers_and_gradients_are_those_of_torch(
     for seen in entries:
         out, memory = net(seen, memory)
         found.append(out)
-        out, state = net.chained(seen, state)
+        out, state = by_torch(net, seen, state)
         known.append(out)
     options: Any = {"rtol": tolerance, "atol": tolerance}
     torch.testing.assert_close(found, known, **options)
@@ -57,12 +64,38 @@ def test_answers_and_gradients_are_those_of_torch(
     torch.testing.assert_close(plain, found[0].detach(), **options)
 
 
+@pytest.mark.parametrize(("n", "dtype", "tolerance"), CASES)
+def test_gradients_of_answers_that_are_fed_back(
+    n: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    """z_t = σ(answer before): all paths count, that through the next input too."""
+    net = network(2, False, dtype)
+    found, known = [], []
+    memory, state = None, None
+    for answers, feedback in ((found, True), (known, False)):
+        last = torch.zeros(n, dtype=dtype)
+        for _ in range(4):
+            if feedback:
+                out, memory = net(last, memory, feedback=True)
+            else:
+                out, state = by_torch(net, last, state)
+            answers.append(out)
+            last = out.sigmoid()
+    options: Any = {"rtol": tolerance, "atol": tolerance}
+    torch.testing.assert_close(found, known, **options)
+    weights = list(net.parameters())
+    ours, theirs = (torch.autograd.grad(losses(answers), weights) for answers in (found, known))
+    for one, other in zip(ours, theirs, strict=True):
+        size = float(other.abs().max())
+        torch.testing.assert_close(one / size, other / size, **options)
+
+
 def test_two_steps_from_one_memory() -> None:
     """Gradients of a tree of steps, with one answer that no loss looks at."""
     net = network(2, False, torch.float64)
     x = torch.randn(3, 6, generator=seeded(2), dtype=torch.float64)
     gradients = []
-    for call in (net, net.chained):
+    for call in (net, partial(by_torch, net)):
         first, memory = call(x[0], None)
         left, _ = call(x[1], memory)
         right, after = call(x[2], memory)
@@ -77,8 +110,8 @@ def test_the_graph_ends_where_it_is_cut() -> None:
     x = torch.randn(2, 6, generator=seeded(3), dtype=torch.float64)
     _, memory = net(x[0], None)
     after, _ = net(x[1], detached(memory))
-    _, state = net.chained(x[0], None)
-    known, _ = net.chained(x[1], detached(state))
+    _, state = by_torch(net, x[0], None)
+    known, _ = by_torch(net, x[1], detached(state))
     weights = list(net.parameters())
     torch.testing.assert_close(
         torch.autograd.grad(losses([after]), weights), torch.autograd.grad(losses([known]), weights)
@@ -87,9 +120,10 @@ def test_the_graph_ends_where_it_is_cut() -> None:
 
 @pytest.mark.skipif(numba_or_none() is None, reason="needs Numba")
 def test_many_entries_use_compiled_code() -> None:
-    assert entrywise._code(torch.empty(2, 80, 600)) is not None
-    assert entrywise._code(torch.empty(2, 80, 600, dtype=torch.float64)) is None
-    assert entrywise._code(torch.empty(2, 80, 6)) is None
+    assert entrywise._code(torch.empty(2, 80, 600), recorded=False) is not None
+    assert entrywise._code(torch.empty(2, 80, 6), recorded=True) is not None
+    assert entrywise._code(torch.empty(2, 80, 600, dtype=torch.float64), recorded=True) is None
+    assert entrywise._code(torch.empty(2, 80, 6), recorded=False) is None
 
 
 def test_log_and_sign_as_printed() -> None:

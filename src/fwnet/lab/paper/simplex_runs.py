@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from fwnet.iterates import Iterate
-from fwnet.layers import FWNet
 from fwnet.learned.networks import Updates
+from fwnet.learned.training.cells import cell_of
 from fwnet.learned.training.recurrences import OptimizerRun, Recurrence
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.problems import SVMDual
@@ -97,18 +97,18 @@ class Mover(Protocol):
 
 
 @final
-@dataclass(frozen=True)
 class Cell:
     """One cell of a Frank-Wolfe network."""
 
-    solver: FrankWolfe
+    def __init__(self, solver: FrankWolfe) -> None:
+        self.solver, self.step = solver, cell_of(solver)
 
     def init(self, problem: Any, alpha: Tensor | None = None) -> tuple[Iterate, Any]:
         return self.solver.begin(problem, alpha)
 
     def __call__(self, problem: Any, it: Iterate, state: Any) -> tuple[Iterate, float, Any]:
-        cell = FWNet(self.solver).cell(problem, it, state)
-        return cell.it, cell.step_size.mean().item(), cell.slots
+        cell = self.step(problem, it, state)
+        return cell.it, cell.step_size.detach().mean().item(), cell.slots
 
 
 @final

@@ -96,11 +96,11 @@ def step(  # type: ignore[no-untyped-def]
 
 @_compiled
 def step_backward(  # type: ignore[no-untyped-def]
-    weights, head, before, moved, seen, gates, curved, d_out, d_h, d_c, found, found_head
+    weights, head, before, moved, seen, gates, curved, d_out, d_h, d_c, d_z, found, found_head
 ):  # fmt: skip
     """Add to the gradients of the weights; d_h and d_c become those of the memory before.
 
-    Shapes as in `step`; before is c there, found and found_head are like weights and head.
+    Shapes as in `step`; before is c there, d_z, found and found_head are like z, weights and head.
     """
     layers, hidden, n = d_h.shape
     found_head += np.dot(d_out, moved[layers - 1].T)
@@ -116,3 +116,5 @@ def step_backward(  # type: ignore[no-untyped-def]
         d_h[k] = through[inputs:-1]
         if k > 0:
             d_h[k - 1] += through[:inputs]
+        else:
+            d_z[:] = through[:inputs]

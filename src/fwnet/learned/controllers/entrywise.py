@@ -58,8 +58,16 @@ class EntrywiseLSTM(nn.Module):
         self.lstm = nn.LSTM(2 if preprocess else 1, hidden, layers)
         self.head = nn.Linear(hidden, 1)
 
-    def forward(self, entries: Tensor, memory: Memory | None) -> tuple[Tensor, Memory]:
-        """One step: `(*shape)` -> `(*shape)`."""
+    def forward(
+        self, entries: Tensor, memory: Memory | None, feedback: bool = False
+    ) -> tuple[Tensor, Memory]:
+        """One step: `(*shape)` -> `(*shape)`.
+
+        Arguments:
+            entries: what it sees of each entry.
+            memory: of the last step; None before the first.
+            feedback: the entries are σ of the last answers, and gradients flow back into those.
+        """
         z = entries.detach().to(self.head.weight.dtype).reshape(1, -1)
         if self.preprocess:
             z = log_and_sign(z)
@@ -70,7 +78,7 @@ class EntrywiseLSTM(nn.Module):
         weights = list(self.parameters())
         if not (torch.is_grad_enabled() and any(w.requires_grad for w in weights)):
             with torch.no_grad():
-                step = _Recorded(_Weights(weights), z, memory)
+                step = _Recorded(_Weights(weights), z, memory, feedback, recorded=False)
             return self._like(entries, step.out), Memory(step.h, step.c)
         tape = memory.tape
         if tape is None or not tape.requires_grad:  # the first step since the graph was cut
@@ -78,20 +86,10 @@ class EntrywiseLSTM(nn.Module):
             memory = memory._replace(step=-1)
         node: Any = tape.grad_fn
         with torch.no_grad():
-            step = _Recorded(node.weights, z, memory)
+            step = _Recorded(node.weights, z, memory, feedback, recorded=True)
         node.steps.append(step)
         out = _Answer.apply(tape, step)  # type: ignore[no-untyped-call]
         return self._like(entries, out), Memory(step.h, step.c, tape, len(node.steps) - 1)
-
-    def chained(
-        self, entries: Tensor, memory: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """One step whose graph reaches the entries and the memory too, for an LSTM in a loop."""
-        flat = entries.to(self.head.weight.dtype).reshape(-1, 1)
-        if self.preprocess:
-            flat = log_and_sign(flat, dim=-1)
-        out, memory = self.lstm(flat.unsqueeze(0), memory)
-        return self._like(entries, self.head(out)), memory
 
     @staticmethod
     def _like(entries: Tensor, out: Tensor) -> Tensor:
@@ -130,6 +128,8 @@ class _Recorded:
         weights: with which it is taken.
         z: what it sees, `(inputs, n)`.
         memory: where it starts.
+        feedback: z is σ of the answer before.
+        recorded: it is on a tape, one of many.
 
     Attributes:
         out: the answer, `(1, n)`; d_out its gradient, once that is known.
@@ -138,13 +138,15 @@ class _Recorded:
         curved: tanh c, `(layers, hidden, n)`.
     """
 
-    def __init__(self, weights: _Weights, z: Tensor, memory: Memory) -> None:
+    def __init__(
+        self, weights: _Weights, z: Tensor, memory: Memory, feedback: bool, recorded: bool
+    ) -> None:
         layers, hidden, n = memory.c.shape
-        self.before, self.c_before = memory.step, memory.c
+        self.before, self.c_before, self.feedback = memory.step, memory.c, feedback
         self.h, self.c, self.curved = (torch.empty_like(memory.c) for _ in range(3))
         self.gates = z.new_empty(layers, 4 * hidden, n)
         self.d_out: Tensor | None = None
-        self.code = _code(self.gates)
+        self.code = _code(self.gates, recorded)
         if self.code is None:
             self.seen, self.out = self._taken(weights, z, memory)
             return
@@ -177,19 +179,35 @@ class _Recorded:
             all_seen.append(seen)
         return all_seen, torch.addmm(weights.bias, weights.head, z)
 
-    def back(self, weights: _Weights, found: _Weights, d_h: Tensor, d_c: Tensor) -> None:
-        """Add to the gradients that are found; d_h and d_c become those of the memory before."""
+    def back(self, weights: _Weights, found: _Weights, d_h: Tensor, d_c: Tensor) -> Tensor | None:
+        """Add to the gradients that are found; d_h and d_c become those of the memory before.
+
+        Returns the gradient of the answer before, if that was fed back.
+        """
         d_out, self.d_out = self.d_out, None
         if d_out is None:
             d_out = torch.zeros_like(self.out)
         found.bias.add_(d_out.sum())
+        inputs = len(self.seen[0]) - d_h.shape[1] - 1
         if self.code is not None:
+            d_z = d_out.new_empty(inputs, d_out.shape[-1])
             arguments = (weights.layers, weights.head, self.c_before, self.h, self.seen, self.gates)
-            more = (self.curved, d_out.contiguous(), d_h, d_c, found.layers, found.head)
+            more = (self.curved, d_out.contiguous(), d_h, d_c, d_z, found.layers, found.head)
             self.code.step_backward(*map(_array, (*arguments, *more)))
-            return
+        else:
+            d_z = self._back(weights, found, d_out, d_h, d_c)[:inputs]
+        if not self.feedback:
+            return None
+        z = self.seen[0][:inputs]
+        return d_z * z * (1 - z)
+
+    def _back(
+        self, weights: _Weights, found: _Weights, d_out: Tensor, d_h: Tensor, d_c: Tensor
+    ) -> Tensor:  # (inputs + hidden + 1, n)
+        """The same by torch; the gradient of what the first layer saw."""
         found.head.addmm_(d_out, self.h[-1].mT)
         d_h[-1].addmm_(weights.head.mT, d_out)
+        through = d_h
         for k in reversed(range(len(d_h))):
             d = self._gates_back(k, d_h[k], d_c[k])
             found.layers[k].addmm_(d, self.seen[k].mT)
@@ -198,6 +216,11 @@ class _Recorded:
             d_h[k] = through[inputs:-1]
             if k:
                 d_h[k - 1] += through[:inputs]
+        return through
+
+    def add(self, d_out: Tensor) -> None:
+        """Add to the gradient of the answer."""
+        self.d_out = d_out if self.d_out is None else self.d_out + d_out
 
     def _gates_back(self, k: int, d_h: Tensor, d_c: Tensor) -> Tensor:  # (4 hidden, n)
         """The gradients of what the gates are functions of; d_c becomes that of c before."""
@@ -220,10 +243,10 @@ def _linked() -> bool:
     return find_spec("scipy") is not None
 
 
-def _code(gates: Tensor) -> Any | None:
-    """The step in compiled code where that saves more than the call costs."""
-    small = gates.numel() < 8192 or gates.dtype != torch.float32 or gates.device.type != "cpu"
-    if small or not _linked():
+def _code(gates: Tensor, recorded: bool) -> Any | None:
+    """The step in compiled code where that saves more than loading it costs."""
+    few = gates.numel() < 8192 and not recorded
+    if few or gates.dtype != torch.float32 or gates.device.type != "cpu" or not _linked():
         return None
     return machine_code("fwnet.learned.controllers.compiled_lstm")
 
@@ -256,7 +279,9 @@ class _Tape(torch.autograd.Function):
             step = steps[place]
             given = later.pop(place, None)
             d_h, d_c = given or (torch.zeros_like(step.h), torch.zeros_like(step.c))
-            step.back(weights, found, d_h, d_c)
+            d_before = step.back(weights, found, d_h, d_c)
+            if d_before is not None and step.before >= 0:
+                steps[step.before].add(d_before)
             if step.before in later:  # two steps from one memory
                 for total, part in zip(later[step.before], (d_h, d_c), strict=True):
                     total.add_(part)
@@ -280,5 +305,5 @@ class _Answer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> Any:
-        ctx.step.d_out = d_out
+        ctx.step.add(d_out)
         return d_out.new_zeros(()), None

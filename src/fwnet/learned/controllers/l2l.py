@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor, nn
 
-from fwnet.directions import Direction
-from fwnet.directions.base import image_if_kept
-from fwnet.domains import Domain, Simplex
-from fwnet.iterates import Iterate, Move, Term
-from fwnet.learned.controllers.base import Controller
+from fwnet.domains import Domain
 from fwnet.learned.controllers.entrywise import EntrywiseLSTM
+from fwnet.learned.controllers.targets import TargetDirection
 from fwnet.numerics import checks
-from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant
-from fwnet.vertices import Dense
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
 _OUTPUT = 0.1  # scale of the network's answers: its first steps are small
 
 
-class LogitDirection(Controller, Direction):
+class LogitDirection(TargetDirection):
     """L2L on the reparameterised objective; a subclass says which network.
 
     x = radius · softmax(u),   u <- u + 0.1 network(n ∂f/∂u)
@@ -45,22 +40,18 @@ class LogitDirection(Controller, Direction):
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
-        self.check_domain(domain)
-        assert isinstance(domain, Simplex)
-        tiny = 1e-6 * domain.radius / it.x.shape[-1]  # a logit of −∞ would never come back
-        return domain.radius, it.x.clamp_min(tiny).log(), None
+    def remembered(self, radius: float, x: Tensor) -> Any:
+        tiny = 1e-6 * radius / x.shape[-1]  # a logit of −∞ would never come back
+        return radius, x.clamp_min(tiny).log(), None
 
-    def forward(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Move, Any]:
+    def target(
+        self, problem: Problem, x: Tensor, gradient: Tensor, along: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
         radius, logits, memory = state
-        level = lin.along.unsqueeze(-1) / radius
-        inward = it.x * (dense_gradient(lin.gradient) - level) * it.x.shape[-1] / radius
-        out, memory = self.network(inward.detach(), memory)
+        inward = x.detach() * (gradient - along.unsqueeze(-1) / radius) * (x.shape[-1] / radius)
+        out, memory = self.network(inward, memory)
         logits = logits + _OUTPUT * out
-        point = radius * torch.softmax(logits, -1)
-        return _to(problem, it, lin, point), (radius, logits, memory)
+        return radius * torch.softmax(logits, -1), (radius, logits, memory)
 
 
 @final
@@ -83,7 +74,7 @@ class L2LSoftmax(LogitDirection):
 
 
 @final
-class L2LLagrangian(Controller, Direction):
+class L2LLagrangian(TargetDirection):
     """L2L on the Lagrangian of Σ x = radius, kept at θ >= 0 by clipping.
 
         L(θ) = f(θ) − λ Σ θ,   θ <- max(0, θ + 0.1 radius/n · LSTM(∇f(θ) − λ)),   x = radius · θ/Σθ
@@ -109,31 +100,20 @@ class L2LLagrangian(Controller, Direction):
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
-        self.check_domain(domain)
-        assert isinstance(domain, Simplex)
-        return domain.radius, it.x, None
+    def remembered(self, radius: float, x: Tensor) -> Any:
+        return radius, x, None
 
-    def forward(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Move, Any]:
+    def target(
+        self, problem: Problem, x: Tensor, gradient: Tensor, along: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
         radius, theta, memory = state
         if self.multiplier is None:
-            theta = it.x
-            slope = dense_gradient(lin.gradient) - lin.along.unsqueeze(-1) / radius
+            theta, slope = x, gradient - along.unsqueeze(-1) / radius
         else:
             slope = dense_gradient(problem.gradient(problem.at(theta.detach()))) - self.multiplier
         out, memory = self.network(slope.detach(), memory)
-        theta = (theta + (_OUTPUT * radius / it.x.shape[-1]) * out).clamp_min(0)
+        theta = (theta + (_OUTPUT * radius / x.shape[-1]) * out).clamp_min(0)
         total = theta.sum(-1, keepdim=True)
         kept = torch.where(total > 0, total, 1.0)
-        point = torch.where(total > 0, radius * theta / kept, it.x)
-        return _to(problem, it, lin, point), (radius, theta, memory)
-
-
-def _to(problem: Problem, it: Iterate, lin: Linearization, point: Tensor) -> Move:
-    """The move to a point of the simplex."""
-    target = Dense(point)
-    term = Term(1.0, target, image_if_kept(problem, it, target))
-    slope = target.inner(dense_gradient(lin.gradient)) - lin.along
-    return Move(it, -1.0, (term,), lin.value, slope)
+        point = torch.where(total > 0, radius * theta / kept, x)
+        return point, (radius, theta, memory)

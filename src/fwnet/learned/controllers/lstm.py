@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from fwnet.directions import Direction
-from fwnet.directions.base import image_if_kept
-from fwnet.domains import Domain, Simplex, TraceNormBall
-from fwnet.iterates import Iterate, Move, Term
+from fwnet.domains import Domain, TraceNormBall
+from fwnet.iterates import Iterate, Move
 from fwnet.learned.controllers.base import Controller
 from fwnet.learned.controllers.entrywise import EntrywiseLSTM, Memory
+from fwnet.learned.controllers.targets import TargetDirection
 from fwnet.numerics import checks
 from fwnet.numerics.singular import power_iteration
 from fwnet.oracles import Linearization, Oracle, PowerIteration
@@ -20,7 +19,7 @@ from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import StepRule
-from fwnet.vertices import Dense, Rank1
+from fwnet.vertices import Rank1
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,12 +60,12 @@ class LSTMStep(Controller, StepRule):
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
         last, memory = state
-        out, memory = self.network.chained(last, memory)
+        out, memory = self.network(last, memory, feedback=True)
         step_size = torch.sigmoid(out)
         return step_size, (step_size, memory)
 
 
-class SoftminDirection(Controller, Direction):
+class SoftminDirection(TargetDirection):
     """d = softmin(β network(∇f(x))) − x on the simplex; a subclass has the network.
 
     Feasible whatever the network answers; nothing says that d descends.
@@ -79,21 +78,15 @@ class SoftminDirection(Controller, Direction):
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         return FrankWolfe(domain, direction=self, **budgets)
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[float, Any]:
-        self.check_domain(domain)
-        assert isinstance(domain, Simplex)
-        return domain.radius, None
+    def remembered(self, radius: float, x: Tensor) -> tuple[float, Any]:
+        return radius, None
 
-    def forward(
-        self, problem: Problem, it: Iterate, lin: Linearization, state: Any
-    ) -> tuple[Move, Any]:
+    def target(
+        self, problem: Problem, x: Tensor, gradient: Tensor, along: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
         radius, memory = state
-        gradient = dense_gradient(lin.gradient)
-        out, memory = self.network(gradient.detach(), memory)
-        vertex = Dense(radius * torch.softmax(-self.beta * out, -1))
-        term = Term(1.0, vertex, image_if_kept(problem, it, vertex))
-        slope = vertex.inner(gradient) - lin.along
-        return Move(it, -1.0, (term,), lin.value, slope), (radius, memory)
+        out, memory = self.network(gradient, memory)
+        return radius * torch.softmax(-self.beta * out, -1), (radius, memory)
 
 
 @final

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fwnet.domains import Domain
-from fwnet.layers import FWNet
 from fwnet.learned.controllers import Controller, Slots
 from fwnet.learned.families import ProblemFamily
+from fwnet.learned.training.cells import cell_of
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import Rollout
 from fwnet.learned.training.losses import MetaLoss
@@ -41,14 +41,15 @@ class SolverRollout(Rollout):
 
     def __init__(self, learned: Controller | Slots, drawn: Drawn, loss: MetaLoss) -> None:
         self.problem, self.best, self.loss = drawn.problem, drawn.best, loss
-        self.net = FWNet(learned.solver(drawn.domain))
-        self.it, self.slots = self.net.solver.begin(self.problem, None)
+        solver = learned.solver(drawn.domain)
+        self.cell = cell_of(solver)
+        self.it, self.slots = solver.begin(self.problem, None)
         self.first = self.problem.value(self.it).detach()
 
     def run(self, steps: int) -> Tensor:
         values = []
         for t in range(steps):
-            cell = self.net.cell(self.problem, self.it, self.slots)
+            cell = self.cell(self.problem, self.it, self.slots)
             self.it, self.slots = cell.it, cell.slots
             if t:  # the cell has evaluated f where the last step ended
                 values.append(cell.value)
