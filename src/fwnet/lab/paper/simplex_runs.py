@@ -175,9 +175,9 @@ class SimplexDescent(Recurrence[SimplexStep]):
         return (it, slots, first), SimplexStep(excess, (values / first).mean())
 
     def score(self, losses: Sequence[Any]) -> float:
-        """log(area · end) of the mean excess: both criteria of the page count alike."""
+        """√(area · end) of the mean excess: both criteria of the page count alike."""
         excess = torch.stack(list(losses)).mean(1).clamp_min(1e-12)
-        return float(excess.mean().log() + excess[-1].log())
+        return float((excess.mean() * excess[-1]).sqrt())
 
 
 def curve(recurrence: SimplexDescent, steps: int) -> np.ndarray:  # (batch, steps + 1)

@@ -96,7 +96,8 @@ class Controller(Learned, ABC):
         if not isinstance(domain, self.domains):
             made = " or ".join(kind.__name__ for kind in self.domains)
             raise TypeError(
-                f"{type(self).__name__} was made for {made}; got {domain}. Use a hand-designed "
-                "slot there, or meta_train one."
+                f"{type(self).__name__} was made for {made}; got {domain}. LearnedStep, "
+                "LearnedPairwise and LSTMStep are for any domain; an l1 ball or a hull of few "
+                "vertices can be written as a simplex, too."
             )
         self.check_weights()

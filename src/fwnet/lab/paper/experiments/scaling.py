@@ -66,7 +66,7 @@ class Scaling(Experiment[ScalingConfig]):
             Curves(
                 "seconds",
                 "One step of a square softmax matrix",
-                "Median of interleaved timings on one thread. A rank-1 step is five power "
+                "Median of interleaved processor times on one thread. A rank-1 step is five power "
                 "iterations and the move to the vertex.",
                 "rows and columns",
                 "seconds",
@@ -135,7 +135,7 @@ def _interleaved(steps: dict[str, Callable[[], object]], repeats: int) -> dict[s
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats + 1):
         for name, step in steps.items():
-            start = time.perf_counter()
+            start = time.process_time()
             step()
-            taken[name].append(time.perf_counter() - start)
+            taken[name].append(time.process_time() - start)
     return {name: median(found[1:]) for name, found in taken.items()}
