@@ -70,7 +70,8 @@ def test_gradients_of_answers_that_are_fed_back(
 ) -> None:
     """z_t = σ(answer before): all paths count, that through the next input too."""
     net = network(2, False, dtype)
-    found, known = [], []
+    found: list[Tensor] = []
+    known: list[Tensor] = []
     memory, state = None, None
     for answers, feedback in ((found, True), (known, False)):
         last = torch.zeros(n, dtype=dtype)

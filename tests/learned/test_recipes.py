@@ -26,7 +26,8 @@ def test_the_card_is_that_of_the_recipe(name: str) -> None:
     assert card["how"] == recipe.train.__doc__
     assert card["trained_on"] == recipe.trained_on
     assert (card["horizon"], card["size"]) == (list(recipe.horizon), list(recipe.size))
-    assert card.get("config", {}).get("seed", "0") == "0"
+    assert card["seed"] == recipe.seed
+    assert card.get("config", {}).get("seed", str(recipe.seed)) == str(recipe.seed)
     assert "learned" in str(card["validation"])
 
 

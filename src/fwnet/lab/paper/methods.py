@@ -77,8 +77,11 @@ class Methods(dict[str, Method]):
         draw: Callable[[torch.Generator], Any],
         plan: MetaTraining,
         seed: int,
-    ) -> None:
-        """Train every version on problems that are drawn; add the one with the best validation."""
+    ) -> nn.Module:
+        """Train every version on problems that are drawn; add the one with the best validation.
+
+        Returns what was trained.
+        """
         found = []
         for text, (build, make) in versions.items():
             for restart in range(plan.restarts):
@@ -92,6 +95,7 @@ class Methods(dict[str, Method]):
         rate = f"meta lr = {history.learning_rate:g}"
         failed = "; not trained: no validation beat the first weights" if history.failed else ""
         self.chosen[name] = ", ".join(part for part in (best, rate) if part) + failed
+        return module
 
     def _score(self, method: Method) -> float:
         run = OptimizerRun(method(self.held))

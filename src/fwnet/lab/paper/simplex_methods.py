@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any, final
 
 import numpy as np
 import torch
 
 from fwnet import learned
+from fwnet.data import load, splits
 from fwnet.directions import Direction
 from fwnet.domains import Simplex
 from fwnet.lab.paper.configs import Cifar2Config
@@ -77,6 +79,18 @@ class Pairs:
         rows = np.random.default_rng(draw_seed(generator))
         problem = self.problem([FIRST] * self.config.batch, rows)
         return SimplexTasks(problem, torch.ones(self.config.batch, dtype=torch.float64))
+
+
+def parts(config: Cifar2Config, seed: int) -> tuple[Pairs, SimplexTasks, SimplexTasks]:
+    """Rows to train on; held-out problems of the first pair; the other pairs: no row in two."""
+    data = load(config.data)
+    x = data.train()[0].reshape(len(data.y), -1)
+    rows = splits(data.y, (0.3, 0.3, 0.4), seed=seed)  # raises unless disjoint
+    generator = np.random.default_rng(seed)
+    held = Pairs(config, x, data.y, rows.optimizer).solved([FIRST] * config.held, generator)
+    others = list(combinations(range(len(data.classes)), 2))[1:][: config.pairs]
+    test = Pairs(config, x, data.y, rows.test).solved(others, generator)
+    return Pairs(config, x, data.y, rows.optimizee), held, test
 
 
 def fwnet_method(

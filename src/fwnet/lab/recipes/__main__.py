@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from fwnet import learned
-from fwnet.lab.recipes import RECIPES, SEED
+from fwnet.lab.recipes import RECIPES
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the shipped controllers.")
     parser.add_argument("names", nargs="*", default=list(RECIPES), help=", ".join(RECIPES))
     parser.add_argument("--out", type=Path, default=Path(learned.__file__).parent / "shipped")
-    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--seed", type=int, help="by default that of the shipped training")
     parser.add_argument("--judge", action="store_true", help="compute the card's numbers, no more")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in RECIPES]

@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from fwnet.lab.paper.configs import MetaTraining
 from fwnet.learned.checkpoints import save
 from fwnet.learned.controllers import Controller
 from fwnet.learned.families import ProblemFamily
@@ -36,7 +37,8 @@ class Recipe:
         horizon: solver steps while training, from and to.
         size: of the problems, from and to.
         validation_is: what the numbers of `judge` are.
-        config: of the training, if it was `meta_train`; its seed is not looked at.
+        config: of the training; its seed is not looked at.
+        seed: of the training that is shipped.
     """
 
     train: Callable[[int], Controller]
@@ -45,10 +47,12 @@ class Recipe:
     horizon: tuple[int, int]
     size: tuple[int, int]
     validation_is: str = "median steps to a relative suboptimality of 1e-2 and 1e-4"
-    config: MetaConfig | None = None
+    config: MetaConfig | MetaTraining | None = None
+    seed: int = SEED
 
-    def follow(self, name: str, folder: Path, seed: int = SEED) -> Path:
+    def follow(self, name: str, folder: Path, seed: int | None = None) -> Path:
         """Train, judge, and write the controller with its card to the folder."""
+        seed = self.seed if seed is None else seed
         controller = self.train(seed)
         path = folder / f"{name}.fwnet"
         save(controller, path, self.card(name, controller, seed))

@@ -65,9 +65,9 @@ class SimplexCell:
         if not isinstance(step_size, Tensor):
             step_size = torch.full_like(along, step_size)
         along_x = step_size.unsqueeze(-1)
-        x, image = torch.lerp(it.x, point, along_x), None
-        if it.image is not None:
-            image = torch.lerp(it.image, problem.image(point), along_x)
+        x, image, there = torch.lerp(it.x, point, along_x), it.image, problem.image(point)
+        if image is not None and there is not None:
+            image = torch.lerp(image, there, along_x)
         return CellState(
             Iterate(x, image), SlotStates(slots.oracle, direction, rule), value, step_size
         )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any, final
 
 import numpy as np
 
-from fwnet.data import load, splits
 from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
 from fwnet.lab.paper.configs import CIFAR2, Cifar2Config
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
@@ -18,7 +16,6 @@ from fwnet.lab.paper.measures import grid_text
 from fwnet.lab.paper.methods import Methods, no_denormals
 from fwnet.lab.paper.simplex_methods import (
     ADAPTIVE,
-    FIRST,
     FWNETS,
     GAMMA,
     HAND,
@@ -30,10 +27,10 @@ from fwnet.lab.paper.simplex_methods import (
     TUNED,
     UNCONSTRAINED,
     UNTUNED,
-    Pairs,
     descent,
     hand_designed,
     of_today,
+    parts,
     trained,
     tuned,
     values,
@@ -65,15 +62,7 @@ class Cifar2(Experiment[Cifar2Config]):
             return self._run(config, seed, progress)
 
     def _run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
-        data = load(config.data)
-        x = data.train()[0].reshape(len(data.y), -1)
-        parts = splits(data.y, (0.3, 0.3, 0.4), seed=seed)  # raises unless disjoint
-        generator = np.random.default_rng(seed)
-        held = Pairs(config, x, data.y, parts.optimizer).solved([FIRST] * config.held, generator)
-        pairs = list(combinations(range(len(data.classes)), 2))[1:][: config.pairs]
-        tested = Pairs(config, x, data.y, parts.test)
-        test = tested.solved(pairs, generator)
-        training = Pairs(config, x, data.y, parts.optimizee)
+        training, held, test = parts(config, seed)
         methods = Methods(hand_designed(config), held, config.steps)
         for name, choices in tuned(config).items():
             methods.tune(name, choices)
@@ -91,8 +80,8 @@ class Cifar2(Experiment[Cifar2Config]):
             },
             "chosen": methods.chosen,
             "training": methods.training,
-            "pairs": len(pairs),
-            "n": 2 * tested.per_class,
+            "pairs": len(test.best),
+            "n": test.problem.form.matrix.shape[-1],
         }
 
     def figures(self, results: Results) -> Sequence[Figure]:
