@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from fwnet.optim.moves import rate_of
+from fwnet.optim.weights import is_sharded
 
 
 def adam_step(
     parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any], state: Any
 ) -> None:
-    """One step of torch's AdamW, on the state of our optimizer."""
+    """One step of torch's AdamW, on the state of our optimizer; fused on the CPU if it can be."""
     for parameter in parameters:
         own = state[parameter]
         if "exp_avg" not in own:
@@ -30,6 +31,7 @@ def adam_step(
         [],
         [state[p]["step"] for p in parameters],
         foreach=group["foreach"],
+        fused=group["foreach"] is None and all(map(_fuses, parameters, gradients)),
         has_complex=any(p.is_complex() for p in parameters),
         amsgrad=False,
         beta1=beta1,
@@ -38,4 +40,16 @@ def adam_step(
         weight_decay=group["weight_decay"],
         eps=group["eps"],
         maximize=group["maximize"],
+    )
+
+
+def _fuses(parameter: Tensor, gradient: Tensor) -> bool:
+    """Whether torch's fused kernel for the CPU may move it; it reads memory in order."""
+    return (
+        parameter.is_cpu
+        and parameter.is_floating_point()
+        and gradient.dtype == parameter.dtype
+        and parameter.is_contiguous()
+        and gradient.is_contiguous()
+        and not is_sharded(parameter)
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet.optim.layouts import place_of
-from fwnet.optim.moves import drifts, margin, settle
+from fwnet.optim.mixing import drifts, margin, settle
 from fwnet.optim.weights import HALF, gathered, local, write
 
 Group = dict[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from fwnet.optim.layouts import is_ambiguous, place_of
 from fwnet.optim.moves import Bucket, Group, Held, bucket_key
 from fwnet.optim.points import check_fits, check_kind, check_known, name_of
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
-from fwnet.optim.weights import gathered, is_sharded, local, norm_of_shards, precise
+from fwnet.optim.weights import local
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
 
 Closure = Callable[[], Any]
@@ -123,10 +122,10 @@ class VertexOptimizer(torch.optim.Optimizer):
                 self.check_group(group)
             self._loaded = False
         plan = self._plan()
-        moving = self._moving(plan)  # errors come before changes
+        buckets = self._moving(plan)  # errors come before changes
         for group, parameters in plan.free:
             adam_step(parameters, [_gradient(p) for p in parameters], group, self.state)
-        self._move(plan, moving)
+        self._move(buckets)
         for group in self.param_groups:
             if group["averaging"] is not None:
                 average_in(group, self.state)
@@ -196,66 +195,30 @@ class VertexOptimizer(torch.optim.Optimizer):
             alike[bucket_key(one)].append(one)
         return [Bucket(members, self.feasible) for members in alike.values()]
 
-    def _moving(self, plan: StepPlan) -> list[Held]:
-        """The parameters that move now; raise if a gradient is not finite.
+    def _moving(self, plan: StepPlan) -> list[tuple[Bucket, Tensor]]:
+        """The buckets with their gradients, without parameters that have no direction yet."""
+        pairs = [(bucket, bucket.gradient()) for bucket in plan.buckets]
+        still = {id(one) for bucket, g in pairs for one in bucket.still(g, self.state)}
+        if still:
+            rest = self._buckets([one for one in plan.held if id(one) not in still])
+            pairs = [(bucket, bucket.gradient()) for bucket in rest]
+        return pairs
 
-        While all gradients were 0 there is no direction: every vertex would be optimal. No host
-        waits for a device here; see `_live`.
-        """
-        here = [one for one in plan.held if one.parameter.is_cpu]
-        known = dict(zip((one.parameter for one in here), _sizes(here), strict=True))
-        return [
-            one
-            for one in plan.held
-            if known.get(one.parameter, 1.0) != 0 or "momentum" in self.state[one.parameter]
-        ]
-
-    def _move(self, plan: StepPlan, moving: list[Held]) -> None:
-        buckets = plan.buckets if len(moving) == len(plan.held) else self._buckets(moving)
+    def _move(self, buckets: list[tuple[Bucket, Tensor]]) -> None:
         versions = self._versions()
-        for parameter in (one.parameter for one in moving):
-            if versions.get(parameter, parameter._version) != parameter._version:
-                for name in ("radius", "master", "rest"):  # the user changed the weights
-                    self.state[parameter].pop(name, None)
-        away = [one.parameter for one in moving if not one.parameter.is_cpu]
-        finite = _finite(away)
-        costs = self._costs(moving, finite)
-        for bucket in buckets:
-            parameters = [member.parameter for member in bucket.members]
-            own = [costs[parameter] for parameter in parameters]
-            live = _live(own, [finite[p] for p in parameters]) if parameters[0] in finite else None
-            bucket.move(own, self.state, live)
-        for one in moving:
-            versions[one.parameter] = one.parameter._version
+        for bucket, gradient in buckets:
+            for parameter in bucket.parameters:
+                if versions.get(parameter, parameter._version) != parameter._version:
+                    for name in ("radius", "master", "rest"):  # the user changed the weights
+                        self.state[parameter].pop(name, None)
+            bucket.move(gradient, self.state)
+            for parameter in bucket.parameters:
+                versions[parameter] = parameter._version
 
     def _versions(self) -> dict[Tensor, int]:
         """How often each parameter had been changed after its last step."""
         versions: dict[Tensor, int] = self.__dict__.setdefault("_last_versions", {})
         return versions
-
-    def _costs(self, moving: list[Held], finite: dict[Tensor, Tensor]) -> dict[Tensor, Tensor]:
-        """m <- β m + (1 − β) g, the first m is g; or g itself, if β = 0."""
-        costs: dict[Tensor, Tensor] = {}
-        alike: defaultdict[float, list[Tensor]] = defaultdict(list)
-        for one in moving:
-            parameter, beta = one.parameter, float(one.group["momentum"])
-            cost = precise(_gradient(parameter))
-            if one.group["maximize"]:
-                cost = -cost
-            if parameter in finite:
-                cost = torch.where(finite[parameter], cost, 0.0)
-            costs[parameter] = cost
-            if beta > 0:
-                if "momentum" not in self.state[parameter]:
-                    self.state[parameter]["momentum"] = cost.clone()
-                alike[1 - beta].append(parameter)
-        for share, parameters in alike.items():
-            averages = [self.state[p]["momentum"] for p in parameters]
-            torch._foreach_lerp_(
-                [local(a) for a in averages], [local(costs[p]) for p in parameters], share
-            )
-            costs |= dict(zip(parameters, averages, strict=True))
-        return costs
 
     def state_dict(self) -> dict[str, Any]:
         """The state as numbers, strings and tensors, domains included."""
@@ -306,10 +269,12 @@ def _gradient(parameter: Tensor) -> Tensor:
 
 def _signature(group: Group) -> list[Any]:
     """What a plan depends on."""
-    options = [id(group), id(group["domain"]), id(group["oracle"]), group["rescale"]]
-    return options + [
-        None if p.grad is None else (p.grad.layout, p.dtype, p.is_cpu) for p in group["params"]
-    ]
+    signature: list[Any] = [id(group), id(group["domain"]), id(group["oracle"])]
+    signature += [group["rescale"], group["momentum"], group["maximize"]]
+    for p in group["params"]:
+        gradient = p.grad
+        signature += (None,) if gradient is None else (gradient.layout, p.dtype, p.is_cpu)
+    return signature
 
 
 def _check_dense(parameter: Tensor, group: Group) -> None:
@@ -318,20 +283,6 @@ def _check_dense(parameter: Tensor, group: Group) -> None:
             f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does not "
             "support. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
         )
-
-
-def _finite(parameters: list[Tensor]) -> dict[Tensor, Tensor]:
-    """Whether the gradients on a device are finite: `()` each, so that no host waits for it."""
-    if not parameters:
-        return {}
-    sizes = torch._foreach_norm([local(_gradient(p)) for p in parameters], ord=math.inf)
-    return {p: torch.isfinite(size) for p, size in zip(parameters, sizes, strict=True)}
-
-
-def _live(costs: list[Tensor], finite: list[Tensor]) -> Tensor:
-    """Which members of a bucket have a direction; the others take a step of length 0."""
-    sizes = torch._foreach_norm([local(cost) for cost in costs], ord=math.inf)
-    return torch.stack(finite) & (torch.stack(sizes) != 0)
 
 
 def _check_rate(group: Group) -> None:
@@ -355,22 +306,3 @@ def _warn_of_rows(group: Group) -> None:
                 UserWarning,
                 stacklevel=4,
             )
-
-
-def _sizes(held: Sequence[Held]) -> list[float]:
-    """Sizes of the gradients on this machine, 0 for those of zeros; raise if one is not finite."""
-    if not held:
-        return []
-    gradients = [_gradient(one.parameter) for one in held]
-    norms = torch.stack(torch._foreach_norm([local(g) for g in gradients])).float()
-    for k, gradient in enumerate(gradients):
-        if is_sharded(gradient):
-            norms[k] = norm_of_shards(gradient)
-    sizes: list[float] = norms.tolist()
-    for k, (one, gradient) in enumerate(zip(held, gradients, strict=True)):
-        if not math.isfinite(sizes[k]):  # or its square overflows
-            name = f"the gradient of {name_of(one.parameter, one.group)}"
-            checks.finite(name, gathered(gradient))
-        elif sizes[k] == 0:  # or its square underflows
-            sizes[k] = float(gathered(gradient).abs().max())
-    return sizes

@@ -39,7 +39,7 @@ class FrankWolfe(VertexOptimizer):
 
     Rounding cannot leave the domain either: in balls of vectors weights are scaled back; in balls
     of matrices they keep a small distance from the sphere (4e-3 of the radius at 1000 × 1000 in
-    float32, 3e-5 at 100 × 50), and singular values are computed when a bound on the norm, which is
+    float32, 9e-4 at 100 × 50), and singular values are computed when a bound on the norm, which is
     carried along, reaches the radius. Weights in bfloat16 and float16 have a float32 master.
 
     The defaults train as fast as a tuned Adam on small networks with `constrain(net)`:

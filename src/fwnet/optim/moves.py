@@ -10,16 +10,35 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from fwnet.domains import Domain, NormBall, SpectralBall, TraceNormBall
+from fwnet.domains import NormBall, TraceNormBall
+from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
 from fwnet.optim.layouts import Place
-from fwnet.optim.weights import gathered, read, write
+from fwnet.optim.mixing import (
+    MATRIX_BALLS,
+    StepSize,
+    drifts,
+    margin,
+    mix,
+    mix_doubled,
+    precision,
+    settle,
+)
+from fwnet.optim.points import name_of
+from fwnet.optim.weights import (
+    gathered,
+    is_sharded,
+    like_shards,
+    local,
+    norm_of_shards,
+    precise,
+    read,
+    write,
+)
 from fwnet.oracles import CostOracle
-from fwnet.vertices import Dense, OneHot, Rank1, Sign, Vertex
+from fwnet.vertices import Dense, OneHot, Rank1, Vertex
 
 Group = dict[str, Any]
-StepSize = float | Tensor  # a number, or (members, *batch)
-MATRIX_BALLS = (SpectralBall, TraceNormBall)  # their norms cost a decomposition
 
 
 class Held(NamedTuple):
@@ -35,68 +54,153 @@ class Held(NamedTuple):
 class Bucket:
     """Parameters that move together.
 
-        V = vertices of the stacked costs,   X <- X + γ (V − X)
+        m <- β m + (1 − β) g,   V = vertices of the stacked m,   x <- x + γ (v − x) for each
 
     Arguments:
-        members: parameters of one shape, dtype and device, in domains that differ at most in
-            their radius.
+        members: parameters of one shape, dtype and device, with equal options but for the learning
+            rate, in domains that differ at most in their radius.
         feasible: whether they must never leave their domains.
     """
 
     def __init__(self, members: Sequence[Held], feasible: bool) -> None:
         self.members, self.feasible = tuple(members), feasible
+        self.parameters = [member.parameter for member in members]
         first = members[0]
         self.group, self.oracle, self.domain = first.group, first.oracle, first.place.domain
-        self.batched = batches(first)
+        self.batched = len(members) > 1
+        self.on_cpu, self.sharded = first.parameter.is_cpu, is_sharded(first.parameter)
         self.shape = tuple(first.place.points(_shaped(first.parameter)).shape)
         self.event_dim = self.domain.event_dim
         self.drifts = feasible and drifts(self.domain, first.parameter)
-        side = min(self.shape[-2:])
-        self.rounding = torch.finfo(_precision(first.parameter)).eps * math.sqrt(side)
-        matrices = feasible and isinstance(self.domain, MATRIX_BALLS)
+        self.matrices = feasible and isinstance(self.domain, MATRIX_BALLS)
+        self.rounding = torch.finfo(precision(first.parameter)).eps * math.sqrt(
+            min(self.shape[-2:])
+        )
         self.margin = margin(self.domain, first.parameter, self.shape) if feasible else 0.0
-        self.radii: list[float] | None = None  # to scale the vertices of `asked` by
-        self.asked = self.domain
+        self.asked, self.factors = self.domain, None
         if isinstance(self.domain, NormBall):
-            radii = [member.place.domain.radius for member in members]  # type: ignore[attr-defined]
-            if len(set(radii)) > 1:
-                self.asked = replace(self.domain, radius=1.0)  # type: ignore[type-var]
-                self.radii = [radius * (1 - self.margin) for radius in radii]
-            elif matrices:  # the vertices keep a distance from the sphere
-                self.asked = replace(self.domain, radius=radii[0] * (1 - self.margin))  # type: ignore[type-var]
-        entries = math.prod(self.shape[-self.event_dim :])
+            # in balls of matrices the vertices keep a distance from the sphere
+            radii = [m.place.domain.radius * (1 - self.margin) for m in members]  # type: ignore[attr-defined]
+            alike = len(set(radii)) == 1
+            self.asked = replace(self.domain, radius=radii[0] if alike else 1.0)  # type: ignore[type-var]
+            self.factors = None if alike else self._per_member(radii)
+        self.entries = math.prod(self.shape[-self.event_dim :])
         widths = [member.place.domain.diameter(self.shape) for member in members]
-        self.per_rate = [math.sqrt(entries) / width if width > 0 else 0.0 for width in widths]
-        self.entries = entries
+        self.per_rate = [math.sqrt(self.entries) / width if width > 0 else 0.0 for width in widths]
 
-    def move(self, costs: Sequence[Tensor], state: Any, live: Tensor | None) -> None:
-        """One step of every member.
+    def gradient(self) -> Tensor:
+        """The gradients as points, stacked; of shards, those of this worker as they are."""
+        gradients = [precise(local(p.grad)) for p in self.parameters]
+        if self.sharded:
+            return torch.cat([gradient.reshape(-1) for gradient in gradients])
+        return self._joined(
+            [m.place.points(g) for m, g in zip(self.members, gradients, strict=True)]
+        )
 
-        Arguments:
-            costs: gradients or their averages, one per member.
-            live: which members may move, `(members,)`; None for all.
+    def still(self, gradient: Tensor, state: Any) -> list[Held]:
+        """The members that have no direction yet; raise if a gradient is not finite.
+
+        While all gradients of a parameter were 0, every vertex is optimal. No host waits for a
+        device here; see `_cost`.
         """
-        owns = [state[member.parameter] for member in self.members]
-        tensors = [read(m.parameter, own) for m, own in zip(self.members, owns, strict=True)]
+        if not self.on_cpu:
+            return []
+        begun = all("momentum" in state[parameter] for parameter in self.parameters)
+        if begun and not self.sharded and math.isfinite(float(gradient.sum())):
+            return []  # a sum with a number that is not finite is not finite
+        sizes = [_size(member) for member in self.members]
+        return [
+            member
+            for member, size in zip(self.members, sizes, strict=True)
+            if size == 0 and "momentum" not in state[member.parameter]
+        ]
+
+    def move(self, gradient: Tensor, state: Any) -> None:
+        """One step of every member."""
+        owns = [state[parameter] for parameter in self.parameters]
+        tensors = [read(p, own) for p, own in zip(self.parameters, owns, strict=True)]
         views = [m.place.points(x) for m, x in zip(self.members, tensors, strict=True)]
         for member, own, view in zip(self.members, owns, views, strict=True):
             self._begin(member, own, view)
-        x = self._joined(views)
-        cost = self._joined(
+        cost, live = self._cost(gradient, owns)
+        vertex, answered = self.oracle.ask(self.asked, cost, self._states(owns))
+        self._keep_states(owns, answered)
+        if self.factors is not None:
+            vertex = scaled(vertex, self.factors)
+        parts = _unbound(vertex) if self.batched else (vertex,)
+        sizes = self._step_sizes(vertex, parts, views)
+        if live is not None:
+            sizes = [size * part for size, part in zip(sizes, live, strict=True)]
+        for k, (member, own, view) in enumerate(zip(self.members, owns, views, strict=True)):
+            self._advance(member, own, view, parts[k], sizes[k])
+            moved = member.place.tensor(view, tuple(tensors[k].shape))
+            write(member.parameter, own, moved, member.place)
+
+    def _cost(self, gradient: Tensor, owns: Sequence[dict[str, Any]]) -> tuple[Tensor, Any]:
+        """m, the first one is g; or g itself, if β = 0. On a device also which members may move.
+
+        Momenta are parts of one tensor, so that one call updates them; they are joined anew when
+        they were loaded or the bucket is new.
+        """
+        beta = float(self.group["momentum"])
+        if self.group["maximize"]:
+            gradient = -gradient
+        finite = None
+        if not self.on_cpu:
+            finite = torch.isfinite(self._largest(gradient))
+            gradient = torch.where(expand(finite, gradient.ndim - finite.ndim), gradient, 0.0)
+        if self.sharded:
+            cost = self._cost_of_shards(gradient, beta, owns)
+        elif beta == 0:
+            cost = gradient
+        else:
+            cost = self._momentum(gradient, owns).lerp_(gradient, 1 - beta)
+        if finite is None:
+            return cost, None
+        live = finite & (self._largest(cost) != 0)
+        return cost, live.unbind(0) if self.batched else (live,)
+
+    def _momentum(self, gradient: Tensor, owns: Sequence[dict[str, Any]]) -> Tensor:
+        whole: Tensor | None = self.__dict__.get("_joint")
+        parts = self.__dict__.get("_parts", ())
+        known = [own.get("momentum") for own in owns]
+        if whole is not None and all(a is b for a, b in zip(known, parts, strict=True)):
+            return whole
+        points = gradient if self.batched else gradient.unsqueeze(0)
+        firsts = [
+            g if m is None else member.place.points(m)
+            for member, g, m in zip(self.members, points.unbind(0), known, strict=True)
+        ]
+        whole = torch.stack(firsts)
+        parts = [
+            member.place.tensor(part, tuple(member.parameter.shape))
+            for member, part in zip(self.members, whole.unbind(0), strict=True)
+        ]
+        for own, part in zip(owns, parts, strict=True):
+            own["momentum"] = part
+        self._parts, self._joint = parts, whole if self.batched else whole[0]
+        return self._joint
+
+    def _cost_of_shards(
+        self, gradient: Tensor, beta: float, owns: Sequence[dict[str, Any]]
+    ) -> Tensor:
+        """The same; each worker keeps its part of m, and the parts are gathered."""
+        costs = []
+        sizes = [local(parameter).numel() for parameter in self.parameters]
+        for own, parameter, part in zip(owns, self.parameters, gradient.split(sizes), strict=True):
+            part = part.reshape(local(parameter).shape)
+            if beta > 0:
+                if "momentum" not in own:
+                    own["momentum"] = torch.zeros_like(parameter, dtype=part.dtype)
+                    local(own["momentum"]).copy_(part)
+                local(own["momentum"]).lerp_(part, 1 - beta)
+            costs.append(own["momentum"] if beta > 0 else like_shards(part, parameter))
+        return self._joined(
             [m.place.points(gathered(c)) for m, c in zip(self.members, costs, strict=True)]
         )
-        vertex, _, answered = self.oracle.answer(self.asked, cost, self._states(owns))
-        self._keep_states(owns, answered)
-        if self.radii is not None:
-            vertex = scaled(vertex, self._per_member(self.radii, x))
-        step_size = self._step_size(x, vertex)
-        if live is not None:
-            step_size = step_size * self._per_member(live, x)
-        self._advance(x, vertex, step_size, owns)
-        parts = x.unbind(0) if self.batched else (x,)
-        for member, own, tensor, part in zip(self.members, owns, tensors, parts, strict=True):
-            moved = member.place.tensor(part, tuple(tensor.shape))
-            write(member.parameter, own, moved, member.place)
+
+    def _largest(self, points: Tensor) -> Tensor:
+        return (points.flatten(1) if self.batched else points.reshape(-1)).abs().amax(-1)
 
     def _begin(self, member: Held, own: dict[str, Any], view: Tensor) -> None:
         """The state before the first step; also after the user changed the weights or a radius."""
@@ -107,9 +211,7 @@ class Bucket:
             own["radius"], own["bound"] = radius, self.settle(member, view)
 
     def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
-        if not self.batched:
-            return tensors[0]
-        return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0].unsqueeze(0)
+        return torch.stack(list(tensors)) if self.batched else tensors[0]
 
     def _states(self, owns: Sequence[dict[str, Any]]) -> Any:
         states = [own["oracle"] for own in owns]
@@ -122,166 +224,82 @@ class Bucket:
         for own, part in zip(owns, parts, strict=True):
             own["oracle"] = part
 
-    def _per_member(self, values: Sequence[float] | Tensor, x: Tensor) -> Tensor:
+    def _per_member(self, values: Sequence[float]) -> Tensor:
         """`(members, 1, …)`, to multiply numbers `(members, *batch)`."""
-        numbers = values if isinstance(values, Tensor) else None
-        if numbers is None:
-            numbers = torch.tensor(values, dtype=x.dtype).to(x.device, non_blocking=True)
-        extra = x.ndim - self.event_dim - 1
+        kind, device = precision(self.parameters[0]), self.parameters[0].device
+        numbers = torch.tensor(values, dtype=kind).to(device, non_blocking=True)
+        extra = len(self.shape) - self.event_dim
         return numbers.reshape(-1, *(1,) * extra) if self.batched else numbers.reshape(())
 
-    def _step_size(self, x: Tensor, vertex: Vertex) -> StepSize:
+    def _step_sizes(
+        self, vertex: Vertex, parts: Sequence[Vertex], views: Sequence[Tensor]
+    ) -> Sequence[StepSize]:
+        """γ of each member: a number, or a tensor `(*batch)` if its points differ."""
         rates = [rate_of(member.group) for member in self.members]
         rescale = self.group["rescale"]
-        if rescale == "gradient":
-            distance = _lengths(vertex.dense() - x, self.event_dim)
-            slopes = [gathered(m.parameter.grad).to(x.dtype) for m in self.members]
-            slope = _lengths(
-                self._joined(
-                    [m.place.points(g) for m, g in zip(self.members, slopes, strict=True)]
-                ),
-                self.event_dim,
-            )
-            share = torch.where(distance > 0, slope / distance.clamp_min(_tiny(x)), 0.0)
-            return (self._rates(rates, x) * share).clamp_max(1.0)
-        inside = isinstance(self.domain, TraceNormBall) and not isinstance(vertex, Rank1)
-        if rescale == "vertex" and inside:  # soft and spectral vertices lie deep inside
-            width = 2 * _lengths(vertex.dense(), 2)
-            share = torch.where(width > 0, math.sqrt(self.entries) / width.clamp_min(_tiny(x)), 0.0)
-            least = self._per_member(self.per_rate, x)
-            return (self._rates(rates, x) * torch.maximum(share, least)).clamp_max(1.0)
-        shares = self.per_rate if rescale is not None else [1.0] * len(rates)
-        known = [lr * share for lr, share in zip(rates, shares, strict=True)]
-        if any(isinstance(lr, Tensor) for lr in known):
-            return self._rates(known, x).clamp_max(1.0)
-        sizes = [min(float(lr), 1.0) for lr in known]
-        return sizes[0] if len(set(sizes)) == 1 else self._per_member(sizes, x)
+        if rescale is None:
+            shares: Sequence[StepSize] = [1.0] * len(rates)
+        elif rescale == "gradient":
+            shares = [
+                _share_of(member, part, view)
+                for member, part, view in zip(self.members, parts, views, strict=True)
+            ]
+        elif rescale == "vertex" and isinstance(self.domain, TraceNormBall):
+            shares = self._shares(vertex)
+        else:
+            shares = self.per_rate
+        return [_at_most_one(lr * share) for lr, share in zip(rates, shares, strict=True)]
 
-    def _rates(self, rates: Sequence[float | Tensor], x: Tensor) -> Tensor:
-        if any(isinstance(lr, Tensor) for lr in rates):
-            return self._per_member(torch.stack([torch.as_tensor(lr).to(x) for lr in rates]), x)
-        return self._per_member([float(lr) for lr in rates], x)
+    def _shares(self, vertex: Vertex) -> Sequence[StepSize]:
+        """√n / (2 ‖v‖): soft and spectral vertices lie deep inside the trace-norm ball."""
+        if isinstance(vertex, Rank1):
+            return self.per_rate
+        lengths = torch.linalg.vector_norm(vertex.dense(), dim=(-2, -1))
+        half = math.sqrt(self.entries) / 2
+        if lengths.ndim == self.batched and self.on_cpu:
+            numbers = lengths.tolist() if self.batched else [lengths.item()]
+            return [
+                max(half / length, least) if length > 0 else least
+                for length, least in zip(numbers, self.per_rate, strict=True)
+            ]
+        shares = torch.where(lengths > 0, half / lengths.clamp_min(_tiny(lengths)), 0.0)
+        parts = shares.unbind(0) if self.batched else (shares,)
+        return [s.clamp_min(least) for s, least in zip(parts, self.per_rate, strict=True)]
 
     def _advance(
-        self, x: Tensor, vertex: Vertex, step_size: StepSize, owns: Sequence[dict[str, Any]]
+        self, member: Held, own: dict[str, Any], x: Tensor, vertex: Vertex, step_size: StepSize
     ) -> None:
         """x <- x + γ (vertex − x), and back inside if rounding crossed the boundary."""
         if not self.group.get("constrained", True):
             vertex.add_to(x, step_size)
         elif self.drifts:
-            zeros = torch.zeros(self.shape, dtype=x.dtype, device=x.device)
-            rest = self._joined([own.get("rest", zeros) for own in owns])
-            rest = mix_doubled(x, rest, vertex, step_size)
-            for own, part in zip(owns, rest.unbind(0) if self.batched else (rest,), strict=True):
-                own["rest"] = part
+            own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
         else:
             mix(x, vertex, step_size)
-            if self.feasible:
-                self._settle_all(x, step_size, owns)
+            if self.matrices:
+                own["bound"] = self._bound(member, own["bound"], step_size)
+                if own["bound"] > own["radius"]:
+                    own["bound"] = self.settle(member, x)
+            elif self.feasible and isinstance(self.domain, NormBall):
+                self.settle(member, x)
 
-    def _settle_all(self, x: Tensor, step_size: StepSize, owns: Sequence[dict[str, Any]]) -> None:
-        if not isinstance(self.domain, MATRIX_BALLS):
-            if isinstance(self.domain, NormBall):
-                radii = [member.place.domain.radius for member in self.members]  # type: ignore[attr-defined]
-                limit = radii[0] if len(set(radii)) == 1 else self._per_member(radii, x)
-                x.div_(expand((self.domain.norm(x) / limit).clamp_min_(1.0), self.event_dim))
-            return
-        parts = x.unbind(0) if self.batched else (x,)
-        sizes = self._known(step_size)
-        for member, own, part, (least, most) in zip(self.members, owns, parts, sizes, strict=True):
-            own["bound"] = self._bound(member, own["bound"], least, most)
-            if own["bound"] > member.place.domain.radius:  # type: ignore[attr-defined]
-                own["bound"] = self.settle(member, part)
-
-    def _known(self, step_size: StepSize) -> list[tuple[float, float]]:
-        """The least and the largest γ of each member; 0 and 1 if only a device knows them."""
-        if not isinstance(step_size, Tensor):
-            return [(step_size, step_size)] * len(self.members)
-        if step_size.device.type != "cpu":
-            return [(0.0, 1.0)] * len(self.members)
-        flat = step_size.reshape(len(self.members), -1)
-        return list(zip(flat.amin(1).tolist(), flat.amax(1).tolist(), strict=True))
-
-    def _bound(self, member: Held, bound: float, least: float, most: float) -> float:
+    def _bound(self, member: Held, bound: float, step_size: StepSize) -> float:
         """An upper bound on the norm after a step; while it is small, no decomposition is due.
 
-            bound <- bound + γ (radius (1 − margin) − bound) + 2 eps √k · radius
+            bound <- bound + γ (radius (1 − margin) − bound) + (1 + 2γ) eps √k · radius
 
-        The rounding of one update has Frobenius norm at most 2 eps ‖W‖_F and full rank k, so its
-        trace norm is up to √k times that.
+        The rounding of one update has Frobenius norm at most (1 + 2γ) eps ‖W‖_F and full rank k, so
+        its trace norm is up to √k times that. Steps of γ > 1/1000 outweigh it for good.
         """
         radius: float = member.place.domain.radius  # type: ignore[attr-defined]
+        least, most = _extremes(step_size)
         distance = radius * (1 - self.margin) - bound
-        return bound + (most if distance > 0 else least) * distance + 2 * self.rounding * radius
+        pulled = bound + (most if distance > 0 else least) * distance
+        return pulled + (1 + 2 * most) * self.rounding * radius
 
     def settle(self, member: Held, x: Tensor) -> float:
         """Undo outward rounding in place; return a bound on the norm, 0 where there is none."""
         return settle(member.place.domain, x, self.margin)
-
-
-def settle(domain: Domain, x: Tensor, margin: float) -> float:
-    """Scale back in balls, project elsewhere, in place; a bound on the norm in matrix balls."""
-    if isinstance(domain, MATRIX_BALLS):
-        limit = domain.radius * (1 - margin)
-        size = domain.norm(x.double())
-        x.mul_(expand((limit / size).clamp_max_(1.0).to(x.dtype), 2))
-        return min(limit, float(size.max())) if x.device.type == "cpu" else limit
-    if isinstance(domain, NormBall):
-        x.div_(expand((domain.norm(x) / domain.radius).clamp_min_(1.0), domain.event_dim))
-        return domain.radius
-    projected = domain.project(x)
-    if projected is not None:
-        x.copy_(projected)
-    return 0.0
-
-
-def margin(domain: Domain, parameter: Tensor, shape: tuple[int, ...]) -> float:
-    """Share of the radius that rounding can use up between two decompositions.
-
-        period · eps · √k,   k = min(d, m)
-
-    Computing singular values at every step would cost too much, so vertices and weights keep this
-    distance from the sphere; see `Bucket._bound`. Other balls need none.
-    """
-    if not isinstance(domain, MATRIX_BALLS):
-        return 0.0
-    side = min(shape[-2:])
-    period = min(max(32, side), 4096)
-    return period * torch.finfo(_precision(parameter)).eps * math.sqrt(side)
-
-
-def drifts(domain: Domain, parameter: Tensor) -> bool:
-    """Whether rounding would accumulate, because there is no norm to scale x back by.
-
-    A sum over a simplex, or a row sum of a Birkhoff matrix, drifts by 1e-4 in 10,000 float32 steps.
-    """
-    return _precision(parameter) == torch.float32 and not isinstance(domain, NormBall)
-
-
-def mix(x: Tensor, vertex: Vertex, step_size: StepSize) -> None:
-    """x <- x + γ (vertex − x), in place."""
-    if isinstance(vertex, Rank1) and x.ndim <= 3 and not isinstance(step_size, Tensor):
-        u, v = vertex.u.unsqueeze(-1), vertex.v.unsqueeze(-2)
-        add = x.addmm_ if x.ndim == 2 else x.baddbmm_  # one pass over x
-        add(u, v, beta=1 - step_size, alpha=step_size)
-    elif isinstance(vertex, Dense | Sign):
-        dims = vertex.event_dim
-        x.lerp_(vertex.dense(), expand(step_size, dims))
-    else:
-        if isinstance(step_size, Tensor):
-            x.mul_(expand(1 - step_size, vertex.event_dim))
-        else:
-            x.mul_(1 - step_size)
-        vertex.add_to(x, step_size)
-
-
-def mix_doubled(x: Tensor, rest: Tensor | float, vertex: Vertex, step_size: StepSize) -> Tensor:
-    """x + rest <- (1 − γ)(x + rest) + γ · vertex; returns the rest, digits that x cannot hold."""
-    full = x.double() + rest
-    size = step_size.double() if isinstance(step_size, Tensor) else step_size
-    mix(full, vertex.each(_in_double), size)
-    x.copy_(full)
-    return (full - x).to(x.dtype)
 
 
 def scaled(vertex: Vertex, factor: Tensor) -> Vertex:
@@ -315,7 +333,8 @@ def bucket_key(held: Held) -> Any:
         return id(held.parameter)
     domain, parameter = held.place.domain, held.parameter
     kind = replace(domain, radius=1.0) if isinstance(domain, NormBall) else domain  # type: ignore[type-var]
-    options = (held.group["rescale"], held.group.get("constrained", True))
+    names = ("rescale", "momentum", "maximize", "constrained")
+    options = tuple(held.group.get(name) for name in names)
     shape = tuple(held.place.points(_shaped(parameter)).shape)
     return (
         kind,
@@ -328,18 +347,48 @@ def bucket_key(held: Held) -> Any:
     )
 
 
-def _in_double(part: Tensor, _: int) -> Tensor:
-    return part.double() if part.is_floating_point() else part
+def _unbound(vertex: Vertex) -> list[Vertex]:
+    """The vertices of a stack, one by one."""
+    fields = vars(vertex)
+    parts = {name: fields[name].unbind(0) for name in vertex.tensors}
+    count = len(next(iter(parts.values())))
+    return [
+        type(vertex)(**(fields | {name: own[k] for name, own in parts.items()}))
+        for k in range(count)
+    ]
 
 
-def _lengths(points: Tensor, event_dim: int) -> Tensor:
-    length: Tensor = torch.linalg.vector_norm(points, dim=tuple(range(-event_dim, 0)))
-    return length
+def _share_of(member: Held, vertex: Vertex, x: Tensor) -> Tensor:
+    """‖g‖ / ‖v − x‖, `(*batch,)`; 0 if x is the vertex."""
+    dims = tuple(range(-vertex.event_dim, 0))
+    distance = torch.linalg.vector_norm(vertex.dense() - x, dim=dims)
+    gradient = member.place.points(gathered(member.parameter.grad)).to(x.dtype)
+    slope = torch.linalg.vector_norm(gradient, dim=dims)
+    return torch.where(distance > 0, slope / distance.clamp_min(_tiny(x)), 0.0)
 
 
-def _precision(parameter: Tensor) -> torch.dtype:
-    """The dtype in which the parameter moves."""
-    return torch.float64 if parameter.dtype == torch.float64 else torch.float32
+def _at_most_one(step_size: StepSize) -> StepSize:
+    return step_size.clamp_max(1.0) if isinstance(step_size, Tensor) else min(step_size, 1.0)
+
+
+def _extremes(step_size: StepSize) -> tuple[float, float]:
+    """The least and the largest γ of a parameter's points; 0 and 1 if only a device knows them."""
+    if not isinstance(step_size, Tensor):
+        return step_size, step_size
+    if step_size.device.type != "cpu":
+        return 0.0, 1.0
+    least, most = step_size.aminmax()
+    return float(least), float(most)
+
+
+def _size(held: Held) -> float:
+    """The size of a gradient on this machine, 0 only if it is 0; raise if it is not finite."""
+    gradient = held.parameter.grad
+    assert gradient is not None
+    size = float(norm_of_shards(gradient) if is_sharded(gradient) else gradient.abs().max())
+    if not math.isfinite(size):  # or its square overflows
+        checks.finite(f"the gradient of {name_of(held.parameter, held.group)}", gathered(gradient))
+    return size if size > 0 else float(gathered(gradient).abs().max())
 
 
 def _shaped(parameter: Tensor) -> Tensor:

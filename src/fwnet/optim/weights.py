@@ -43,6 +43,16 @@ def norm_of_shards(tensor: Any) -> Tensor:
     return norm
 
 
+def like_shards(part: Tensor, parameter: Any) -> Any:
+    """A DTensor like the parameter, of which this worker holds `part`."""
+    shards = sys.modules["torch.distributed.tensor"]
+    mesh, placements = parameter.device_mesh, parameter.placements
+    shape, stride = parameter.shape, parameter.stride()
+    return shards.DTensor.from_local(
+        part, mesh, placements, run_check=False, shape=shape, stride=stride
+    )
+
+
 def precise(tensor: Tensor) -> Tensor:
     """In float32 if it has half precision."""
     return tensor.float() if tensor.dtype in HALF else tensor

@@ -103,6 +103,11 @@ class CostOracle(Oracle):
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         """A vertex for the cost."""
 
+    def ask(self, domain: Domain, cost: Cost, state: Any) -> tuple[Vertex, Any]:
+        """The vertex and the next state; for callers that need no ⟨cost, vertex⟩."""
+        vertex, _, state = self.answer(domain, cost, state)
+        return vertex, state
+
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         return self.begin(domain, it.x)
 

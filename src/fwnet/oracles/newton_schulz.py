@@ -11,7 +11,7 @@ from fwnet.numerics import checks
 from fwnet.numerics.polar import orthogonalize
 from fwnet.numerics.tensors import dense_cost
 from fwnet.oracles.base import Answer, CostOracle
-from fwnet.vertices import Dense
+from fwnet.vertices import Dense, Vertex
 
 
 @final
@@ -25,13 +25,13 @@ class NewtonSchulz(CostOracle):
     polynomials can take, so it lies in the ball; see `orthogonalize`.
 
     Arguments:
-        steps: if all singular values exceed a hundredth of the largest, four steps give at least
-            97 % of the best ⟨G, vertex⟩ and five give all of it.
+        steps: singular values of G above about a thirtieth of the largest become at least 0.82
+            after three steps and 0.998 after four, where 1 is the polar factor's.
 
     Reference: Amsel et al., The Polar Express (2025).
     """
 
-    def __init__(self, steps: int = 4) -> None:
+    def __init__(self, steps: int = 3) -> None:
         super().__init__()
         self.steps = checks.at_least("NewtonSchulz(steps=...)", steps, 1)
 
@@ -46,8 +46,11 @@ class NewtonSchulz(CostOracle):
             )
 
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
+        vertex, state = self.ask(domain, cost, state)
+        return Answer(vertex, vertex.inner(cost), state)
+
+    def ask(self, domain: Domain, cost: Cost, state: Any) -> tuple[Vertex, Any]:
         assert isinstance(domain, SpectralBall | TraceNormBall)
         cost = dense_cost(cost)
         share = 1 if isinstance(domain, SpectralBall) else min(cost.shape[-2:])
-        vertex = Dense(orthogonalize(cost, self.steps).mul_(-domain.radius / share), 2)
-        return Answer(vertex, vertex.inner(cost), state)
+        return Dense(orthogonalize(cost, self.steps, -domain.radius / share), 2), state
