@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -287,6 +288,8 @@ def _check_dense(parameter: Tensor, group: Group) -> None:
 
 def _check_rate(group: Group) -> None:
     lr = group["lr"]
+    if type(lr) is float and 0 <= lr < math.inf:
+        return
     if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.detach().reshape(()) if not lr.requires_grad else lr
         if lr.device.type != "cpu":  # a check of its value would wait for the device

@@ -54,13 +54,12 @@ def drifts(domain: Domain, parameter: Tensor) -> bool:
 
 def mix(x: Tensor, vertex: Vertex, step_size: StepSize) -> None:
     """x <- x + γ (vertex − x), in place."""
-    if isinstance(vertex, Rank1) and x.ndim <= 3 and not isinstance(step_size, Tensor):
-        u, v = vertex.u.unsqueeze(-1), vertex.v.unsqueeze(-2)
-        add = x.addmm_ if x.ndim == 2 else x.baddbmm_  # one pass over x
-        add(u, v, beta=1 - step_size, alpha=step_size)
-    elif isinstance(vertex, Dense | Sign):
-        dims = vertex.event_dim
-        x.lerp_(vertex.dense(), expand(step_size, dims))
+    if isinstance(vertex, Dense):
+        x.lerp_(vertex.x, expand(step_size, vertex.dims))
+    elif isinstance(vertex, Sign):
+        x.lerp_(vertex.dense(), expand(step_size, 1))
+    elif isinstance(vertex, Rank1) and x.ndim == 2 and isinstance(step_size, float):
+        x.addr_(vertex.u, vertex.v, beta=1 - step_size, alpha=step_size)  # one pass over x
     else:
         if isinstance(step_size, Tensor):
             x.mul_(expand(1 - step_size, vertex.event_dim))

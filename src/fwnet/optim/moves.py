@@ -26,6 +26,7 @@ from fwnet.optim.mixing import (
 )
 from fwnet.optim.points import name_of
 from fwnet.optim.weights import (
+    HALF,
     gathered,
     is_sharded,
     like_shards,
@@ -69,6 +70,7 @@ class Bucket:
         self.group, self.oracle, self.domain = first.group, first.oracle, first.place.domain
         self.batched = len(members) > 1
         self.on_cpu, self.sharded = first.parameter.is_cpu, is_sharded(first.parameter)
+        self.plain = not self.sharded and first.parameter.dtype not in HALF
         self.shape = tuple(first.place.points(_shaped(first.parameter)).shape)
         self.event_dim = self.domain.event_dim
         self.drifts = feasible and drifts(self.domain, first.parameter)
@@ -77,6 +79,7 @@ class Bucket:
             min(self.shape[-2:])
         )
         self.margin = margin(self.domain, first.parameter, self.shape) if feasible else 0.0
+        self.radii = [getattr(member.place.domain, "radius", None) for member in members]
         self.asked, self.factors = self.domain, None
         if isinstance(self.domain, NormBall):
             # in balls of matrices the vertices keep a distance from the sphere
@@ -84,13 +87,15 @@ class Bucket:
             alike = len(set(radii)) == 1
             self.asked = replace(self.domain, radius=radii[0] if alike else 1.0)  # type: ignore[type-var]
             self.factors = None if alike else self._per_member(radii)
-        self.entries = math.prod(self.shape[-self.event_dim :])
+        self.root = math.sqrt(math.prod(self.shape[-self.event_dim :]))
         widths = [member.place.domain.diameter(self.shape) for member in members]
-        self.per_rate = [math.sqrt(self.entries) / width if width > 0 else 0.0 for width in widths]
+        self.per_rate = [self.root / width if width > 0 else 0.0 for width in widths]
 
     def gradient(self) -> Tensor:
         """The gradients as points, stacked; of shards, those of this worker as they are."""
-        gradients = [precise(local(p.grad)) for p in self.parameters]
+        gradients: list[Any] = [
+            p.grad if self.plain else precise(local(p.grad)) for p in self.parameters
+        ]
         if self.sharded:
             return torch.cat([gradient.reshape(-1) for gradient in gradients])
         return self._joined(
@@ -118,10 +123,11 @@ class Bucket:
     def move(self, gradient: Tensor, state: Any) -> None:
         """One step of every member."""
         owns = [state[parameter] for parameter in self.parameters]
-        tensors = [read(p, own) for p, own in zip(self.parameters, owns, strict=True)]
+        pairs = zip(self.parameters, owns, strict=True)
+        tensors = [p.detach() if self.plain else read(p, own) for p, own in pairs]
         views = [m.place.points(x) for m, x in zip(self.members, tensors, strict=True)]
-        for member, own, view in zip(self.members, owns, views, strict=True):
-            self._begin(member, own, view)
+        for member, own, view, radius in zip(self.members, owns, views, self.radii, strict=True):
+            self._begin(member, own, view, radius)
         cost, live = self._cost(gradient, owns)
         vertex, answered = self.oracle.ask(self.asked, cost, self._states(owns))
         self._keep_states(owns, answered)
@@ -133,8 +139,9 @@ class Bucket:
             sizes = [size * part for size, part in zip(sizes, live, strict=True)]
         for k, (member, own, view) in enumerate(zip(self.members, owns, views, strict=True)):
             self._advance(member, own, view, parts[k], sizes[k])
-            moved = member.place.tensor(view, tuple(tensors[k].shape))
-            write(member.parameter, own, moved, member.place)
+            if not (self.plain and tensors[k].is_contiguous()):  # else the view is the parameter
+                moved = member.place.tensor(view, tuple(tensors[k].shape))
+                write(member.parameter, own, moved, member.place)
 
     def _cost(self, gradient: Tensor, owns: Sequence[dict[str, Any]]) -> tuple[Tensor, Any]:
         """m, the first one is g; or g itself, if β = 0. On a device also which members may move.
@@ -202,11 +209,10 @@ class Bucket:
     def _largest(self, points: Tensor) -> Tensor:
         return (points.flatten(1) if self.batched else points.reshape(-1)).abs().amax(-1)
 
-    def _begin(self, member: Held, own: dict[str, Any], view: Tensor) -> None:
+    def _begin(self, member: Held, own: dict[str, Any], view: Tensor, radius: float | None) -> None:
         """The state before the first step; also after the user changed the weights or a radius."""
         if "oracle" not in own:
             own["oracle"] = self.oracle.begin(self.domain, view)
-        radius = getattr(member.place.domain, "radius", None)
         if self.feasible and own.get("radius", math.nan) != radius:
             own["radius"], own["bound"] = radius, self.settle(member, view)
 
@@ -255,7 +261,7 @@ class Bucket:
         if isinstance(vertex, Rank1):
             return self.per_rate
         lengths = torch.linalg.vector_norm(vertex.dense(), dim=(-2, -1))
-        half = math.sqrt(self.entries) / 2
+        half = self.root / 2
         if lengths.ndim == self.batched and self.on_cpu:
             numbers = lengths.tolist() if self.batched else [lengths.item()]
             return [
@@ -277,13 +283,13 @@ class Bucket:
         else:
             mix(x, vertex, step_size)
             if self.matrices:
-                own["bound"] = self._bound(member, own["bound"], step_size)
-                if own["bound"] > own["radius"]:
-                    own["bound"] = self.settle(member, x)
+                radius = own["radius"]
+                bound = self._bound(radius, own["bound"], step_size)
+                own["bound"] = bound if bound <= radius else self.settle(member, x)
             elif self.feasible and isinstance(self.domain, NormBall):
                 self.settle(member, x)
 
-    def _bound(self, member: Held, bound: float, step_size: StepSize) -> float:
+    def _bound(self, radius: float, bound: float, step_size: StepSize) -> float:
         """An upper bound on the norm after a step; while it is small, no decomposition is due.
 
             bound <- bound + γ (radius (1 − margin) − bound) + (1 + 2γ) eps √k · radius
@@ -291,7 +297,6 @@ class Bucket:
         The rounding of one update has Frobenius norm at most (1 + 2γ) eps ‖W‖_F and full rank k, so
         its trace norm is up to √k times that. Steps of γ > 1/1000 outweigh it for good.
         """
-        radius: float = member.place.domain.radius  # type: ignore[attr-defined]
         least, most = _extremes(step_size)
         distance = radius * (1 - self.margin) - bound
         pulled = bound + (most if distance > 0 else least) * distance
@@ -314,6 +319,8 @@ def scaled(vertex: Vertex, factor: Tensor) -> Vertex:
 def rate_of(group: Group) -> float | Tensor:
     """The learning rate: a number, or a tensor that lives on an accelerator."""
     lr = group["lr"]
+    if type(lr) is float:
+        return lr
     if isinstance(lr, Tensor):
         lr = lr.reshape(())
         return float(lr) if lr.device.type == "cpu" else lr
@@ -336,15 +343,8 @@ def bucket_key(held: Held) -> Any:
     names = ("rescale", "momentum", "maximize", "constrained")
     options = tuple(held.group.get(name) for name in names)
     shape = tuple(held.place.points(_shaped(parameter)).shape)
-    return (
-        kind,
-        held.place.kind,
-        shape,
-        parameter.dtype,
-        parameter.device,
-        id(held.oracle),
-        options,
-    )
+    stored = (parameter.dtype, parameter.device, is_sharded(parameter))
+    return kind, held.place.kind, shape, stored, id(held.oracle), options
 
 
 def _unbound(vertex: Vertex) -> list[Vertex]:
@@ -368,12 +368,12 @@ def _share_of(member: Held, vertex: Vertex, x: Tensor) -> Tensor:
 
 
 def _at_most_one(step_size: StepSize) -> StepSize:
-    return step_size.clamp_max(1.0) if isinstance(step_size, Tensor) else min(step_size, 1.0)
+    return min(step_size, 1.0) if isinstance(step_size, float) else step_size.clamp_max(1.0)
 
 
 def _extremes(step_size: StepSize) -> tuple[float, float]:
     """The least and the largest γ of a parameter's points; 0 and 1 if only a device knows them."""
-    if not isinstance(step_size, Tensor):
+    if isinstance(step_size, float):
         return step_size, step_size
     if step_size.device.type != "cpu":
         return 0.0, 1.0
