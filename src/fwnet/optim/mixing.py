@@ -25,7 +25,7 @@ def settle(domain: Domain, x: Tensor, margin: float) -> float:
     if isinstance(domain, NormBall):
         x.div_(expand((domain.norm(x) / domain.radius).clamp_min_(1.0), domain.event_dim))
         return domain.radius
-    projected = domain.project(x)
+    projected = domain.project(x.double())  # in float32 its sums would round by 1e-6
     if projected is not None:
         x.copy_(projected)
     return 0.0
