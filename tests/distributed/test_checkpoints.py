@@ -16,7 +16,7 @@ from fwnet.distributed import FitConfig
 from fwnet.estimators.low_rank.distributed import checkpoints
 from fwnet.estimators.low_rank.distributed.fit import fit
 
-CONFIG = FitConfig(classes=5, radius=6.0, max_steps=30, checkpoint_every=10, tol=0.0, block=64)
+CONFIG = FitConfig(classes=5, radius=6.0, max_steps=9, checkpoint_every=3, tol=0.0, block=64)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def files(out: Path) -> list[Path]:
 def test_the_last_two_are_kept(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "m", CONFIG)
     names = [path.name for path in files(tmp_path / "m")]
-    assert names == ["step-000000020.ckpt", "step-000000030.ckpt"]
+    assert names == ["step-000000006.ckpt", "step-000000009.ckpt"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
@@ -50,7 +50,7 @@ def test_a_damaged_one_is_refused_and_the_one_before_is_used(
     assert len(said) == 2
     assert f"'{newest}' is not a whole checkpoint of a distributed fit: " in said[0]
     assert "It is refused; the one before it is used" in said[0]
-    assert said[1] == "going on from the checkpoint of step 20."
+    assert said[1] == "going on from the checkpoint of step 6."
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == model
     assert again.value == whole.value
 
@@ -70,15 +70,15 @@ def test_damaged_ones_do_not_push_out_a_new_one(data: Path, tmp_path: Path) -> N
     fit(data, tmp_path / "m", CONFIG)
     for path in files(tmp_path / "m"):
         path.write_bytes(b"noise")
-    fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
+    fit(data, tmp_path / "m", replace(CONFIG, max_steps=3))
     said: list[str] = []
     fit(data, tmp_path / "m", CONFIG, say=said.append)
-    assert said[-1] == "going on from the checkpoint of step 10."
+    assert said[-1] == "going on from the checkpoint of step 3."
 
 
 def test_one_of_another_fit_is_refused(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "m", CONFIG)
-    other = FitConfig(classes=5, radius=7.0, max_steps=30, checkpoint_every=10, block=64)
+    other = FitConfig(classes=5, radius=7.0, max_steps=9, checkpoint_every=3, block=64)
     with pytest.raises(
         ValueError, match=r"another fit: radius was 6\.0 there and is 7\.0 here\. Delete it"
     ):
@@ -127,7 +127,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_one_with_other_contents_is_refused(name: str, data: Path, tmp_path: Path) -> None:
-    fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
+    fit(data, tmp_path / "m", replace(CONFIG, max_steps=3))
     newest = files(tmp_path / "m")[-1]
     resealed(newest, FOREIGN[name])
     with pytest.raises(ValueError, match="does not hold an iterate of this fit"):
@@ -136,17 +136,17 @@ def test_one_with_other_contents_is_refused(name: str, data: Path, tmp_path: Pat
 
 
 def test_a_pickle_is_refused_and_not_run(data: Path, tmp_path: Path) -> None:
-    fit(data, tmp_path / "m", replace(CONFIG, max_steps=10))
+    fit(data, tmp_path / "m", replace(CONFIG, max_steps=3))
     torch.save({"t": Touch(tmp_path / "executed")}, files(tmp_path / "m")[-1])
     said: list[str] = []
-    assert fit(data, tmp_path / "m", CONFIG, say=said.append).steps == 30
+    assert fit(data, tmp_path / "m", CONFIG, say=said.append).steps == 9
     assert "is not a whole checkpoint of a distributed fit" in said[0]
     assert not (tmp_path / "executed").exists()
 
 
 def test_a_folder_in_place_of_one_is_passed_over(data: Path, tmp_path: Path) -> None:
     (tmp_path / "m" / "checkpoints" / "step-000000999.ckpt").mkdir(parents=True)
-    assert fit(data, tmp_path / "m", CONFIG).steps == 30
+    assert fit(data, tmp_path / "m", CONFIG).steps == 9
 
 
 def test_a_limit_of_time_ends_certified_and_more_may_be_asked_later(
@@ -160,7 +160,7 @@ def test_a_limit_of_time_ends_certified_and_more_may_be_asked_later(
 
 
 def test_more_steps_may_be_asked_later(data: Path, tmp_path: Path) -> None:
-    more = FitConfig(classes=5, radius=6.0, max_steps=50, checkpoint_every=10, tol=0.0, block=64)
+    more = FitConfig(classes=5, radius=6.0, max_steps=15, checkpoint_every=3, tol=0.0, block=64)
     fit(data, tmp_path / "m", CONFIG)
     fit(data, tmp_path / "m", more)
     fit(data, tmp_path / "whole", more)

@@ -28,7 +28,7 @@ from fwnet.estimators.svm import linear
 
 @pytest.mark.parametrize(
     "parameters",
-    [{}, {"kernel": "linear"}, {"multi_class": "ovo"}, {"kernel": "linear", "multi_class": "ovo"}],
+    [{}, {"kernel": "linear", "multi_class": "ovo"}],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator(parameters: dict[str, str]) -> None:
