@@ -15,15 +15,14 @@ def shown(
     stack: ExitStack, progress: bool, verbose: int, max_iter: int
 ) -> Callable[[DeepRound], None]:
     """A function that shows a round; the stack closes what it opens."""
-    bar = _bar(stack, max_iter) if progress else None
+    advance = progress_bar(stack, max_iter) if progress else None
 
     def show(record: DeepRound) -> None:
+        text = _text(record)
         if verbose:
-            sys.stderr.write(
-                f"DeepSVC update {record.t}: {_text(record)}, {record.seconds:.2f} s\n"
-            )
-        if bar is not None:
-            bar(record)
+            sys.stderr.write(f"DeepSVC update {record.t}: {text}, {record.seconds:.2f} s\n")
+        if advance is not None:
+            advance(record.t, text)
 
     return show
 
@@ -36,8 +35,3 @@ def _text(record: DeepRound) -> str:
     if not math.isnan(record.validation_accuracy):
         parts.append(f"validation {record.validation_accuracy:.4f}")
     return ", ".join(parts)
-
-
-def _bar(stack: ExitStack, max_iter: int) -> Callable[[DeepRound], None]:
-    advance = progress_bar(stack, max_iter)
-    return lambda record: advance(record.t, _text(record))

@@ -73,7 +73,8 @@ class ShardedRun:
             if self.team.rank == 0:
                 on_report(Report(t, value, gap, int(it.active.used.sum()), clock.seconds))
             enough = gap <= self.config.tol * value or t >= self.config.max_steps
-            if enough or self._is_over(clock):
+            limited = self.config.max_seconds is not None
+            if enough or (limited and self.team.share(clock.is_over)):  # worker 0's clock
                 return self._finished(t, it.active, value, gap)
             t, it, lin = self._steps(t, it, lin)
             self._save(t, it)
@@ -89,9 +90,6 @@ class ShardedRun:
                 "shards."
             )
         return end.t, end.it, end.true
-
-    def _is_over(self, clock: Clock) -> bool:
-        return self.config.max_seconds is not None and self.team.share(clock.is_over)  # worker 0's
 
     def _first(self) -> tuple[int, Iterate]:
         """Steps and iterate of the newest whole checkpoint, or W = 0."""
