@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,22 @@ from numba import njit
 import fwnet
 from fwnet.numerics import compiled as loader
 from fwnet.numerics.compiled import compiled, machine_code, numba_or_none
+from fwnet.trace import Clock
+
+
+def test_seconds_of_compilation_are_no_seconds_of_a_run(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "_LONG", loader.seconds_compiling())
+    names: dict[str, Any] = {}
+    exec("def third(x):\n    return x / 3.0", names)
+    before, began = loader.seconds_compiling(), time.perf_counter()
+    clock = Clock()
+    assert compiled("contract")(names["third"])(3.0) == 1.0
+    compiling = loader.seconds_compiling() - before
+    assert 0 < compiling <= time.perf_counter() - began
+    assert clock.seconds <= time.perf_counter() - began - compiling
+    assert "`fwnet warm-up` does it in advance" in caplog.text
 
 
 def test_without_a_folder_to_write_to_it_compiles_all_the_same() -> None:

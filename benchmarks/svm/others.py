@@ -50,7 +50,7 @@ def kernel_regression() -> list[Line]:
         f"gap {ours.duality_gap_:.1e}, R² {ours.score(test[0], truth):.3f} / "
         f"{peer.score(test[0], truth):.3f}"
     )
-    rivals = {"SVR": (lambda: SVR().fit(X, y), None)}
+    rivals = {"SVR": (lambda: SVR().fit(X, y), 1.0)}
     return race("rbf regression n=3000 d=10", lambda: FWSVR().fit(X, y), rivals, 3, note)
 
 

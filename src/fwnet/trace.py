@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fwnet.iterates import ActiveSet
 from fwnet.numerics import checks
+from fwnet.numerics.compiled import seconds_compiling
 from fwnet.show.html import result_html, trace_html
 from fwnet.show.plotting import plot_trace
 
@@ -50,6 +51,8 @@ MESSAGES: dict[str, str] = {
 class Clock:
     """Seconds of wall-clock time since a run began, and its limit.
 
+    Seconds in which machine code is compiled, once on a machine, do not count.
+
     Arguments:
         max_seconds: the limit; None for none.
         elapsed: seconds already used, for a run that is resumed.
@@ -57,12 +60,12 @@ class Clock:
 
     def __init__(self, max_seconds: float | None = None, elapsed: float = 0.0) -> None:
         self.max_seconds = math.inf if max_seconds is None else max_seconds
-        self._began = time.perf_counter() - elapsed
+        self._began = time.perf_counter() - elapsed - seconds_compiling()
 
     @property
     def seconds(self) -> float:
         """Seconds since the run began."""
-        return time.perf_counter() - self._began
+        return time.perf_counter() - self._began - seconds_compiling()
 
     @property
     def left(self) -> float:

@@ -101,7 +101,9 @@ def test_exact_weights_and_newton_look_at_the_clock() -> None:
     X, y = points(200)
     box, order = np.full(200, 10.0), np.arange(200)
     with pytest.raises(OutOfTime):
-        exact_weights(rbf_kernel(X), TubeProblem(y, box, order, 0.1), 1.0, 0.0 * y, Clock(0.0))
+        exact_weights(
+            rbf_kernel(X), TubeProblem(y, box, order, epsilon=0.1), 1.0, 0.0 * y, Clock(0.0)
+        )
     solved = solve_newton(X, BinaryProblem(y, box, order), Limits(1e-9, 2**62, Clock(0.0), 1.0))
     assert (solved.status, solved.steps) == ("max_seconds", 0)
 

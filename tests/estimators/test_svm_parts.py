@@ -23,10 +23,10 @@ from fwnet.estimators.svm.hull import exact_weights, line_search
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits, default_megabytes
-from fwnet.estimators.svm.pairwise import add_rows, gather, pairwise_steps, reflect, survey
+from fwnet.estimators.svm.pairwise import HUGE, add_rows, gather, pairwise_steps, reflect
 from fwnet.estimators.svm.records import BinaryProblem, TubeProblem
 from fwnet.estimators.svm.store import DualKernel, KernelStore
-from fwnet.estimators.svm.working_set import hinge_gap
+from fwnet.estimators.svm.working_set import dual_gap
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.trace import Clock
 
@@ -99,16 +99,16 @@ def test_compiled_loop_takes_the_plain_loops_steps(n: int, clear: int, dtype: ty
     assert len(path) > clear
     for steps, wanted in enumerate(path):
         alpha, gradient = start.copy(), Q[0].copy()
-        state = np.array([Q[0, 0], 0.0, 0.0, 0.0])
+        state = np.array([0.5 * Q[0, 0], 0.0, 0.0, 0.0, 0.0])
         pairwise_steps(
             kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
-            np.array([0.0, steps, 10**9, 1.0]),
+            np.array([0.0, steps, 10**9, 1.0, HUGE, 0.0]), np.empty(n),
         )  # fmt: skip
         assert alpha == pytest.approx(wanted, abs=1e-9)
         if steps in (1, 2, 4, 25):
             assert alpha == pytest.approx(solver_steps(kernel, p, steps), abs=1e-9)
         assert gradient == pytest.approx(Q @ alpha, abs=1e-9)
-        assert state[0] == pytest.approx(alpha @ Q @ alpha, rel=1e-9)
+        assert state[0] == pytest.approx(0.5 * alpha @ Q @ alpha, rel=1e-9)
 
 
 def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
@@ -116,12 +116,12 @@ def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
     kernel = rbf_kernel(X)
     Q = dual_matrix(kernel, p)
     alpha = np.full(300, 1 / 300)
-    gradient, state = Q @ alpha, np.array([alpha @ Q @ alpha, 0.0, 0.0, 0.0])
+    gradient, state = Q @ alpha, np.array([0.5 * alpha @ Q @ alpha, 0.0, 0.0, 0.0, 0.0])
     value = state[0]
     for _ in range(40):
         pairwise_steps(
             kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
-            np.array([0.0, 5, 5, 1.0]),
+            np.array([0.0, 5, 5, 1.0, HUGE, 0.0]), np.empty(300),
         )  # fmt: skip
         assert alpha.min() >= 0
         assert alpha.sum() == pytest.approx(1.0, abs=1e-12)
@@ -134,19 +134,21 @@ def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:
     K = rbf_kernel(X)
     alpha = rng.dirichlet(np.ones(80))
     violations, Q = np.empty(80), dual_matrix(K, p)
-    rho, gap = survey(p.box, alpha, Q @ alpha, violations)
+    value, primal, gap = dual_gap(p, p.y * alpha, p.y * (Q @ alpha), violations)
+    rho = 2.0 * value
     beta = alpha / rho
     coef = beta * p.y
     slack = np.maximum(0.0, 1.0 - p.y * (K @ coef + coef.sum()))
-    primal = 0.5 * (coef @ K @ coef + coef.sum() ** 2 + np.sum(p.box * slack**2))
+    wanted = 0.5 * (coef @ K @ coef + coef.sum() ** 2 + np.sum(p.box * slack**2))
     dual = beta.sum() - 0.5 * beta @ Q @ beta
+    assert primal == pytest.approx(wanted, rel=1e-12)
     assert rho == pytest.approx(alpha @ Q @ alpha, rel=1e-12)
     assert gap == pytest.approx((primal - dual) / primal, rel=1e-12)
-    assert violations == pytest.approx(np.sqrt(p.box) * np.abs(1.0 - Q @ alpha / rho), abs=1e-12)
+    assert violations == pytest.approx(p.box * (1.0 - Q @ alpha / rho) ** 2, abs=1e-12)
     y, C = torch.from_numpy(p.y), torch.from_numpy(p.box)
     core = fwnet.SVMDual(torch.from_numpy(K), y, C=C)
-    difference, value = core.hinge_gap(core.at(torch.from_numpy(alpha)))
-    assert gap == pytest.approx(float(difference / value), rel=1e-12)
+    difference, other = core.hinge_gap(core.at(torch.from_numpy(alpha)))
+    assert gap == pytest.approx(float(difference / other), rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [60, 500])
@@ -157,8 +159,8 @@ def test_the_hinge_gap_bounds_the_suboptimality(n: int, rng: np.random.Generator
     least = best @ Q @ best
     for sparsity in (0.02, 0.3, 1.0):
         alpha = rng.dirichlet(np.full(n, sparsity))
-        rho, gap = hinge_gap(p, alpha, Q @ alpha)
-        assert rho - least <= rho * gap * (1 + 1e-9)
+        value, _, gap = dual_gap(p, p.y * alpha, p.y * (Q @ alpha))
+        assert value - 0.5 * least <= value * gap * (1 + 1e-9)
 
 
 def test_a_dual_kernel_is_the_matrix_of_the_core(rng: np.random.Generator) -> None:
@@ -332,7 +334,7 @@ def test_line_search_finds_the_minimum(seed: int, labels: bool) -> None:
         outside = 1.0 - sign * (A @ u) if labels else np.abs(real - A @ u) - 0.3
         return 0.5 * float(u @ u) + 0.5 * float(box @ np.maximum(0.0, outside) ** 2)
 
-    hinge, tube = BinaryProblem(sign, box, box), TubeProblem(real, box, box, 0.3)
+    hinge, tube = BinaryProblem(sign, box, box), TubeProblem(real, box, box, epsilon=0.3)
     norms = (float(w @ w), float(w @ v), float(v @ v))
     t = line_search(norms, hinge if labels else tube, A @ w, A @ (v - w))
     best = minimize_scalar(value, bounds=(0.0, 10.0), method="bounded", options={"xatol": 1e-10})
@@ -346,7 +348,7 @@ def test_exact_weights_meet_the_optimality_conditions() -> None:
     u = exact_weights(K, p, 1.0, 0.1 * p.y)
     f = K @ u + u.sum()
     assert u == pytest.approx(p.box * p.y * np.maximum(0.0, 1.0 - p.y * f), abs=1e-8)
-    tube = TubeProblem(X[:, 0] ** 2, p.box, p.order, 0.1)
+    tube = TubeProblem(X[:, 0] ** 2, p.box, p.order, epsilon=0.1)
     u = exact_weights(K, tube, 0.0, np.zeros(250))
     rest = tube.y - K @ u
     wanted = p.box * np.sign(rest) * np.maximum(0.0, np.abs(rest) - 0.1)
@@ -361,7 +363,8 @@ def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
     assert points.store.kernel.dtype == np.float32
     found = solve_kernel(points, p, Limits(1e-3, 2**62, Clock(), 200), "auto")
     alpha = np.abs(found.coef) / np.abs(found.coef).sum()
-    true = hinge_gap(p, alpha, dual_matrix(rbf_kernel(X, gamma=0.5), p) @ alpha).gap
+    gradient = dual_matrix(rbf_kernel(X, gamma=0.5), p) @ alpha
+    true = dual_gap(p, p.y * alpha, p.y * gradient).gap
     assert found.gap == pytest.approx(true, abs=1e-10)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -17,6 +18,38 @@ def numba_or_none() -> ModuleType | None:
     except ImportError:
         return None
     return numba
+
+
+_LONG = 3.0  # seconds of compilation that are worth a line
+
+
+def seconds_compiling() -> float:
+    """Seconds that this process has spent on compilation so far."""
+    return float(_compiler().duration) if _compiler.cache_info().currsize else 0.0
+
+
+@cache
+def _compiler() -> Any:
+    """What counts the seconds that Numba compiles, and says so when they become many."""
+    events: Any = import_module("numba.core.event")
+
+    class Stopwatch(events.TimingListener):
+        """Nested compilations count once."""
+
+        _duration = 0.0
+
+        def on_end(self, event: Any) -> None:
+            before = self.duration
+            super().on_end(event)
+            if before <= _LONG < self.duration:
+                logging.getLogger("fwnet").warning(
+                    "fwnet compiles machine code for its first use, which takes some seconds once; "
+                    "`fwnet warm-up` does it in advance."
+                )
+
+    watch = Stopwatch()
+    events.register("numba:compile", watch)
+    return watch
 
 
 @cache
@@ -56,7 +89,7 @@ def compilable(
 
 
 def compiled(
-    *flags: str, fast: bool = False, error_model: str = "numpy"
+    *flags: str, fast: bool = False, error_model: str = "numpy", inline: bool = False
 ) -> Callable[[Any], Callable[..., Any]]:
     """Compile a function at its first call, without the lock of the interpreter.
 
@@ -64,15 +97,19 @@ def compiled(
         flags: what may be done to sums and products of floats, as LLVM names it; none if left out.
         fast: all of it.
         error_model: "numpy" divides by zero without a test, which blocks vector instructions.
+        inline: put the function into compiled callers before these are compiled.
     """
 
     from numba import njit
+
+    _compiler()
 
     def wrap(function: Any) -> Callable[..., Any]:
         options: dict[str, Any] = {
             "nogil": True,
             "error_model": error_model,
             "fastmath": fast or set(flags),
+            "inline": "always" if inline else "never",
         }
         try:
             code = njit(cache=True, **options)(function)

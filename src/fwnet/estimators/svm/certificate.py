@@ -27,7 +27,7 @@ from fwnet.estimators.svm.encoding import Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
 from fwnet.estimators.svm.records import (
-    BinaryProblem,
+    DualGap,
     Expansion,
     MarginProblem,
     result_of,
@@ -41,34 +41,34 @@ def scores_in_double(
     X: Any,
     spec: KernelSpec,
     encoding: Encoding,
-    problem: BinaryProblem,
-    alpha: Array,
+    problem: MarginProblem,
+    u: Array,
     scores: Array,
     clock: Clock | None = None,
 ) -> Array:
-    """Return Σ αⱼyⱼ(k(·, xⱼ) + bias) (n,) evaluated again in float64, given these sums in float32.
+    """Return Σ uⱼ(k(·, xⱼ) + bias) (n,) evaluated again in float64, given these sums in float32.
 
-    Only support vectors and points near or inside the margin enter P and D, and only they are
-    evaluated: a point whose margin passes 1 by ten times the largest rounding error seen has no
-    loss, and gets twice the margin. Raises OutOfTime by the clock.
+    Only support vectors and points near or beyond the margin enter P and D, and only they are
+    evaluated: a point that is within its margins by ten times the largest rounding error seen has
+    no loss, and keeps its sum. Raises OutOfTime by the clock.
     """
-    support = np.flatnonzero(alpha)
-    weights = alpha[support] * problem.y[support]
-    rho = float(alpha @ (problem.y * scores + alpha / problem.box))
+    support = np.flatnonzero(u)
+    weights = u[support]
+    scale = problem.scale(DualGap(problem.value(u, scores + u / problem.box), 0.0, 0.0))
     points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
-    exact = problem.y * rho * 2.0
+    exact = scores.copy()
     sums = np.zeros(len(support))
     for rows, columns, tile in tiles(spec, points, clock=clock):
         sums[rows] += tile @ weights[columns]
         if rows != columns:
             sums[columns] += weights[rows] @ tile
     exact[support] = sums + total
-    known = alpha > 0
-    error = float(np.abs(exact[support] - scores[support]).max())
-    margins = problem.y * scores / rho
+    known = u != 0
+    error = float(np.abs(exact[support] - scores[support]).max(initial=0.0))
+    room = problem.room(scale * scores)
     while True:
-        guard = max(1e-3, 20.0 * error / rho)
-        near = np.flatnonzero((margins < 1.0 + guard) & ~known)
+        guard = max(1e-3 * problem.size, 20.0 * scale * error)
+        near = np.flatnonzero((room < guard) & ~known)
         if not len(near):
             return exact
         sums = np.zeros(len(near))
@@ -98,7 +98,7 @@ def kernel_gap(
     to be a move of φ(xᵢ), which w turns into |w|.
     """
     support = np.flatnonzero(coef)
-    sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + _bias(problem))
+    sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + problem.bias)
     u = coef[support]
     error = kernel.rounding(dtype) + _rounding(len(support))
     square = max(float(u @ scores[support]), 0.0)
@@ -141,10 +141,6 @@ def _products(a: Array, b: Array) -> Array:
     return np.concatenate([product, error])
 
 
-def _bias(problem: MarginProblem) -> float:
-    return problem.bias if isinstance(problem, BinaryProblem) else 1.0
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class _Sums:
@@ -158,7 +154,7 @@ class _Sums:
 
 def _linear_sums(X: Any, problem: MarginProblem, solved: Expansion, dtype: Any) -> _Sums:
     assert solved.w is not None
-    bias = _bias(problem)
+    bias = problem.bias
     eps, w, b = float(np.finfo(dtype).eps), solved.w.astype(dtype), dtype(solved.intercept)
     support, norms = np.flatnonzero(solved.coef), np.sqrt(squared_norms(X))
     u = solved.coef[support]

@@ -1,10 +1,11 @@
 """Corrective Frank-Wolfe for the SVM dual: many vertices a round, minimised over their hull.
 
     min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + bias) + diag(1/C)
+    min ½ uᵀQu − yᵀu + ε|u|₁ over an l1 ball,   Q = k + bias + diag(1/C), for a regression
 
-A round of `fwnet.FrankWolfe` looks at the whole gradient Qα, admits the vertices that violate their
+A round of `fwnet.FrankWolfe` looks at the whole gradient, admits the vertices that violate their
 optimality condition most, and moves to the minimum over the hull of all vertices so far, which
-compiled pairwise steps find; see `working_set`.
+compiled pairwise steps find; see `working_set`. The ball is so large that the minimum is inside.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import torch
 
 from fwnet.directions import Direction
 from fwnet.domains import Domain, Simplex
+from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.store import DualKernel
-from fwnet.estimators.svm.working_set import HingeGap, Work, hinge_gap
+from fwnet.estimators.svm.working_set import Work, dual_gap
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization, Oracle
-from fwnet.problems import Problem, SVMDual
+from fwnet.problems import Problem, Quadratic, SVMDual
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant
 from fwnet.vertices import Dense
@@ -31,23 +33,26 @@ _ROUNDS = 10**9
 
 
 @lru_cache(maxsize=8)
-def corrective_solver(tol: float) -> FrankWolfe:
+def simplex_solver(tol: float) -> FrankWolfe:
+    """The solver over the simplex: the same for many fits."""
+    return corrective_solver(Simplex(), tol)
+
+
+def corrective_solver(domain: Domain, tol: float) -> FrankWolfe:
     """Full steps to the minimum over the working vertices; the slots' states are in `Work`."""
     return FrankWolfe(
-        Simplex(), Constant(1.0), direction=WorkingSet(), oracle=Margins(), tol=tol,
+        domain, Constant(1.0), direction=WorkingSet(), oracle=Margins(), tol=tol,
         max_steps=_ROUNDS, refresh_every=_ROUNDS,
     )  # fmt: skip
 
 
 @final
 class Margins(Oracle):
-    """The best vertex, with the duality gap of the classifier behind α.
+    """The best vertex, with the bound by the duality gap of the machine; see `MarginProblem.bound`.
 
-        f(α) − min f <= f(α)·(P − D)/P,   f = ρ/2,   D = 1/(2ρ)
-
-    because min f = 1/(4 D*) and D* <= P. A violation counts squared there, and linearly in the gap
-    of Frank-Wolfe, which is much larger near the optimum. The problem is an `SVMDual` whose matrix
-    is a `DualKernel` with its `Work`.
+    A violation counts squared there, and linearly in the gap of Frank-Wolfe, which is much larger
+    near the optimum. The matrix of the problem is a `DualKernel` with its `Work`; the decrease is
+    that of the quadratic without ε|u|₁.
     """
 
     relative = True
@@ -58,19 +63,17 @@ class Margins(Oracle):
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        assert it.image is not None
-        found = hinge_gap(state.hinge, it.x.numpy(), it.image.numpy(), state.violations)
-        state.found = found
-        return _linearized(domain, it, found), state
+        state.found = dual_gap(state.margins, *signed(problem, it), state.violations)
+        state.seen.append(state.found)
+        return _linearized(problem, domain, it, state), state
 
     def certify(
         self, problem: Problem, domain: Domain, it: Iterate
     ) -> tuple[Iterate, Linearization]:
-        assert it.image is not None
         work = work_of(problem)
         work.certified = True
-        work.found = work.certificate(it.x.numpy(), it.image.numpy())
-        return it, _linearized(domain, it, work.found)
+        work.found = work.certificate(*signed(problem, it))
+        return it, _linearized(problem, domain, it, work)
 
     def patience(self, domain: Domain) -> int:
         return 1  # `WorkingSet` stays only where nothing is left to do
@@ -78,21 +81,40 @@ class Margins(Oracle):
 
 def work_of(problem: Problem) -> Work:
     """The work of a problem whose matrix has one."""
-    assert isinstance(problem, SVMDual)
-    kernel = problem.form.matrix
-    assert isinstance(kernel, DualKernel)
-    assert isinstance(kernel.work, Work)
-    return kernel.work
+    work = _matrix(problem).work
+    assert isinstance(work, Work)
+    return work
 
 
-def _linearized(domain: Domain, it: Iterate, found: HingeGap) -> Linearization:
-    """The linearisation from what a pass over the points has found, in few calls of torch."""
+def signed(problem: Problem, it: Iterate) -> tuple[Array, Array]:
+    """Return u and z of an iterate, see `MarginProblem`."""
     assert it.image is not None
-    vertex, half = domain.vertex(it.image), 0.5 * found.rho
-    decrease = found.rho - vertex.inner(it.image)
-    numbers = torch.tensor([half, found.rho, half * found.gap], dtype=torch.float64)
-    value, along, gap = numbers.unbind()
-    return Linearization(value, it.image, along, vertex, decrease, True, gap)
+    labels = _matrix(problem).y
+    return labels * it.x.numpy(), labels * it.image.numpy()
+
+
+def unsigned(problem: Problem, u: Array, z: Array | None) -> Iterate:
+    """Return the iterate of u and, if it is known, z."""
+    labels = _matrix(problem).y
+    x = torch.from_numpy(labels * u)
+    return problem.at(x) if z is None else Iterate(x, torch.from_numpy(labels * z))
+
+
+def _matrix(problem: Problem) -> DualKernel:
+    form = problem.form if isinstance(problem, SVMDual) else problem
+    assert isinstance(form, Quadratic)
+    assert isinstance(form.matrix, DualKernel)
+    return form.matrix
+
+
+def _linearized(problem: Problem, domain: Domain, it: Iterate, work: Work) -> Linearization:
+    """The linearisation from what a pass over the points has found, in few calls of torch."""
+    gradient, found = problem.gradient(it), work.found
+    assert isinstance(gradient, torch.Tensor)
+    vertex, along = domain.vertex(gradient), gradient @ it.x
+    numbers = torch.tensor([found.value, work.margins.bound(found)], dtype=torch.float64)
+    value, gap = numbers.unbind()
+    return Linearization(value, gradient, along, vertex, along - vertex.inner(gradient), True, gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +140,12 @@ class WorkingSet(Direction):
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        assert it.image is not None
-        found = state.round(problem, it.x.numpy(), it.image.numpy())
+        found = state.round(*signed(problem, it))
         if found is None:
             here = Term(1.0, Dense(it.x, 1), it.image)
             return Arrival(it, -1.0, (here,), lin.value, _ZERO, 0.0), state
-        end = Iterate(torch.from_numpy(found[0]), found[1])
-        slope = torch.tensor(it.image.numpy() @ found[0] - state.found.rho)
+        end = unsigned(problem, *found)
+        assert isinstance(lin.gradient, torch.Tensor)
+        slope = end.x @ lin.gradient - lin.along
         term = Term(1.0, Dense(end.x, 1), end.image)
         return Arrival(it, -1.0, (term,), lin.value, slope, 1.0, end), state

@@ -123,6 +123,12 @@ class Encoding:
         if not self.distances:
             some = X if index is None else X[index]
             return Encoded(some.astype(dtype), None, False)
+        if not len(self.rare):  # a few passes of NumPy: nothing to compile
+            some = (X if index is None else X[index]) - self.origin
+            dense = np.ones((len(some), X.shape[1] + 2), dtype)
+            np.multiply(some, self.scale, out=dense[:, :-2], casting="same_kind")
+            dense[:, -1] = -0.5 * squared_norms(dense[:, :-2])
+            return Encoded(dense, None, True)
         index = np.arange(X.shape[0]) if index is None else index
         n, k = len(index), len(self.common)
         dense, starts = np.empty((n, k + 2), dtype), np.zeros(n + 1, np.int32)
@@ -130,8 +136,6 @@ class Encoding:
         split_features(
             X, index, self.common, self.rare, self.origin, self.scale, dense, starts, places, values
         )
-        if not self.entries:
-            return Encoded(dense, None, True)
         last = starts[-1]
         shape = (n, len(self.rare))
         rare = sparse.csr_array((values[:last], places[:last], starts), shape=shape)

@@ -119,7 +119,7 @@ def _solve(
         some = points if index is None else points.part(index, limits)
         if is_network(solver):
             return solve_network(some, problem, limits, solver)
-        return solve_kernel(some, problem, limits, solver, _simplex(start, split.y))
+        return solve_kernel(some, problem, limits, solver, _weights(start, split.y))
     X = task.X if index is None else task.X[index]
     vector = None
     if start is not None and start.any():
@@ -127,12 +127,12 @@ def _solve(
     return solve_linear(X, problem, limits, solver, vector)
 
 
-def _simplex(start: Array | None, y: Array) -> Array | None:
-    """Weights on the simplex from yᵢβᵢ of an earlier fit; labels may have changed."""
+def _weights(start: Array | None, y: Array) -> Array | None:
+    """Signed weights from yᵢβᵢ of an earlier fit; labels may have changed."""
     if start is None:
         return None
     beta = np.maximum(start * y, 0.0)
-    return beta / beta.sum() if beta.any() else None
+    return y * beta / beta.sum() if beta.any() else None
 
 
 _ROUNDING = (

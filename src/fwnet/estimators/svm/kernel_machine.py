@@ -8,24 +8,33 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
+import torch
 
+from fwnet.domains import L1Ball
 from fwnet.estimators.svm.certificate import (
     certified_linear,
     combination,
     kernel_gap,
     scores_in_double,
 )
-from fwnet.estimators.svm.corrective import corrective_solver
+from fwnet.estimators.svm.corrective import corrective_solver, simplex_solver, unsigned
 from fwnet.estimators.svm.encoding import Encoding
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime
-from fwnet.estimators.svm.records import BinaryProblem, Expansion, result_of
+from fwnet.estimators.svm.records import (
+    BinaryProblem,
+    DualGap,
+    Expansion,
+    MarginProblem,
+    TubeProblem,
+    result_of,
+)
 from fwnet.estimators.svm.store import DualKernel, GramMap, KernelStore
-from fwnet.estimators.svm.working_set import TINY, HingeGap, Work, hinge_gap
-from fwnet.problems import SVMDual
+from fwnet.estimators.svm.working_set import TINY, Work, dual_gap
+from fwnet.problems import Quadratic, SVMDual
 from fwnet.trace import Clock, Status, StepRecord, Trace
 
-Certificate = Callable[[Array, Array], HingeGap]
+Certificate = Callable[[Array, Array], DualGap]
 _FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
 _GRACE, _GRACE_SHARE = 0.5, 0.03  # seconds, or share of max_time, for a gap taken after it
 _SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
@@ -68,54 +77,53 @@ class Points:
         X = block if self.spec.name == "precomputed" else self.X[index]
         return Points(X, self.spec, KernelStore(rows, limits.megabytes), self.encoding)
 
-    def certificate(self, problem: BinaryProblem, limits: Limits) -> Certificate:
-        """Return the function α, Qα -> `HingeGap` from kernel values in float64.
+    def certificate(self, problem: MarginProblem, limits: Limits) -> Certificate:
+        """Return the function u, z -> `DualGap` from kernel values in float64.
 
-        The gap has a bound on its own rounding errors. Out of time, it is taken from Qα as it is,
+        The gap has a bound on its own rounding errors. Out of time, it is taken from z as it is,
         and its bound is that of the values behind it.
         """
 
-        def certify(alpha: Array, gradient: Array) -> HingeGap:
+        def certify(u: Array, z: Array) -> DualGap:
             kernel, p, dtype = self.store.kernel, problem, np.dtype(np.float64)
-            scores = p.y * (gradient - alpha / p.box)
+            scores = z - u / p.box
             grace = max(_GRACE, _GRACE_SHARE * limits.clock.max_seconds)
             clock = Clock(limits.clock.left + grace)
             try:
-                scores = self._scores(p, alpha, scores, clock)
+                scores = self._scores(p, u, scores, clock)
             except OutOfTime:
                 dtype = kernel.dtype
-            found = hinge_gap(p, alpha, p.y * scores + alpha / p.box)
+            found = dual_gap(p, u, scores + u / p.box)
             if not math.isfinite(found.gap):
                 return found
-            coef, f = p.y * alpha / found.rho, scores / found.rho
-            return found._replace(gap=kernel_gap(kernel, p, coef, f, dtype))
+            scale = p.scale(found)
+            return found._replace(gap=kernel_gap(kernel, p, scale * u, scale * scores, dtype))
 
         return certify
 
-    def _scores(self, problem: BinaryProblem, alpha: Array, scores: Array, clock: Clock) -> Array:
+    def _scores(self, problem: MarginProblem, u: Array, scores: Array, clock: Clock) -> Array:
         kernel = self.store.kernel
         if kernel.dtype == np.float32:
             assert self.encoding is not None  # only named kernels are evaluated in float32
-            return scores_in_double(self.X, self.spec, self.encoding, problem, alpha, scores, clock)
+            return scores_in_double(self.X, self.spec, self.encoding, problem, u, scores, clock)
         kernel.clock = clock
-        support = np.flatnonzero(alpha)
-        weights = alpha[support] * problem.y[support]
+        support = np.flatnonzero(u)
         try:
-            return self.store.combine(support, weights) + problem.bias * weights.sum()
+            return self.store.combine(support, u[support]) + problem.bias * u.sum()
         finally:
             kernel.clock = Clock()
 
 
 def solve_kernel(
-    points: Points, problem: BinaryProblem, limits: Limits, mode: str, alpha0: Array | None = None
+    points: Points, problem: MarginProblem, limits: Limits, mode: str, start: Array | None = None
 ) -> Expansion:
-    """Solve one binary problem to the certified relative duality gap `limits.tol`."""
+    """Solve one problem to the certified relative duality gap `limits.tol`, from weights u."""
     certificate = points.certificate(problem, limits)
-    solved = solve_dual(certificate, points.store, problem, limits, mode, alpha0)
+    solved = solve_dual(certificate, points.store, problem, limits, mode, start)
     single = points.store.kernel.dtype == np.float32
     if single and solved.status in BY_PRECISION and not solved.gap <= limits.tol:
         double = Points.prepare(points.X, points.spec, limits, np.float64)
-        start = np.abs(solved.coef) / np.abs(solved.coef).sum()
+        start = problem.weights(solved.coef)
         return solve_kernel(double, problem, limits, mode, start).after(solved)
     return with_vector(points, problem, solved, limits.tol)
 
@@ -123,62 +131,69 @@ def solve_kernel(
 def solve_dual(
     certificate: Certificate,
     kernel: GramMap,
-    problem: BinaryProblem,
+    problem: MarginProblem,
     limits: Limits,
     mode: str = "auto",
-    alpha0: Array | None = None,
+    start: Array | None = None,
     soft: float = np.inf,
 ) -> Expansion:
-    """min ½ αᵀQα over the simplex by `fwnet.FrankWolfe`, from the weights `alpha0`.
+    """Minimise the dual of a problem by `fwnet.FrankWolfe`, from the weights u = `start`.
 
     See `corrective` for its slots, and `WorkingSet` for `mode` and `soft`.
     """
-    work = Work(problem, kernel, limits, mode, certificate, soft)
-    dual = SVMDual(DualKernel(kernel, problem.y, problem.box, problem.bias, work), C=None)
-    start = work.start(dual, alpha0)
-    solver = corrective_solver(limits.tol)
-    result = solver(dual, start, on_step=lambda record: work.halt is not None)
+    p = problem
+    work = Work(p, kernel, limits, mode, certificate, soft)
+    dual: SVMDual | Quadratic
+    if isinstance(p, TubeProblem):
+        labels = np.ones(len(p.y))
+        matrix = DualKernel(kernel, labels, p.box, p.bias, work)
+        dual = Quadratic(matrix, torch.from_numpy(-p.y))
+        solver = corrective_solver(L1Ball(p.radius or 1.0), limits.tol)
+    else:
+        labels = p.y
+        dual = SVMDual(DualKernel(kernel, labels, p.box, p.bias, work), C=None)
+        solver = simplex_solver(limits.tol)
+    first = unsigned(dual, *work.start(start))
+    result = solver(dual, first, on_step=lambda record: work.halt is not None)
     if result.status == "interrupted":
         raise KeyboardInterrupt
     status = work.halt if result.status == "stopped" else result.status
     assert status is not None
     assert not isinstance(status, tuple)  # one problem, no batch
     trace, counts = Trace(), [*work.spent, work.steps]
-    for record, steps in zip(result.trace[:-1], counts, strict=False):
-        rho = 2.0 * float(record.value)
-        gap = 2.0 * float(record.gap) / rho
-        trace.append(StepRecord(steps, -0.5 / rho, gap, math.nan, record.seconds))
-    last = StepRecord(counts[len(result.trace) - 1], 0.0, 0.0, math.nan, result.trace[-1].seconds)
-    trace.append(last)
+    for record, steps, found in zip(result.trace, counts, work.seen, strict=False):
+        trace.append(StepRecord(steps, -found.dual, found.gap, math.nan, record.seconds))
     name = "pairwise" if work.whole else "corrective"
-    return expansion(problem, result.x.numpy(), work.found, status, trace, name)
+    u = result.x.numpy() * labels
+    return expansion(problem, u, work.found, status, trace, name)
 
 
 def expansion(
-    problem: BinaryProblem, alpha: Array, found: HingeGap, status: Status, trace: Trace, name: str
+    problem: MarginProblem, u: Array, found: DualGap, status: Status, trace: Trace, name: str
 ) -> Expansion:
-    """Return the classifier of the weights, yᵢβᵢ = yᵢαᵢ/ρ; the last record gets their gap."""
-    coef = problem.y * alpha / found.rho
-    trace.replace_last(trace[-1]._replace(value=-0.5 / found.rho, gap=found.gap))
+    """Return the machine of the weights u; the last record gets its gap."""
+    coef = problem.scale(found) * u
+    trace.replace_last(trace[-1]._replace(value=-found.dual, gap=found.gap))
     if status == "oracle_failed":  # an infinite gap
         status = "non_finite"
     result = result_of(coef, status, trace[-1].t, trace)
     return Expansion(result, problem.bias * float(coef.sum()), name)
 
 
-def with_vector(points: Points, problem: BinaryProblem, solved: Expansion, tol: float) -> Expansion:
+def with_vector(points: Points, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:
     """Return the machine; for a linear kernel with its w, and the gap of this w.
 
-    There ρ = |w|² + Σα²/C is taken again from w: where much of αᵀKα cancels, the kernel matrix has
-    rounded it off.
+    There ρ = |w|² + Σα²/C of a classifier is taken again from w: where much of αᵀKα cancels, the
+    kernel matrix has rounded it off.
     """
     if points.spec.name != "linear" or not math.isfinite(solved.gap):
         return solved
-    signed = solved.coef / np.abs(solved.coef).sum()
-    w, b = combination(points.X, signed), problem.bias * float(signed.sum())
-    rho = float(w @ w) + b * b + float(signed @ (signed / problem.box))
-    found = HingeGap(rho, solved.gap)
-    alpha = np.abs(signed)
-    again = expansion(problem, alpha, found, solved.status, solved.trace, solved.solver)
+    again = solved
+    if isinstance(problem, BinaryProblem):
+        u = problem.weights(solved.coef)
+        w, b = combination(points.X, u), problem.bias * float(u.sum())
+        rho = float(w @ w) + b * b + float(u @ (u / problem.box))
+        found = DualGap(0.5 * rho, 0.5 / (rho * (1.0 - min(solved.gap, 0.5))), solved.gap)
+        again = expansion(problem, u, found, solved.status, solved.trace, solved.solver)
     again = replace(again, w=combination(points.X, again.coef))  # not w/ρ: α/ρ is rounded
     return certified_linear(points.X, problem, again, tol)

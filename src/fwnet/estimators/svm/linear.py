@@ -16,7 +16,7 @@ from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import solve_newton
 from fwnet.estimators.svm.records import BinaryProblem, Expansion
 from fwnet.estimators.svm.store import FeatureGramMap
-from fwnet.estimators.svm.working_set import TINY, hinge_gap
+from fwnet.estimators.svm.working_set import TINY, dual_gap
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
 _FEW_POINTS = 2000  # points for which the dual is the small side
@@ -61,7 +61,7 @@ def _from_dual(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> E
     dtype = np.float32 if limits.tol >= 1e-5 and n > _NARROW else np.float64
     kernel = FeatureGramMap(KernelRows(X, KernelSpec("linear"), dtype), X)
     # Qα is summed in float64 here, whatever the working vertices' matrix is.
-    solved = solve_dual(partial(hinge_gap, problem), kernel, problem, limits, solver, soft=soft)
+    solved = solve_dual(partial(dual_gap, problem), kernel, problem, limits, solver, soft=soft)
     solved = replace(solved, w=combination(X, solved.coef))
     if solved.status != "stopped":
         return solved

@@ -69,11 +69,11 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     alpha /= alpha.sum()
     weighted = alpha * y
     scores = kernel @ weighted + problem.bias * weighted.sum()
-    found = points.certificate(problem, limits)(alpha, y * scores + alpha / problem.box)
+    found = points.certificate(problem, limits)(weighted, scores + weighted / problem.box)
     trace = Trace()
-    record(trace, steps, -0.5 / found.rho, found.gap, clock)
+    record(trace, steps, -found.dual, found.gap, clock)
     status: Status = limits.status(found.gap, steps) or "max_steps"
-    solved = expansion(problem, alpha, found, status, trace, "fwnet")
+    solved = expansion(problem, weighted, found, status, trace, "fwnet")
     return with_vector(points, problem, solved, limits.tol)
 
 

@@ -1,12 +1,20 @@
-"""The compiled loop: second-order pairwise Frank-Wolfe on a simplex QP, in Numba.
+"""The compiled loop: second-order pairwise Frank-Wolfe on the dual of a kernel machine, in Numba.
 
-    min ½ αᵀQα over the simplex,   Q = yyᵀ∘(k + bias) + diag(1/C)
+    f(u) = ½ uᵀ(K + bias + diag(1/C))u − centreᵀu + ε|u|₁
+
+A vertex is a point with a sign y, and its weight is α = |u|. Gradients are those at the vertices:
+
+    ∇f_t = y_t (z_t − centre_t) + ε,   z = (K + bias + diag(1/C))u;   2ε − ∇f_t at the other sign
 
 One step moves weight from a support vector j to the Frank-Wolfe vertex i = argmin ∇f, and j is the
 partner that promises the largest decrease with its weight as the step's limit:
 
     δ_t = min((∇f_t − ∇f_i)/a_t, α_t)      gain_t = δ_t (∇f_t − ∇f_i − ½ a_t δ_t)
-    a_t = Q_ii + Q_tt − 2 Q_it
+    a_t = Q_ii + Q_tt − 2 y_i y_t (k_it + bias)
+
+A classifier has one vertex for each point, with its label for a sign, on the simplex Σα = 1. A
+regression has both signs, and 0 for another vertex, whose weight never runs out: both i and j may
+be that one. `width`, 2ε or HUGE, says which of the two it is.
 
 The gradient moves with the step and is never recomputed. Extremes are kept for each of LANES
 residues of the index: that is elementwise work, which compiles to vector instructions, while one
@@ -17,73 +25,129 @@ Reference: Fan, Chen and Lin (2005), "Working set selection using second order i
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fwnet.numerics import compiled as compiling
 
 compiled = compiling.compiled(fast=True)
+inlined = compiling.compiled(fast=True, inline=True)  # a third less to compile than calls
 LANES = 32
 TINY, HUGE, FLAT = 1e-300, 1e300, 1e-12
 CONVERGED, EXHAUSTED, STUCK = 0, 1, 2
+_TILE = 128  # rows and columns that are transposed at a time
 
 
 @compiled
-def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits):  # type: ignore[no-untyped-def]
+def survey(box, alpha, gradient, value, width, outside, violations):  # type: ignore[no-untyped-def]
+    """Return P and (P − D)/P of the machine behind weights α (m,); fill violations (m,).
+
+    On the simplex the coefficients are u/ρ with ρ = 2f and D = 1/(2ρ); else they are u, and D = −f.
+    With the slopes s = ∇f/ρ − 1, or s = ∇f,
+
+    P − D = Σ (½Cξ² + αs − ½α²/C),   ξ = max(0, α/C − s, s − α/C − 2ε)
+
+    and the violation is C·s², with a negative sign for α = 0 within the margins. `outside` are
+    Σα²/C, ΣCξ² and Σα∇f over points that are not among these.
+    """
+    simplex = width == HUGE
+    scale = 0.5 / value if simplex else 1.0
+    level = 1.0 if simplex else 0.0
+    square, loss, along = outside[0], outside[1], outside[2]
+    for t in range(box.shape[0]):
+        share, short = alpha[t] / box[t], level - scale * gradient[t]
+        violation = abs(short) if alpha[t] > 0.0 else max(short, -short - width)
+        violations[t] = box[t] * violation * abs(violation)
+        slack = short + scale * share
+        slack = max(0.0, slack, -slack - width)
+        square += alpha[t] * share
+        loss += box[t] * slack * slack
+        along += alpha[t] * gradient[t]
+    gap = 0.5 * (loss - scale * scale * square)
+    if simplex:
+        primal = 0.5 * scale + gap
+    else:
+        gap += along
+        primal = gap - value
+    return primal, gap / primal if primal > 0.0 else 0.0
+
+
+@compiled
+def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits, scratch):  # type: ignore[no-untyped-def]
     """Take pairwise steps until the duality gap of the working set is at most `limits[0]`.
 
     kernel     (m, m) float32 or float64, k(x_i, x_j) without labels, bias and 1/C
-    y          (m,) labels ±1;  box (m,) the C of each point
-    alpha      (m,) weights, changed in place;  gradient (m,) Qα, changed in place
+    y          (m,) signs ±1 of the vertices, changed in place where width < HUGE
+    box        (m,) the C of each point
+    alpha      (m,) weights, changed in place;  gradient (m,) ∇f, changed in place
     curvature  (m,) diagonal of Q
-    state      ρ = αᵀQα, Σα²/C and the loss of the points outside, and the last relative gap
-    limits     relative gap to reach, number of steps, steps between two gap tests; the bias
+    state      f; Σα²/C, ΣCξ² and Σα∇f of the points outside; the last relative gap
+    limits     relative gap to reach, number of steps, steps between two gap tests; the bias, the
+               width, the smallest difference of gradients that counts
+    scratch    (m,) gets the violations, see `survey`
     """
-    goal, max_steps, every, bias = limits[0], int(limits[1]), int(limits[2]), limits[3]
-    rho, outside_square, outside_loss = state[0], state[1], state[2]
+    goal, max_steps, every = limits[0], int(limits[1]), int(limits[2])
+    bias, width, flat = limits[3], limits[4], limits[5]
     best, place = np.empty(LANES), np.empty(LANES, np.int64)
-    steps, since = 0, every
-    i = np.argmin(gradient)
-    status = EXHAUSTED
+    simplex, status, value = width == HUGE, EXHAUSTED, state[0]
+    steps, since, i, j, to, off = 0, every, 0, 0, 0.0, 0.0
     while True:
+        i = _advance(y, gradient, kernel[i], kernel[j], bias, to, off, width, best, place)
         if since >= every:
             since = 0
-            state[3] = _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss)
-            if state[3] <= goal:
+            state[4] = survey(box, alpha, gradient, value, width, state[1:4], scratch)[1]
+            if state[4] <= goal:
                 status = CONVERGED
                 break
         if steps >= max_steps:
             break
+        other = _is_other(i, y, alpha, gradient, width)
+        to_zero = other or (gradient[i] >= 0.0 and not simplex)
+        here = 0.0 if to_zero else 1.0
+        sign, g_i, curvature_i = here * y[i], here * gradient[i], here * curvature[i]
         row = kernel[i]
-        j = _partner(i, row, bias, y, alpha, gradient, curvature, best, place)
-        slope = gradient[j] - gradient[i]
-        a = max(curvature[i] + curvature[j] - 2.0 * y[i] * y[j] * (row[j] + bias), TINY)
-        step = slope / a
-        if slope <= FLAT * rho or alpha[j] <= 0.0:  # nothing left that double precision can see
+        j, gain = _partner(
+            row, 2.0 * sign, g_i, curvature_i, bias, y, alpha, gradient, curvature, best, place
+        )
+        j = i if other else j  # its weight cancels that of the other sign
+        from_zero = not (simplex or to_zero) and g_i * g_i > gain * curvature_i
+        there, most = (0.0, HUGE) if from_zero else (1.0, alpha[j])
+        slope = there * gradient[j] - g_i
+        a = curvature_i + there * (curvature[j] - 2.0 * sign * y[j] * (row[j] + bias))
+        if slope <= flat or most <= 0.0:  # nothing left that double precision can see
             status = STUCK
             break
-        if step >= alpha[j]:
-            step = alpha[j]
-            alpha[j] = 0.0
-        else:
-            alpha[j] -= step
-        alpha[i] += step
-        rho += step * (a * step - 2.0 * slope)
-        gradient[i] += step / box[i]
-        gradient[j] -= step / box[j]
-        i = _advance(y, gradient, row, kernel[j], bias, step * y[i], step * y[j], best, place)
+        a = max(a, TINY)
+        step = min(slope / a, most)
+        to, off = step * sign, there * step * y[j]
+        alpha[i] += here * step
+        alpha[j] -= there * step  # exactly 0 where the step is all of it
+        gradient[i] += here * step / box[i]
+        gradient[j] -= there * step / box[j]
+        value -= step * (slope - 0.5 * a * step)
         steps += 1
         since += 1
-    state[0] = rho
+    state[0] = value
     return steps, status
 
 
-@compiled
-def _partner(i, row, bias, y, alpha, gradient, curvature, best, place):  # type: ignore[no-untyped-def]
-    """The j with the largest gain of a step from j to i."""
+@inlined
+def _is_other(i, y, alpha, gradient, width):  # type: ignore[no-untyped-def]
+    """Whether the best vertex of i has another sign than its weight; without weight, turn it."""
+    other = width - gradient[i] < gradient[i]
+    if other and alpha[i] == 0.0:
+        y[i], gradient[i], other = -y[i], width - gradient[i], False
+    return other
+
+
+@inlined
+def _partner(row, sign, g_i, curvature_i, bias, y, alpha, gradient, curvature, best, place):  # type: ignore[no-untyped-def]
+    """The j with the largest gain of a step from j to i, and twice that gain."""
     m, chunks = y.shape[0], y.shape[0] // LANES
-    g_i, curvature_i, sign = gradient[i], curvature[i], 2.0 * y[i]
-    best[:] = 0.0
-    place[:] = 0
+    for lane in range(LANES):
+        best[lane], place[lane] = 0.0, 0
     for chunk in range(chunks):
         lo = chunk * LANES
         for lane in range(LANES):
@@ -95,7 +159,7 @@ def _partner(i, row, bias, y, alpha, gradient, curvature, best, place):  # type:
             better = gain > best[lane]
             best[lane] = gain if better else best[lane]
             place[lane] = chunk if better else place[lane]
-    top, j = 0.0, i
+    top, j = 0.0, 0
     for lane in range(LANES):
         if best[lane] > top:
             top, j = best[lane], place[lane] * LANES + lane
@@ -106,21 +170,22 @@ def _partner(i, row, bias, y, alpha, gradient, curvature, best, place):  # type:
         gain = step * (2.0 * slope - step) / a
         if gain > top:
             top, j = gain, t
-    return j
+    return j, top
 
 
-@compiled
-def _advance(y, gradient, row, other, bias, to, off, best, place):  # type: ignore[no-untyped-def]
+@inlined
+def _advance(y, gradient, row, other, bias, to, off, width, best, place):  # type: ignore[no-untyped-def]
     """Move the gradient by y∘(to·(k_i + bias) − off·(k_j + bias)); return where it is smallest."""
     m, chunks, shift = y.shape[0], y.shape[0] // LANES, bias * (to - off)
-    best[:] = HUGE
-    place[:] = 0
+    for lane in range(LANES):
+        best[lane], place[lane] = HUGE, 0
     for chunk in range(chunks):
         lo = chunk * LANES
         for lane in range(LANES):
             t = lo + lane
             value = gradient[t] + y[t] * (to * row[t] - off * other[t] + shift)
             gradient[t] = value
+            value = min(value, width - value)
             better = value < best[lane]
             best[lane] = value if better else best[lane]
             place[lane] = chunk if better else place[lane]
@@ -131,48 +196,10 @@ def _advance(y, gradient, row, other, bias, to, off, best, place):  # type: igno
     for t in range(chunks * LANES, m):
         value = gradient[t] + y[t] * (to * row[t] - off * other[t] + shift)
         gradient[t] = value
+        value = min(value, width - value)
         if value < low:
             low, i = value, t
     return i
-
-
-@compiled
-def _relative_gap(y, box, alpha, gradient, rho, outside_square, outside_loss):  # type: ignore[no-untyped-def]
-    """(P − D)/P with w = Σ αᵢyᵢφᵢ/ρ, from the gradient: y f = (∇f − α/C)/ρ, D = 1/(2ρ)."""
-    square, loss = outside_square, outside_loss
-    scale = 1.0 / rho
-    for t in range(y.shape[0]):
-        share = alpha[t] / box[t]
-        slack = max(0.0, 1.0 - scale * (gradient[t] - share))
-        square += alpha[t] * share
-        loss += box[t] * slack * slack
-    primal = 0.5 * (scale * scale * (rho - square) + loss)
-    return (primal - 0.5 * scale) / primal
-
-
-@compiled
-def survey(box, alpha, gradient, violations):  # type: ignore[no-untyped-def]
-    """Return ρ and (P − D)/P for w = Σ αᵢyᵢφᵢ/ρ from ∇f = Qα; fill violations (n,).
-
-    P = ½|w|² + ½b² + ½ Σ Cᵢξᵢ²,   ξᵢ = max(0, 1 − yᵢf(xᵢ)),   yᵢf(xᵢ) = (∇f − α/C)/ρ,   D = 1/(2ρ)
-
-    The violation is √C|1 − ∇f/ρ|, without the absolute value where α = 0.
-    """
-    square, shares, loss = 0.0, 0.0, 0.0
-    for t in range(box.shape[0]):
-        share = alpha[t] / box[t]
-        square += alpha[t] * (gradient[t] - share)
-        shares += alpha[t] * share
-    if square < 0.0:  # |w|² is none: rounding
-        square = 0.0
-    rho = square + shares
-    for t in range(box.shape[0]):
-        short = 1.0 - gradient[t] / rho
-        violations[t] = np.sqrt(box[t]) * (abs(short) if alpha[t] > 0.0 else short)
-        slack = max(short + alpha[t] / (box[t] * rho), 0.0)
-        loss += box[t] * slack * slack
-    primal = 0.5 * (square / (rho * rho) + loss)
-    return rho, (primal - 0.5 / rho) / primal
 
 
 @compiled
@@ -184,17 +211,16 @@ def gather(store, slots, columns, out):  # type: ignore[no-untyped-def]
             into[j] = row[columns[j]]
 
 
-@compiled
-def reflect(matrix, old, m):  # type: ignore[no-untyped-def]
-    """Copy the rows old to m, left of column old, to the columns old to m, in tiles of 32 by 32.
+def reflect(matrix: NDArray[Any], old: int, m: int) -> None:
+    """Copy the rows old to m, left of column old, to the columns old to m, in tiles.
 
     A tile touches few enough pages of memory to find them all again for its second half.
     """
-    for top in range(0, old, 32):
-        for left in range(old, m, 32):
-            for i in range(top, min(top + 32, old)):
-                for j in range(left, min(left + 32, m)):
-                    matrix[i, j] = matrix[j, i]
+    for top in range(0, old, _TILE):
+        hi = min(top + _TILE, old)
+        for left in range(old, m, _TILE):
+            right = min(left + _TILE, m)
+            matrix[top:hi, left:right] = matrix[left:right, top:hi].T
 
 
 @compiled

@@ -5,15 +5,29 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TypeVar, final
+from typing import NamedTuple, TypeVar, final
 
 import numpy as np
 import torch
 
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.pairwise import HUGE
 from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
 
 _Problem = TypeVar("_Problem", bound="MarginProblem")  # typing.Self came with Python 3.11
+
+
+class DualGap(NamedTuple):
+    """The dual's value, which is minimised, P, and (P − D)/P."""
+
+    value: float
+    primal: float
+    gap: float
+
+    @property
+    def dual(self) -> float:
+        """D."""
+        return self.primal * (1.0 - self.gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +36,19 @@ class MarginProblem(ABC):
 
     The excess eᵢ is 0 or tᵢ − f(xᵢ) with a target tᵢ, so that a piece of the objective is a least
     squares problem. At the optimum Cᵢeᵢ is the coefficient of the point i.
+
+    The dual is a quadratic of signed weights u, of which the coefficients are a multiple:
+
+        value = ½ uᵀz − centreᵀu + ε|u|₁,   z = (K + bias + diag(1/C))u
+
+    Frank-Wolfe sees vertices, each a point with a sign, and weights |u| on them.
     """
 
     y: Array  # (n,) float64
     box: Array  # (n,) float64, the C of every point
     order: Array  # (n,) a random permutation: the order of first trial
+    bias: float = 1.0  # what is added to the kernel: 1, or 0 for no bias
+    epsilon: float = 0.0
 
     @abstractmethod
     def excess(self, scores: Array) -> Array:
@@ -40,6 +62,47 @@ class MarginProblem(ABC):
     def feasible(self, coef: Array) -> Array:
         """Return coefficients (n,), 0 where their sign is none that an excess has."""
 
+    @property
+    @abstractmethod
+    def centre(self) -> Array | float:
+        """The linear term of the dual."""
+
+    @property
+    @abstractmethod
+    def width(self) -> float:
+        """How far the two margins of a point are apart; HUGE if it has one."""
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """How large weights and gradients are: the unit of their rounding errors."""
+
+    @abstractmethod
+    def sides(self, u: Array, rest: Array) -> Array:
+        """Return the sign of each point's vertex (n,), where the gradient z − centre is `rest`."""
+
+    @abstractmethod
+    def room(self, scores: Array) -> Array:
+        """Return how far each point is within its margins (n,), negative if it has a loss."""
+
+    @abstractmethod
+    def scale(self, found: DualGap) -> float:
+        """Return what turns u into coefficients."""
+
+    @abstractmethod
+    def bound(self, found: DualGap) -> float:
+        """Return the bound of the value above its minimum that a gap gives."""
+
+    @abstractmethod
+    def weights(self, coef: Array) -> Array:
+        """Return signed weights u of coefficients."""
+
+    def value(self, u: Array, z: Array) -> float:
+        """Return the dual's value; |w|² = uᵀ(z − u/C) is at least 0, below that it is rounding."""
+        shares = u / self.box
+        square = max(float(u @ (z - shares)), 0.0) + float(u @ shares)
+        return 0.5 * square - float((self.centre * u).sum()) + self.epsilon * float(np.abs(u).sum())
+
     def part(self: _Problem, index: Array) -> _Problem:
         """Return the problem of some of the points."""
         return replace(self, y=self.y[index], box=self.box[index])
@@ -48,9 +111,15 @@ class MarginProblem(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class BinaryProblem(MarginProblem):
-    """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b."""
+    """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b.
 
-    bias: float = 1.0  # what is added to the kernel: 1, or 0 for no bias
+    The dual is over the simplex of |u|, with u = y|u|, and its value is ½ρ. The coefficients u/ρ
+    have D = 1/(2ρ). As D* <= P, the value is above its minimum by at most its share (P − D)/P.
+    """
+
+    centre = 0.0
+    width = HUGE
+    size = 1.0
 
     def excess(self, scores: Array) -> Array:
         """Return y max(0, 1 − y f)."""
@@ -64,13 +133,56 @@ class BinaryProblem(MarginProblem):
         """Return the coefficients with the sign of their label."""
         return np.where(coef * self.y > 0, coef, 0.0)
 
+    def sides(self, u: Array, rest: Array) -> Array:
+        """Return y."""
+        return self.y
+
+    def room(self, scores: Array) -> Array:
+        """Return y f − 1."""
+        return np.asarray(self.y * scores - 1.0)
+
+    def scale(self, found: DualGap) -> float:
+        """Return 1/ρ."""
+        return 0.5 / found.value
+
+    def bound(self, found: DualGap) -> float:
+        """Return ½ρ(P − D)/P."""
+        return found.value * found.gap
+
+    def weights(self, coef: Array) -> Array:
+        """Return the coefficients over the sum of their sizes."""
+        return np.asarray(coef / np.abs(coef).sum())
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class TubeProblem(MarginProblem):
-    """Squared ε-insensitive loss: targets y, e = y − f, less ε, where |y − f| > ε."""
+    """Squared ε-insensitive loss: targets y, e = y − f, less ε, where |y − f| > ε.
 
-    epsilon: float = 0.0
+    The value of the dual is −D, and u are the coefficients. Every point has a vertex for each sign,
+    and 0 is a vertex too.
+    """
+
+    @property
+    def centre(self) -> Array | float:
+        """The targets."""
+        return self.y
+
+    @property
+    def width(self) -> float:
+        """2ε."""
+        return 2.0 * self.epsilon
+
+    @property
+    def size(self) -> float:
+        """The largest target."""
+        return float(np.abs(self.y).max(initial=0.0))
+
+    @property
+    def radius(self) -> float:
+        """A bound of |u|₁: Σ C|e| <= (ΣC · Σ Ce²)^½, and Σ Ce² <= 2P is at most that of f = 0."""
+        excess = self.excess(np.zeros(len(self.y)))
+        return math.sqrt(self.box.sum() * float(self.box @ (excess * excess)))
 
     def excess(self, scores: Array) -> Array:
         """Return sign(y − f) max(0, |y − f| − ε)."""
@@ -83,6 +195,26 @@ class TubeProblem(MarginProblem):
 
     def feasible(self, coef: Array) -> Array:
         """Return the coefficients: either sign will do."""
+        return coef
+
+    def sides(self, u: Array, rest: Array) -> Array:
+        """Return the sign of u or, where u = 0, of the vertex with the smaller gradient."""
+        return np.where(u != 0, np.sign(u), np.where(rest > 0, -1.0, 1.0))
+
+    def room(self, scores: Array) -> Array:
+        """Return ε − |y − f|."""
+        return np.asarray(self.epsilon - np.abs(self.y - scores))
+
+    def scale(self, found: DualGap) -> float:
+        """Return 1."""
+        return 1.0
+
+    def bound(self, found: DualGap) -> float:
+        """Return P − D."""
+        return found.primal * found.gap
+
+    def weights(self, coef: Array) -> Array:
+        """Return the coefficients."""
         return coef
 
 

@@ -64,6 +64,15 @@ class GramMap(LinearMap):
     def square(self) -> Array:
         """Return the whole matrix (n, n)."""
 
+    def ridged(self, u: Array, bias: float, box: Array) -> Array:
+        """Return (K + bias + diag(1/C))u (n,) in float64, by rows of the entries that are not 0."""
+        support = np.flatnonzero(u)
+        some = u[support]
+        total = self.combine(support, some)
+        total += bias * some.sum()
+        total[support] += some / box[support]
+        return total
+
     def apply(self, x: Tensor) -> Tensor:
         weights = x.numpy()
         support = np.flatnonzero(weights)
@@ -77,9 +86,8 @@ class GramMap(LinearMap):
 class DualKernel(LinearMap):
     """Q = yyᵀ∘(K + bias) + diag(1/C), the matrix of `fwnet.SVMDual`, for a K that makes its rows.
 
-    A product costs a pass over the rows of the entries that are not 0.
-
     Arguments:
+        y: labels; ones for a regression.
         work: what the slots of a solver keep for this problem.
     """
 
@@ -90,15 +98,8 @@ class DualKernel(LinearMap):
         self.shape, self.dtype, self.device = kernel.shape, kernel.dtype, kernel.device
 
     def apply(self, x: Tensor) -> Tensor:
-        weights = x.numpy()
-        support = np.flatnonzero(weights)
-        some = weights[support]
-        signed = some * self.y[support]
-        total = self.kernel.combine(support, signed)
-        total += self.bias * signed.sum()
-        total *= self.y
-        total[support] += some / self.box[support]
-        return torch.from_numpy(total)
+        total = self.kernel.ridged(self.y * x.numpy(), self.bias, self.box)
+        return torch.from_numpy(self.y * total)
 
     def adjoint(self, z: Tensor) -> Tensor:
         return self.apply(z)

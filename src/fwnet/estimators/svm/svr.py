@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from fwnet.estimators import inputs
-from fwnet.estimators.svm.certificate import certified_linear, combination
+from fwnet.estimators.svm.certificate import certified_linear
 from fwnet.estimators.svm.fitting import report, trial_order
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
-from fwnet.estimators.svm.kernel_machine import Points
+from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.newton import solve_newton
 from fwnet.estimators.svm.records import TubeProblem
-from fwnet.estimators.svm.regression import solve_tube
 from fwnet.estimators.svm.working_set import TINY
 
 _WIDE = 2000  # features from which Newton's d × d systems cost too much
 
 
 class FWSVR(RegressorMixin, KernelEstimator):
-    """Support vector regression with the squared ε-insensitive loss, exact on the support.
+    """Support vector regression with the squared ε-insensitive loss, solved by Frank-Wolfe methods.
 
         min ½|w|² + ½b² + ½ Σ Cᵢ max(0, |yᵢ − f(xᵢ)| − ε)²,   f(x) = ⟨w, φ(x)⟩ + b
 
     For a linear kernel that is `LinearSVR(loss="squared_epsilon_insensitive")` with half the C. The
-    bias is regularised: centre y if its mean is large. Kernels are solved by fully corrective
-    Frank-Wolfe with a Cholesky factor of the support vectors' matrix a step, so time grows with the
-    cube and memory with the square of their number (5000: about 400 MB); ε = 0 makes every point
-    one. Every fit ends with its relative duality gap (P − D)/P.
+    bias is regularised: centre y if its mean is large. Kernels are solved as in `FWSVC`, with two
+    vertices for every point, one for each sign, and 0; ε = 0 makes every point a support vector.
+    Every fit ends with its relative duality gap (P − D)/P.
 
     Arguments:
         C: weight of the errors; Cᵢ = C · sample weight.
@@ -41,15 +38,16 @@ class FWSVR(RegressorMixin, KernelEstimator):
         gamma: factor in rbf, poly and sigmoid: a number, "scale" (1/(d·Var X)), "auto" (1/d).
         degree, coef0: of poly, and coef0 of sigmoid.
         tol: the fit stops once (P − D)/P <= tol.
-        max_iter: rounds, −1 for no limit.
+        max_iter: steps, −1 for no limit.
         max_time: seconds, None for no limit.
         cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
         verbose: 1 writes a line at the end, 2 a line a round, on the standard error stream.
         random_state: order of the first sample of a linear fit; None is a fixed order.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), intercept_,
-    coef_ (d,) for a linear kernel, duality_gap_, n_iter_, solver_ ("corrective"; for a linear
-    kernel "newton", or "liblinear" above 2000 features), trace_ (a `fwnet.Trace`).
+    coef_ (d,) for a linear kernel, duality_gap_, n_iter_, solver_ ("pairwise" on the whole
+    kernel matrix or "corrective"; for a linear kernel "newton", or "liblinear" above 2000
+    features), trace_ (a `fwnet.Trace`).
 
     >>> X = np.linspace(0, 6, 200)[:, None]
     >>> reg = FWSVR(C=100.0, epsilon=0.01).fit(X, np.sin(X[:, 0]))
@@ -100,10 +98,10 @@ class FWSVR(RegressorMixin, KernelEstimator):
         box = inputs.positive("C", self.C) * weight
         inputs.check_kernel(X, spec, box, limits.clock)
         order = trial_order(self.random_state, len(box))
-        problem = TubeProblem(y[kept], box, order, epsilon)
+        problem = TubeProblem(y[kept], box, order, epsilon=epsilon)
         if self._kernel != "linear":
-            points = Points.prepare(X, spec, limits, np.float64)
-            solved = solve_tube(points.store, problem, limits)
+            points = Points.prepare(X, spec, limits)
+            solved = solve_kernel(points, problem, limits, "auto")
             points.store.warn_if_short()
             points.store.release()
         elif X.shape[1] > _WIDE:
@@ -112,10 +110,8 @@ class FWSVR(RegressorMixin, KernelEstimator):
         else:
             solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
             if solved.status == "stalled" and len(box) <= TINY:  # the dual is better conditioned
-                points = Points.prepare(X, spec, limits, np.float64)
-                dual = solve_tube(points.store, problem, limits)
-                dual = replace(dual, w=combination(X, dual.coef))
-                dual = certified_linear(X, problem, dual, limits.tol)
+                points = Points.prepare(X, spec, limits)
+                dual = solve_kernel(points, problem, limits, "auto")
                 solved = min(solved, dual, key=lambda machine: machine.gap)
         self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])

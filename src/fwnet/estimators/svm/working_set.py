@@ -8,19 +8,24 @@ the simplex itself and the kernel matrix is made at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
-import torch
 
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
-from fwnet.estimators.svm.pairwise import EXHAUSTED, STUCK, pairwise_steps, reflect, survey
-from fwnet.estimators.svm.records import BinaryProblem
+from fwnet.estimators.svm.pairwise import (
+    EXHAUSTED,
+    FLAT,
+    HUGE,
+    STUCK,
+    pairwise_steps,
+    reflect,
+    survey,
+)
+from fwnet.estimators.svm.records import DualGap, MarginProblem
 from fwnet.estimators.svm.store import GramMap, KernelStore
-from fwnet.iterates import Iterate
-from fwnet.problems import Problem
 from fwnet.trace import Clock, Status
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
@@ -32,60 +37,71 @@ _MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 _UNTIMED = 5 * 10**7  # weights that pairwise steps see between two looks at the clock
 _CROWD = 0.35  # share of support vectors in the first round from which all points are taken
+_NOTHING = np.zeros(3)
 _DOUBLE = 2.5  # the time of kernel values in float64, over that in float32
 
 
-class HingeGap(NamedTuple):
-    """ρ = αᵀQα and (P − D)/P of the classifier w = Σ αᵢyᵢφᵢ/ρ."""
+def dual_gap(
+    problem: MarginProblem, u: Array, z: Array, violations: Array | None = None
+) -> DualGap:
+    """Return value, P and (P − D)/P of u and z; fill the violations (n,) of `pairwise.survey`."""
+    violations = np.empty(len(u)) if violations is None else violations
+    signs, gradient = vertices(problem, u, z)
+    value, alpha = problem.value(u, z), signs * u
+    found = survey(problem.box, alpha, gradient, value, problem.width, _NOTHING, violations)
+    return DualGap(value, *found)
 
-    rho: float
-    gap: float
 
-
-def hinge_gap(
-    problem: BinaryProblem, alpha: Array, gradient: Array, violations: Array | None = None
-) -> HingeGap:
-    """Return ρ and (P − D)/P for α and Qα; fill the violations (n,), see `pairwise.survey`."""
-    violations = np.empty(len(alpha)) if violations is None else violations
-    return HingeGap(*survey(problem.box, alpha, gradient, violations))
+def vertices(problem: MarginProblem, u: Array, z: Array) -> tuple[Array, Array]:
+    """Return the sign of each point's vertex and the gradient there."""
+    rest = z - problem.centre
+    signs = problem.sides(u, rest)
+    return signs, signs * rest + problem.epsilon
 
 
 @final
 class Work:
-    """The working vertices of one solve, their kernel matrix and its budgets.
+    """The working points of one solve, their kernel matrix and its budgets.
+
+    A round takes signed weights u (n,) and z (n,), see `MarginProblem`, and returns such.
 
     Arguments:
-        problem: labels, C and the order in which vertices are tried first.
+        problem: labels or targets, C and the order in which points are tried first.
         kernel: rows of the kernel matrix.
         limits: when to stop.
         mode: "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto".
-        certificate: returns the `HingeGap` of α, given α and Qα, from kernel values in float64.
+        certificate: returns the `DualGap` of u, given u and z, from kernel values in float64.
         soft: stop after the first round if errors make up more than this share of the objective:
             then many points will be support vectors.
 
     Attributes:
-        found: the last `HingeGap`; certified, whether one was a certificate.
-        violations: √C|1 − ∇f/ρ| of each point (n,), see `pairwise.survey`.
-        steps: pairwise steps taken so far; spent, those before each round.
+        found: the last `DualGap`; certified, whether one was a certificate.
+        violations: of each point (n,), see `pairwise.survey`.
+        steps: pairwise steps taken so far; spent, those before each round; seen, its `DualGap`.
         whole: whether all vertices are working.
         halt: why the solve must stop here, or None. A round that the clock breaks off counts for
             nothing.
     """
 
-    found: HingeGap
+    found: DualGap
 
     def __init__(
         self,
-        problem: BinaryProblem,
+        problem: MarginProblem,
         kernel: GramMap,
         limits: Limits,
         mode: str,
-        certificate: Callable[[Array, Array], HingeGap],
+        certificate: Callable[[Array, Array], DualGap],
         soft: float = np.inf,
     ) -> None:
-        self.hinge, self.store, self.limits, self.certificate = problem, kernel, limits, certificate
+        self.margins, self.store, self.limits, self.certificate = (
+            problem,
+            kernel,
+            limits,
+            certificate,
+        )
         self.certified, self.violations = False, np.empty(len(problem.y))
-        self.soft, self.spent = soft, list[int]()
+        self.soft, self.spent, self.seen = soft, list[int](), list[DualGap]()
         self.halt: Status | None = None
         n, dtype = len(problem.y), kernel.kernel.dtype
         self.steps, self.rounds, self.goal, self.idle = 0, 0, 0.1, False
@@ -99,42 +115,40 @@ class Work:
         self.tiny = self.whole and n <= TINY and dtype == np.float64
         self.first, self.least = _WIDE_ROUNDS if kernel.kernel.wide else _NARROW_ROUNDS
 
-    def start(self, problem: Problem, alpha0: Array | None) -> Iterate:
-        """Return the iterate at alpha0; without one, the minimum over the first vertices.
+    def start(self, u: Array | None) -> tuple[Array, Array | None]:
+        """Return u and z; without a u, those of the minimum over the first points.
 
-        Out of time, all the weight is on the first of them.
+        z is None if it is not known: out of time, all the weight is on the first of them.
         """
-        if alpha0 is not None:
-            return problem.at(torch.from_numpy(alpha0))
-        p, first, alpha = self.hinge, self.hinge.order[0], np.zeros(len(self.hinge.y))
-        alpha[first] = 1.0
+        if u is not None:
+            return u, None
+        p, first = self.margins, self.margins.order[0]
+        u, z = np.zeros(len(p.y)), np.zeros(len(p.y))
+        if p.width == HUGE:
+            u[first] = p.y[first]
         self.store.kernel.clock = self.limits.clock
         try:
-            self._begin(alpha)
-            row = self.kernel[first if self.whole else 0, : len(self.working)]
-            gradient = np.zeros(len(alpha))
-            gradient[self.working] = p.y[first] * p.y[self.working] * (row + p.bias)
-            gradient[first] += 1.0 / p.box[first]
-            found, image = self._corrected(problem, alpha, gradient, float(gradient[first]))
+            self._begin(u)
+            if p.width == HUGE:
+                row = self.kernel[first if self.whole else 0, : len(self.working)]
+                z[self.working] = u[first] * (row + p.bias)
+                z[first] += u[first] / p.box[first]
+            found = self._corrected(u, z, p.value(u, z))
             self.rounds = 1
-            return Iterate(torch.from_numpy(found), image)
+            return found
         except OutOfTime:
-            self.store.kernel.clock = Clock()
-            return problem.at(torch.from_numpy(alpha))
+            return u, None
         finally:
             self.store.kernel.clock = Clock()
 
-    def round(
-        self, problem: Problem, alpha: Array, gradient: Array
-    ) -> tuple[Array, torch.Tensor] | None:
-        """Return weights and their gradient; None if there is nothing to do, or no time."""
+    def round(self, u: Array, z: Array) -> tuple[Array, Array] | None:
+        """Return the next u and z; None if there is nothing to do, or no time."""
         self.spent.append(self.steps)
         self.store.kernel.clock = self.limits.clock
-        rho, gap = self.found
-        self.halt = self._reason(alpha, gradient, rho)
+        self.halt = self._reason(u, z)
         try:
-            if self.halt is None and self._admits(alpha, gap):
-                found = self._corrected(problem, alpha, gradient, rho)
+            if self.halt is None and self._admits(u, self.found.gap):
+                found = self._corrected(u, z, self.found.value)
                 self.rounds += 1
                 return found
         except OutOfTime:
@@ -143,54 +157,56 @@ class Work:
             self.store.kernel.clock = Clock()
         return None
 
-    def _reason(self, alpha: Array, gradient: Array, rho: float) -> Status | None:
+    def _reason(self, u: Array, z: Array) -> Status | None:
         """Why to stop before the next round."""
         if self.steps >= self.limits.max_steps:
             return "max_steps"
-        if self.limits.clock.left <= self._certificate_seconds(alpha, gradient, rho):
+        if self.limits.clock.left <= self._certificate_seconds(u, z):
             return "max_seconds"
         if self.certified and self.store.kernel.dtype == np.float32:
             return "stalled"  # float32 is too coarse for this tol
         if self.rounds == 1 and self.soft < np.inf:
-            errors = float(alpha @ (alpha / self.hinge.box))
-            if errors > self.soft * max(rho, errors):  # a ρ below the errors is rounding
+            errors = float(u @ (u / self.margins.box))
+            # A ρ below the errors is rounding.
+            if errors > self.soft * max(2.0 * self.found.value, errors):
                 return "stopped"
         return None
 
-    def _certificate_seconds(self, alpha: Array, gradient: Array, rho: float) -> float:
+    def _certificate_seconds(self, u: Array, z: Array) -> float:
         """How long the gap will take in float64, where the kernel values here are float32."""
         kernel = self.store.kernel
         if np.isinf(self.limits.clock.max_seconds) or kernel.dtype == np.float64:
             return 0.0
-        support = int(np.count_nonzero(alpha))
-        near = int(np.count_nonzero(gradient - alpha / self.hinge.box < 1.001 * rho))
+        support = int(np.count_nonzero(u))
+        scores = self.margins.scale(self.found) * (z - u / self.margins.box)
+        near = int(np.count_nonzero(self.margins.room(scores) < 1e-3))
         return _DOUBLE * kernel.seconds_for(support * (0.5 * support + near))
 
-    def _admits(self, alpha: Array, gap: float) -> bool:
+    def _admits(self, u: Array, gap: float) -> bool:
         """Admit the vertices of this round; False where nothing is left to do."""
         if self.rounds:
-            return self._widen(alpha, gap)
-        self._begin(alpha)
+            return self._widen(u, gap)
+        self._begin(u)
         return True
 
-    def _begin(self, alpha: Array) -> None:
-        """Take the first vertices."""
+    def _begin(self, u: Array) -> None:
+        """Take the first points."""
         if self.whole:
             self._take_all()
             self.goal = 0.5 * self.limits.tol  # no vertex will come in
             return
-        support, order = np.flatnonzero(alpha), self.hinge.order
-        size = min(int(self.first * np.sqrt(len(alpha))), self.most // 2)
+        support, order = np.flatnonzero(u), self.margins.order
+        size = min(int(self.first * np.sqrt(len(u))), self.most // 2)
         first = order[:size]
         if len(support) > 1:  # else it is the first of the order
             first = np.union1d(support[: self.most // 2], first)
         self._admit(first)
 
-    def _widen(self, alpha: Array, gap: float) -> bool:
+    def _widen(self, u: Array, gap: float) -> bool:
         """Admit the points outside that violate their optimality condition most."""
         tol, outside = self.limits.tol, self.violations
         outside[self.working] = 0.0
-        wanting = int(np.count_nonzero(outside > 1e-10))
+        wanting = int(np.count_nonzero(outside > 1e-20))
         # Steps on few vertices cost less than another round; on many, the round decides.
         self.goal = max(0.5 * tol, 0.01 * gap if len(self.working) > _MANY else 0.0)
         self.gaps.append(gap)
@@ -200,107 +216,108 @@ class Work:
             return not (self.idle or stalled)
         extra = min(wanting, max(self.least, len(self.working) // 2), self.most // 2)
         if len(self.working) + extra > self.most:
-            self._trim(alpha, self.most - extra)
+            self._trim(u, self.most - extra)
         self._admit(np.argpartition(outside, -extra)[-extra:])
         return True
 
-    def _corrected(
-        self, problem: Problem, alpha: Array, gradient: Array, rho: float
-    ) -> tuple[Array, torch.Tensor]:
-        """Return the weights at the minimum over the hull, and their gradient."""
-        w, n = self.working, len(alpha)
-        found, slopes = alpha[w], gradient[w]
-        covered = len(w) == n or float(alpha.sum() - found.sum()) < 1e-12
-        outside = (0.0, 0.0) if covered else self._outside(alpha, gradient, rho)
-        y, box = (
-            (self.hinge.y, self.hinge.box) if self.whole else (self.hinge.y[w], self.hinge.box[w])
-        )
-        status = self._pairwise(y, box, found, slopes, np.array([rho, *outside, 0.0]))
+    def _corrected(self, u: Array, z: Array, value: float) -> tuple[Array, Array]:
+        """Return u and z at the minimum over the hull of the working vertices."""
+        w, p = self.working, self.margins
+        signs, gradient = vertices(p, u, z)
+        alpha = signs * u
+        covered = len(w) == len(u) or float(alpha.sum() - alpha[w].sum()) <= 1e-12 * alpha.sum()
+        outside = _NOTHING if covered else self._outside(signs, alpha, gradient, value)
+        y, found, slopes = signs[w], alpha[w], gradient[w]
+        state = np.array([value, *outside, 0.0])
+        status = self._pairwise(y, p.box[w], found, slopes, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps and len(w) <= _EXACT
-        new = found
-        if not self.whole:
-            new = alpha.copy()
-            new[w] = found
-        image = torch.from_numpy(slopes)
-        if not (self.whole and covered):
-            image = self._image(problem, alpha, new, gradient)
+        new = u.copy()
+        new[w] = y * found
+        if self.whole and covered:
+            z = y * (slopes - p.epsilon) + p.centre
+        else:
+            z = self._product(u, new, z)
         if covered and (slow or self.tiny):
-            return self._exact(problem, new, image)
-        return new, image
+            return self._exact(new, z)
+        return new, z
 
-    def _image(self, problem: Problem, alpha: Array, new: Array, gradient: Array) -> torch.Tensor:
-        """Return the gradient at the new weights, from the one at alpha after the first round."""
+    def _product(self, u: Array, new: Array, z: Array) -> Array:
+        """Return z at the new weights, from the one at u after the first round."""
         if isinstance(self.store, KernelStore):
             self.store.keep = self.working
-        if not self.rounds:
-            self._guess_crowd(new)
-            image = problem.image(torch.from_numpy(new))
-            assert image is not None
-            return image
-        change = problem.image(torch.from_numpy(new - alpha))
-        assert change is not None
-        return change + torch.from_numpy(gradient)
+        if self.rounds:
+            return z + self.store.ridged(new - u, self.margins.bias, self.margins.box)
+        self._guess_crowd(new)
+        return self.store.ridged(new, self.margins.bias, self.margins.box)
 
-    def _outside(self, alpha: Array, gradient: Array, rho: float) -> tuple[float, float]:
-        """Return what the points outside the working set add to αᵀα/C and to the primal errors."""
-        rest = np.ones(len(alpha), bool)
+    def _outside(self, signs: Array, alpha: Array, gradient: Array, value: float) -> Array:
+        """Return what the points outside the working set add to the sums of `pairwise.survey`."""
+        p, rest = self.margins, np.ones(len(alpha), bool)
         rest[self.working] = False
-        box, shares = self.hinge.box[rest], alpha[rest] / self.hinge.box[rest]
-        slack = np.maximum(0.0, 1.0 - (gradient[rest] - shares) / rho)
-        return float(alpha[rest] @ shares), float(np.sum(box * slack * slack))
+        alpha, gradient, box = alpha[rest], gradient[rest], p.box[rest]
+        scale = p.scale(DualGap(value, 0.0, 0.0))
+        short = float(p.width == HUGE) + scale * (alpha / box - gradient)
+        slack = np.maximum(np.maximum(0.0, short), -short - p.width)
+        return np.array([alpha @ (alpha / box), box @ (slack * slack), alpha @ gradient])
 
     def _pairwise(self, y: Array, box: Array, alpha: Array, gradient: Array, state: Array) -> int:
         """Take compiled pairwise steps in place, in pieces between looks at the clock."""
-        size = len(alpha)
+        size, p, scratch = len(alpha), self.margins, np.empty(len(alpha))
         left = min(self.limits.max_steps - self.steps, 5 * size + 1000)
         steps, status = 0, EXHAUSTED
         while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
             some = min(left - steps, max(1, _UNTIMED // size))
-            limits = np.array([self.goal, some, max(16, size // 100), self.hinge.bias])
+            flat = FLAT * (2.0 * state[0] if p.width == HUGE else p.size)
+            limits = [self.goal, some, max(16, size // 100), p.bias, p.width, flat]
             taken, status = pairwise_steps(
-                self.kernel, y, box, alpha, gradient, self.curvature, state, limits
+                self.kernel,
+                y,
+                box,
+                alpha,
+                gradient,
+                self.curvature,
+                state,
+                np.array(limits),
+                scratch,
             )
             steps += int(taken)
         self.steps += steps
         self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.limits.tol
         return int(status)
 
-    def _guess_crowd(self, alpha: Array) -> None:
+    def _guess_crowd(self, u: Array) -> None:
         """Take all points if the first round says that most of them will come in."""
-        many = np.count_nonzero(alpha) > self.crowd * len(self.working)
-        seconds = self.store.kernel.seconds_for(len(alpha) ** 2 / 2)
+        many = np.count_nonzero(u) > self.crowd * len(self.working)
+        seconds = self.store.kernel.seconds_for(len(u) ** 2 / 2)
         if many and seconds < 0.3 * self.limits.clock.left:
             self.whole = True
             self._take_all()
 
-    def _exact(
-        self, problem: Problem, alpha: Array, image: torch.Tensor
-    ) -> tuple[Array, torch.Tensor]:
+    def _exact(self, u: Array, z: Array) -> tuple[Array, Array]:
         """Return the exact weights on the hull, where they are an improvement."""
-        p, w = self.hinge, self.working
-        before = hinge_gap(p, alpha, image.numpy())
+        p, w = self.margins, self.working
+        before = dual_gap(p, u, z)
         try:
-            start = p.y[w] * alpha[w] / before.rho
-            u = p.y[w] * exact_weights(self.kernel, p.part(w), p.bias, start, self.limits.clock)
+            start = p.scale(before) * u[w]
+            best = exact_weights(self.kernel, p.part(w), p.bias, start, self.limits.clock)
         except (np.linalg.LinAlgError, OutOfTime):
-            return alpha, image
-        u = np.maximum(u, 0.0)
-        found = alpha.copy()
-        found[w] = u / u.sum()
-        there = problem.image(torch.from_numpy(found))
-        assert there is not None
-        after = hinge_gap(p, found, there.numpy())
-        if after.rho < before.rho or after.gap < before.gap:  # ρ is twice the objective
+            return u, z
+        found = np.zeros(len(u))
+        found[w] = best
+        found = p.weights(p.feasible(found))
+        there = self.store.ridged(found, p.bias, p.box)
+        after = dual_gap(p, found, there)
+        if after.value < before.value or after.gap < before.gap:
             return found, there
-        return alpha, image
+        return u, z
 
     def _take_all(self) -> None:
         self.kernel = self.store.square()
-        self.working = np.arange(len(self.hinge.y))
+        self.working = np.arange(len(self.margins.y))
         self.curvature = self._diagonal(self.working)
 
     def _diagonal(self, index: Array) -> Array:
-        p = self.hinge
+        p = self.margins
         return np.asarray(self.store.kernel.diagonal(index) + p.bias + 1.0 / p.box[index])
 
     def _admit(self, new: Array) -> None:
@@ -314,8 +331,8 @@ class Work:
         self.kernel[old:m, :m] = self.store.entries(new, self.working)
         reflect(self.kernel, old, m)
 
-    def _trim(self, alpha: Array, size: int) -> None:
+    def _trim(self, u: Array, size: int) -> None:
         """Keep the `size` working vertices with the largest weights."""
-        keep = np.sort(np.argsort(-alpha[self.working], kind="stable")[: max(size, 1)])
+        keep = np.sort(np.argsort(-np.abs(u[self.working]), kind="stable")[: max(size, 1)])
         self.working, self.curvature = self.working[keep], self.curvature[keep]
         self.kernel[: len(keep), : len(keep)] = self.kernel[keep[:, None], keep]
