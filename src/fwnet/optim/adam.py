@@ -15,13 +15,20 @@ from fwnet.optim.weights import is_sharded
 def adam_step(
     parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any], state: Any
 ) -> None:
-    """One step of torch's AdamW, on the state of our optimizer; fused on the CPU if it can be."""
+    """One step of torch's AdamW, on the state of our optimizer.
+
+    On the CPU by its foreach form, which is faster than its loop and equal to it to the bit. The
+    fused form is not: it rounds shards of a weight differently from the whole.
+    """
     for parameter in parameters:
         own = state[parameter]
         if "exp_avg" not in own:
             own["step"] = torch.tensor(0.0)
             own["exp_avg"] = torch.zeros_like(parameter)
             own["exp_avg_sq"] = torch.zeros_like(parameter)
+    foreach = group["foreach"]
+    if foreach is None and all(p.is_cpu and not is_sharded(p) for p in parameters):
+        foreach = True
     beta1, beta2 = group["betas"]
     adamw(
         parameters,
@@ -30,8 +37,7 @@ def adam_step(
         [state[p]["exp_avg_sq"] for p in parameters],
         [],
         [state[p]["step"] for p in parameters],
-        foreach=group["foreach"],
-        fused=group["foreach"] is None and all(map(_fuses, parameters, gradients)),
+        foreach=foreach,
         has_complex=any(p.is_complex() for p in parameters),
         amsgrad=False,
         beta1=beta1,
@@ -40,16 +46,4 @@ def adam_step(
         weight_decay=group["weight_decay"],
         eps=group["eps"],
         maximize=group["maximize"],
-    )
-
-
-def _fuses(parameter: Tensor, gradient: Tensor) -> bool:
-    """Whether torch's fused kernel for the CPU may move it; it reads memory in order."""
-    return (
-        parameter.is_cpu
-        and parameter.is_floating_point()
-        and gradient.dtype == parameter.dtype
-        and parameter.is_contiguous()
-        and gradient.is_contiguous()
-        and not is_sharded(parameter)
     )
