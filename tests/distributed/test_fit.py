@@ -126,10 +126,10 @@ def test_a_damaged_model_file_is_refused(tmp_path: Path, fault: str) -> None:
 def test_models_of_other_kinds_are_told_apart(tmp_path: Path) -> None:
     X, y = rows(100, 5, 3)
     fit(folder(tmp_path, 100, 5, 3), tmp_path / "m", FitConfig(3, 5.0, max_steps=2))
-    with pytest.raises(ValueError, match="holds a LowRankModel, not a LowRankSoftmaxClassifier"):
+    with pytest.raises(ValueError, match="holds a LowRankModel, not a fitted model"):
         LowRankSoftmaxClassifier.load(tmp_path / "m" / "model.safetensors")
     LowRankSoftmaxClassifier(radius=5.0).fit(X, y).save(tmp_path / "m" / "model.safetensors")
-    with pytest.raises(ValueError, match="holds a LowRankSoftmaxClassifier, not a model of a d"):
+    with pytest.raises(ValueError, match="holds a fwnet_model, not a model of a d"):
         load_model(tmp_path / "m")
     with pytest.raises(FileNotFoundError, match=r"nowhere/model\.safetensors' does not exist\."):
         load_model(tmp_path / "nowhere")
