@@ -37,9 +37,9 @@ TRAINED_ON = (
     "Inception features of CIFAR-10's first two classes; chosen on other images of the same classes"
 )
 AND_PAIRS = (
-    " and, for one of five splits, of every fourth pair of the other classes; this rule was set when "
-    "the test results of all five were known, so the end that is given is optimistic: the median "
-    "of the five is 0.022"
+    " and, for one of five splits, of every fourth pair of the other classes; this rule was set "
+    "when the test results of all five were known, so the end that is given is optimistic: the "
+    "median of the five is 0.022"
 )
 JUDGED = (
     "mean of (f − f*)/f* over the 44 other pairs of classes, at the end of "
