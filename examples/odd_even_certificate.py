@@ -14,7 +14,7 @@ import numpy as np
 
 from fwnet.data import available, load
 from fwnet.estimators import FWSVC
-from fwnet.plotting import plot_trace
+from fwnet.plotting import plot_curves
 from fwnet.show.scripts import options, save, table, timed
 
 TOLERANCES, C = (3e-1, 1e-1, 1e-2, 1e-3, 1e-4), 10.0
@@ -36,7 +36,14 @@ def main() -> None:
     last = model
     print(f"\ncertified: P is at most {last.duality_gap_:.1e} above its minimum, relative to P")
     if arguments.plot is not None:
-        save(plot_trace(last.trace_, "seconds"), arguments.plot)
+        tols = [row[0] for row in rows]
+        curves = {
+            "bound: the duality gap": (tols, [float(row[1]) for row in rows]),
+            "truth: 1 − P*/P": (tols, [max(float(row[2]), 1e-9) for row in rows]),
+        }
+        ax = plot_curves(curves, "tol", "share of the objective above its minimum")
+        ax.set(xscale="log", yscale="log")
+        save(ax, arguments.plot)
 
 
 def primal(model: FWSVC, X: np.ndarray, odd: np.ndarray) -> float:

@@ -48,7 +48,6 @@ SHARED = {  # rooms without a page of their own
 MOVED = {  # links to files outside docs/
     "benchmarks/README.md": "benchmarks.md",
     "CHANGELOG.md": "changelog.md",
-    "reproduction/index.html": "reproduction/index.html",
 }
 NAME = re.compile(r"fwnet\.([\w.]+)(\(|$)")
 QUESTION = re.compile(r"^(.+?)\n\n(.*?)(?:\nSee: (.*))?\Z", re.DOTALL)
@@ -90,9 +89,9 @@ def gallery() -> str:
             if (ROOT / "docs" / picture).exists()
             else ""
         )
-        answer = f"**What you see.** {seen.strip()}\n\n" if seen else ""
+        answer = f"**What you see.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
         parts.append(
-            f"## {question}\n\n`examples/{path.name}`\n\n{body.strip()}\n\n{shown}{answer}"
+            f"## {question}\n\n`examples/{path.name}`\n\n{body.strip(chr(10))}\n\n{shown}{answer}"
         )
     return "\n\n".join(parts)
 
