@@ -21,7 +21,7 @@ _POLYNOMIALS = (
 _LAST = (1.875, -1.25, 0.375)  # converges from there on
 
 
-def orthogonalize(matrix: Tensor, steps: int = 3, scale: float = 1.0) -> Tensor:
+def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
     """Nearly scale · U Vᵀ for G = U S Vᵀ, with a spectral norm of at most |scale|.
 
         X <- G / ‖(G Gᵀ)²‖_F^¼;   X <- (a I + b A + c A²) X, A = X Xᵀ, `steps` times;   X / peak

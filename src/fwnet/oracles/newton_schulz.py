@@ -31,7 +31,7 @@ class NewtonSchulz(CostOracle):
     Reference: Amsel et al., The Polar Express (2025).
     """
 
-    def __init__(self, steps: int = 3) -> None:
+    def __init__(self, steps: int = 4) -> None:
         super().__init__()
         self.steps = checks.at_least("NewtonSchulz(steps=...)", steps, 1)
 
