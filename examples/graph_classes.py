@@ -61,7 +61,10 @@ def main() -> None:
     machine = FWSVC(10.0, kernel=WeisfeilerLehman(2)).fit(graphs, y)
     print(f"\n{len(machine.support_)} support graphs, duality gap {machine.duality_gap_:.1e}")
     if arguments.plot is not None:
-        draw([graphs[k] for k in machine.support_[:8]], y[machine.support_[:8]], arguments.plot)
+        heavy = machine.support_[np.argsort(-np.abs(machine.dual_coef_[0]))]
+        first, second = (heavy[y[heavy] == kind][:4] for kind in machine.classes_)
+        drawn = np.concatenate([first, second])
+        draw([graphs[k] for k in drawn], y[drawn], arguments.plot)
 
 
 def molecules() -> tuple[list[Graph], np.ndarray, str]:
@@ -72,7 +75,7 @@ def molecules() -> tuple[list[Graph], np.ndarray, str]:
 
 
 def draw(graphs: list[Graph], y: np.ndarray, file: str) -> None:
-    """Support graphs, one colour a label."""
+    """The support graphs with the largest weights, a row a class; one colour a label."""
     import networkx as nx
     from matplotlib import pyplot
 

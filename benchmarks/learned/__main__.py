@@ -3,9 +3,10 @@
     python -m benchmarks.learned [--only start,atoms] [--problems 20] [--also FOLDER ...]
 
 Held-out problems: digits, circles and MNIST pairs that no recipe has seen (MNIST from the folder
-FWNET_DATA); for `untouched`, a9a and CIFAR-10, which were opened once. `--also` adds trainings with
-other seeds, as `python -m fwnet.lab.recipes --seed 1 --out FOLDER` writes them; the figures are
-then medians over problems and seeds.
+FWNET_DATA); for `untouched`, a9a and CIFAR-10, which were opened once; for `graphs`, the molecules
+of NCI1 by a graph kernel. `--also` adds trainings with other seeds, as
+`python -m fwnet.lab.recipes --seed 1 --out FOLDER` writes them; the figures are then medians over
+problems and seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarks.learned.recurrent import recurrent
 from benchmarks.learned.simplex import atoms, directions, pairwise, steps
 from benchmarks.learned.starts import starts
 from benchmarks.learned.targets import Missing, Target, as_json, table
-from benchmarks.learned.untouched import untouched
+from benchmarks.learned.untouched import graphs, untouched
 from benchmarks.report import describe, environment
 from fwnet import learned
 
@@ -72,6 +73,7 @@ def main() -> None:
         "power": lambda: power(trained("power-iteration")),
         "recurrent": lambda: recurrent(problems, *((1, 5) if arguments.quick else ())),
         "untouched": lambda: untouched(trained, problems),
+        "graphs": lambda: graphs(trained, problems),
     }
     chosen = arguments.only.split(",") if arguments.only else list(cases)
     unknown = sorted(set(chosen) - set(cases))

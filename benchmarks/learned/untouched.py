@@ -2,7 +2,9 @@
 
 Neither a9a nor the pixels of CIFAR-10 were trained on, chosen by, or tested on before. Baselines
 are tuned on a9a's training rows, on five classes of CIFAR-10; the test is on a9a's test rows and on
-the five other classes. Nothing is asked of these rows: they say how far the targets carry.
+the five other classes. Graph kernels, which no recipe has seen either, are a third family: every
+second molecule of NCI1 for tuning, the others for the test. Nothing is asked of these rows: they
+say how far the targets carry.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from torch import Tensor
 
 from benchmarks.learned.simplex import Family, against_hulls, atoms, pairwise, steps
 from benchmarks.learned.targets import Missing, Target
-from fwnet.data import available, load
+from fwnet.data import DataError, available, load
+from fwnet.kernels import WeisfeilerLehman, load_graphs
 from fwnet.learned import Controller
 from fwnet.learned.families import LogUniform, SVMFamily
 
@@ -28,19 +31,34 @@ ROWS = 600  # images of each class
 def untouched(
     trained: Callable[[str], Sequence[Controller]], problems: int
 ) -> list[Target | Missing]:
-    """Steps, directions, pairwise steps and atoms on both families, as in `simplex`."""
+    """Steps, directions, pairwise steps and atoms on a9a and CIFAR-10, as in `simplex`."""
     here = available()
     families = {name: family for name, family in UNTOUCHED.items() if here[name] is not None}
+    lacking = [
+        Missing(f"untouched, {name}", "needs FWNET_DATA") for name in {*UNTOUCHED} - {*families}
+    ]
+    return [*_without_targets(trained, problems, families), *lacking]
+
+
+def graphs(trained: Callable[[str], Sequence[Controller]], problems: int) -> list[Target | Missing]:
+    """The same on duals of graph kernels."""
+    try:
+        _graph_factor("test")
+    except DataError as error:
+        return [Missing("graphs", str(error))]
+    return [*_without_targets(trained, problems, {"graphs": graph_kernels})]
+
+
+def _without_targets(
+    trained: Callable[[str], Sequence[Controller]], problems: int, families: dict[str, Family]
+) -> list[Target]:
     rows = [
         *steps(trained("simplex-step"), problems, families),
         *against_hulls(trained("simplex-qp"), problems, families),
         *pairwise(trained("pairwise"), problems, families),
         *atoms(trained("corrective-atoms"), problems, families),
     ]
-    lacking = [
-        Missing(f"untouched, {name}", "needs FWNET_DATA") for name in {*UNTOUCHED} - {*families}
-    ]
-    return [*(replace(row, least=None) for row in rows), *lacking]
+    return [replace(row, least=None) for row in rows]
 
 
 def a9a(part: str, C: LogUniform | float, n: tuple[int, int] | int) -> SVMFamily:
@@ -54,6 +72,25 @@ def cifar10(part: str, C: LogUniform | float, n: tuple[int, int] | int) -> SVMFa
 
 
 UNTOUCHED: dict[str, Family] = {"a9a": a9a, "cifar10": cifar10}
+
+
+def graph_kernels(part: str, C: LogUniform | float, n: tuple[int, int] | int) -> SVMFamily:
+    """Molecules of NCI1 by the Weisfeiler-Lehman kernel of three rounds."""
+    return SVMFamily([_graph_factor(part)], C, n, kernels=(_product,))
+
+
+def _product(X: Tensor, generator: torch.Generator) -> Tensor:
+    return X @ X.mT
+
+
+@cache
+def _graph_factor(part: str) -> tuple[Tensor, Tensor]:
+    """X with XXᵀ the kernel matrix, since a family has rows of numbers."""
+    molecules, y = load_graphs("NCI1")
+    mine = slice(int(part == "test"), None, 2)
+    features = WeisfeilerLehman(3).fit_transform(molecules[mine])
+    values, vectors = torch.linalg.eigh(torch.as_tensor((features @ features.T).toarray()))
+    return vectors * values.clamp_min(0.0).sqrt(), torch.as_tensor(y[mine])
 
 
 @cache

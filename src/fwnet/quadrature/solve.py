@@ -17,6 +17,7 @@ from fwnet.quadrature.rules import QuadratureRule, bayesian_weights, worst_case_
 from fwnet.quadrature.selection import METHODS, select, sequential
 
 _SURPLUS = 3  # steps for each point that is kept
+_GREEDY = 64  # moved points up to which a greedy choice wins more than it costs
 
 
 def quadrature(
@@ -36,7 +37,7 @@ def quadrature(
 
     A step of Frank-Wolfe goes toward the candidate where the error is largest. Of the points that
     3n steps find, n are kept and get the weights of Bayesian quadrature, w = K⁻¹z; gradients then
-    move them. The n are those of the largest weights, or a greedy choice if they do not move.
+    move them. The n are a greedy choice; those of the largest weights where many points move.
 
     Arguments:
         measure: π.
@@ -77,9 +78,9 @@ def quadrature(
         steps = n - 1 if weights == "frank-wolfe" else _SURPLUS * n
         index, simplex_weights = select(kernel_map(kernel, X), z, method, steps)
     refine = 0 if isinstance(measure, Empirical) else refine
-    if weights == "bayesian" and (method == "sequential" or not refine):
+    if weights == "bayesian" and (method == "sequential" or not refine or n <= _GREEDY):
         index = index[sequential(kernel, X[index], z[index], n)]
-    elif weights == "bayesian":  # points that move need no careful choice
+    elif weights == "bayesian":
         index = index[simplex_weights.argsort(descending=True)[:n]]
     points = X[index]
     if weights == "frank-wolfe":
