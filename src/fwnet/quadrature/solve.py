@@ -78,14 +78,15 @@ def quadrature(
         steps = n - 1 if weights == "frank-wolfe" else _SURPLUS * n
         index, simplex_weights = select(kernel_map(kernel, X), z, method, steps)
     refine = 0 if isinstance(measure, Empirical) else refine
-    if weights == "bayesian" and (method == "sequential" or not refine or n <= _GREEDY):
-        index = index[sequential(kernel, X[index], z[index], n)]
-    elif weights == "bayesian":
-        index = index[simplex_weights.argsort(descending=True)[:n]]
-    points = X[index]
     if weights == "frank-wolfe":
+        points = X[index]
         error = worst_case_error(kernel, measure, points, simplex_weights)
         return QuadratureRule(points, simplex_weights, error, kernel, method, index)
+    if refine and n > _GREEDY and method != "sequential":
+        index = index[simplex_weights.argsort(descending=True)[:n]]
+    else:
+        index = index[sequential(kernel, X[index], z[index], n)]
+    points = X[index]
     moved = refined(kernel, measure, points, refine) if refine else points
     w = bayesian_weights(kernel(moved, moved), kernel.mean(moved, measure))
     error = worst_case_error(kernel, measure, moved, w)
