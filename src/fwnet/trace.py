@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fwnet.iterates import ActiveSet
 from fwnet.numerics import checks
-from fwnet.numerics.compiled import seconds_compiling
+from fwnet.numerics.compiled import Compilation
 from fwnet.show.html import result_html, trace_html
 from fwnet.show.plotting import plot_trace
 
@@ -60,12 +60,12 @@ class Clock:
 
     def __init__(self, max_seconds: float | None = None, elapsed: float = 0.0) -> None:
         self.max_seconds = math.inf if max_seconds is None else max_seconds
-        self._began = time.perf_counter() - elapsed - seconds_compiling()
+        self._began = time.perf_counter() - elapsed - Compilation.seconds
 
     @property
     def seconds(self) -> float:
         """Seconds since the run began."""
-        return time.perf_counter() - self._began - seconds_compiling()
+        return time.perf_counter() - self._began - Compilation.seconds
 
     @property
     def left(self) -> float:

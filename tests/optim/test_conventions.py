@@ -480,10 +480,10 @@ def test_conditional_gradient_trains_and_saves() -> None:
         {"params": net[:4].parameters(), "norm": spectral(3.0)},
         {"params": net[5].parameters(), "norm": sign(20.0)},
     ]
-    opt = ConditionalGradient(groups, lr=0.05)
+    opt = ConditionalGradient(groups, lr=0.02)
     X, y = data()
     before = float(nn.functional.cross_entropy(net(X), y).detach())
-    train(net, opt, 40)
+    train(net, opt, 80)
     assert float(nn.functional.cross_entropy(net(X), y).detach()) < 0.5 * before
     again = ConditionalGradient([{"params": g["params"]} for g in opt.param_groups])
     again.load_state_dict(opt.state_dict())

@@ -23,9 +23,10 @@ def numba_or_none() -> ModuleType | None:
 _LONG = 3.0  # seconds of compilation that are worth a line
 
 
-def seconds_compiling() -> float:
-    """Seconds that this process has spent on compilation so far."""
-    return float(_compiler().duration) if _compiler.cache_info().currsize else 0.0
+class Compilation:
+    """What this process has spent on compilation so far."""
+
+    seconds = 0.0
 
 
 @cache
@@ -41,6 +42,7 @@ def _compiler() -> Any:
         def on_end(self, event: Any) -> None:
             before = self.duration
             super().on_end(event)
+            Compilation.seconds = self.duration
             if before <= _LONG < self.duration:
                 logging.getLogger("fwnet").warning(
                     "fwnet compiles machine code for its first use, which takes some seconds once; "

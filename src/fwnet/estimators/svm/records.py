@@ -100,7 +100,8 @@ class MarginProblem(ABC):
     def value(self, u: Array, z: Array) -> float:
         """Return the dual's value; |w|² = uᵀ(z − u/C) is at least 0, below that it is rounding."""
         shares = u / self.box
-        square = max(float(u @ (z - shares)), 0.0) + float(u @ shares)
+        with np.errstate(invalid="ignore"):  # NaN where products overflowed; the solver says so
+            square = max(float(u @ (z - shares)), 0.0) + float(u @ shares)
         return 0.5 * square - float((self.centre * u).sum()) + self.epsilon * float(np.abs(u).sum())
 
     def part(self: _Problem, index: Array) -> _Problem:
