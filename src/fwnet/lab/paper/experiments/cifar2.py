@@ -88,7 +88,7 @@ class Cifar2(Experiment[Cifar2Config]):
         judged = Judged(results)
         deviation = {name: judged.values(name, "deviation") for name in judged.names}
         last = {name: float(d[:, -1].mean()) for name, d in deviation.items() if d.size}
-        axes = ("iteration", "(f − f*)/f*: distance from the optimum")
+        axes = ("iteration", "excess, (f − f*)/f*")
         return [
             Curves(
                 "excess",
