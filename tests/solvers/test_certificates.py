@@ -96,3 +96,14 @@ def test_gaps_over_the_spectraplex_hold_where_eigenvalues_are_close(n: int) -> N
         gap = certify(problem, domain, problem.at(x0)).gap
         assert gap is not None
         assert float(gap) >= 0.5 * float((x0 - B).square().sum()) - least - 1e-12 * least
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_tol_bounds_the_gap_whatever_the_softmin_is_relative_to(relative: bool) -> None:
+    """f = ½ s |x|² over the simplex: at a vertex f = s/2 and the gap is s."""
+    solver = fwnet.FrankWolfe(
+        fwnet.Simplex(), oracle=fwnet.Softmin(relative=relative), tol=3.0, max_steps=0
+    )
+    result = solver(fwnet.Quadratic(100.0 * torch.eye(3)), torch.tensor([1.0, 0.0, 0.0]))
+    assert float(result.gap) == pytest.approx(100.0)
+    assert result.status == "max_steps"

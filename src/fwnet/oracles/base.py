@@ -49,12 +49,12 @@ class Oracle(nn.Module, ABC):
     Attributes:
         reads_image: whether the oracle needs Ax kept up to date from step to step.
         certifies: whether the oracle computes the true gap itself, often enough to stop on it.
-        relative: whether the solver's `tol` bounds gap/|f(x)| instead of the gap.
+        relative_tol: whether the solver's `tol` bounds gap/|f(x)| instead of the gap.
     """
 
     reads_image: bool = True
     certifies: bool = False
-    relative: bool = False
+    relative_tol: bool = False
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the oracle does not fit the domain."""

@@ -152,7 +152,7 @@ class Watch:
         elif not (math.isfinite(value) and (gap is None or math.isfinite(gap))):
             status = "non_finite"
         else:
-            goal = self.tol * abs(value) if self.solver.oracle.relative else self.tol
+            goal = self.tol * abs(value) if self.solver.oracle.relative_tol else self.tol
             status = "converged" if gap is not None and gap <= goal else None
         if status is not None:
             return status

@@ -55,7 +55,7 @@ class Margins(Oracle):
     that of the quadratic without ε|u|₁.
     """
 
-    relative = True
+    relative_tol = True
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Work:
         return work_of(problem)
