@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fwnet.estimators.low_rank.completer import LowRankCompletion
     from fwnet.estimators.low_rank.regressor import LowRankRegressor
     from fwnet.estimators.model_files import load_model, save_model
+    from fwnet.estimators.onnx import to_onnx
     from fwnet.estimators.svm.one_class import FWOneClassSVM
     from fwnet.estimators.svm.svc import FWSVC
     from fwnet.estimators.svm.svr import FWSVR
@@ -32,6 +33,7 @@ _MODULES = {
     "TableEncoder": "tables",
     "load_model": "model_files",
     "save_model": "model_files",
+    "to_onnx": "onnx",
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "TableEncoder",
     "load_model",
     "save_model",
+    "to_onnx",
 ]
 
 
