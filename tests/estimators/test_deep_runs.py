@@ -170,10 +170,10 @@ def test_budgets_of_time_and_numbers_that_explode():
         DeepSVC(lambda: nn.Linear(2, 3), max_iter=2, random_state=0).fit(1e30 * np.sign(X), y)
 
 
-def test_what_is_shown(capsys):
+def test_what_is_shown(capsys, caplog):
     X, y = points()
     DeepSVC(max_iter=20, verbose=1, validation_fraction=0.2, random_state=0).fit(X, y)
-    rows = capsys.readouterr().err.splitlines()
+    rows = caplog.messages
     assert len(rows) == 3
     form = r"DeepSVC update 20: loss 0\.\d+, gap \S+, accuracy \S+, validation \S+, \d+\.\d\d s"
     assert re.fullmatch(form, rows[-1])

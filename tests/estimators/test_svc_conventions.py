@@ -190,7 +190,7 @@ def test_warm_start_needs_fewer_steps(kernel: str) -> None:
     assert other.score(X[:900], 1 - y[:900]) > 0.85
 
 
-def test_trace_and_verbose(capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_and_verbose(caplog: pytest.LogCaptureFixture) -> None:
     X, y = make_moons(900, noise=0.3, random_state=0)
     model = FWSVC(verbose=2).fit(X, y)
     assert isinstance(model.trace_, fwnet.Trace)
@@ -199,7 +199,7 @@ def test_trace_and_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     assert (np.diff(values) < 0).all()
     beta = np.abs(model.dual_coef_).sum()  # D = ½Σβ at the best multiple of β
     assert values[-1] == pytest.approx(-0.5 * beta, rel=1e-4)
-    assert capsys.readouterr().err.count("FWSVC problem 0:") == len(model.trace_)
+    assert caplog.text.count("FWSVC problem 0:") == len(model.trace_)
     assert list(model.trace_.to_pandas()) == ["t", "value", "gap", "step_size", "seconds"]
     assert model.trace_.plot("seconds").get_yscale() == "log"
 

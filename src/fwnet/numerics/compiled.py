@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, cast
+
+from fwnet.numerics.log import logger
 
 
 @cache
@@ -44,7 +45,7 @@ def _compiler() -> Any:
             super().on_end(event)
             Compilation.seconds = self.duration
             if before <= _LONG < self.duration:
-                logging.getLogger("fwnet").warning(
+                logger.warning(
                     "fwnet compiles machine code for its first use, which takes some seconds once; "
                     "`fwnet warm-up` does it in advance."
                 )

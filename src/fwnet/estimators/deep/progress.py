@@ -1,13 +1,13 @@
-"""What a fit shows while it trains: a progress bar, rows on the standard error stream."""
+"""What a fit shows while it trains: a progress bar, lines in the log."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from fwnet.estimators.deep.training import DeepRound
+from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
 
 
@@ -20,7 +20,7 @@ def shown(
     def show(record: DeepRound) -> None:
         text = _text(record)
         if verbose:
-            sys.stderr.write(f"DeepSVC update {record.t}: {text}, {record.seconds:.2f} s\n")
+            logger.info("DeepSVC update %d: %s, %.2f s", record.t, text, record.seconds)
         if advance is not None:
             advance(record.t, text)
 

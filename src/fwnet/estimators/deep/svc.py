@@ -81,7 +81,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         checkpoint: a file, written after each round; a fit that finds one goes on from there, to
             the same result as without a break, on one kind of processor.
         progress: show a bar (needs rich).
-        verbose: 1 writes a line a round to the standard error stream.
+        verbose: 1 logs a line a round (logger "fwnet").
         random_state: of the default network, of dropout, batches and the held-out points.
         probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`: five
             more trainings.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
 from fwnet.estimators.svm.records import BinaryProblem, Expansion
+from fwnet.numerics.log import logger
 
 
 @final
@@ -149,13 +149,13 @@ _ADVICE = {  # what stopped the fit, in the estimator's words, and what to do
 
 
 def report(name: str, machines: list[Expansion], tol: float, verbose: int) -> None:
-    """Warn about a gap above tol; with `verbose`, say what was reached on standard error."""
+    """Warn about a gap above tol; with `verbose`, log what was reached."""
     for k, solved in enumerate(machines):
         lines = solved.trace if verbose > 1 else solved.trace[-1:] if verbose else []
         for r in lines:
-            sys.stderr.write(
+            logger.info(
                 f"{name} problem {k}: {r.t} steps, dual {-r.value:.6g}, gap {r.gap:.2e}, "
-                f"{r.seconds:.3f} s\n"
+                f"{r.seconds:.3f} s"
             )
     worst = max(machines, key=lambda solved: solved.gap)
     if worst.gap > tol:

@@ -35,7 +35,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         max_iter: steps, −1 for no limit.
         max_time: seconds, None for no limit.
         cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
-        verbose: 1 writes a line at the end, 2 a line a round, on the standard error stream.
+        verbose: 1 logs a line at the end, 2 a line a round (logger "fwnet").
         random_state: order in which points are tried first; None is a fixed order.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), offset_,

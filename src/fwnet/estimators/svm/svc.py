@@ -53,7 +53,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         cache_size: megabytes for kernel values, or "auto", a quarter of the free memory. Memory is
             taken as values are made. Up to 128 MB stay for the next fit.
         warm_start: start from the last fit's solution, if the number of points is the same.
-        verbose: 1 writes a line a binary problem, 2 a line a round, on the standard error stream.
+        verbose: 1 logs a line a binary problem, 2 a line a round (logger "fwnet").
         n_jobs: threads for several binary problems, as in joblib.
         probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`.
         random_state: order in which points are tried first; None is a fixed order.
