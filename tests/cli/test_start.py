@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import MISSING, fields
+from typing import get_args
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_completion_loads_nothing_heavy(words: str, found: str) -> None:
 
 def test_the_names_known_before_a_command_runs_are_those_of_the_library() -> None:
     assert {experiment.name for experiment in EXPERIMENTS} == set(reproduce.NAMES)
-    assert [each.value for each in reproduce.ProfileName] == [each.value for each in Profile]
+    assert get_args(reproduce.ProfileName) == tuple(each.value for each in Profile)
     asked = inspect.signature(distributed_fit).parameters
     for field in fields(FitConfig):
         default = inspect.Parameter.empty if field.default is MISSING else field.default

@@ -201,7 +201,7 @@ def test_non_finite_in_a_batch_leaves_the_others_alone() -> None:
         return (x.square().sum(-1) + x[:, 0]) * spoil
 
     x0 = torch.ones(2, 3, dtype=F64) / 3
-    solver = fwnet.FrankWolfe(fwnet.Simplex(), tol=1e-3)
+    solver = fwnet.FrankWolfe(fwnet.Simplex(), tol=1e-2)
     result = solver(fwnet.Function(objective, batched=True), x0)
     alone = solver(lambda x: x.square().sum() + x[0], x0[0])
     assert result.status == ("converged", "non_finite")
@@ -307,7 +307,7 @@ def test_warm_start_on_another_domain_stays_in_it(old: fwnet.Domain, new: fwnet.
     outside = fwnet.LeastSquares(normal(6, 12, 6), normal(7, 12) * 10)
     first = fwnet.PairwiseFrankWolfe(old, max_steps=200, tol=1e-7)(inside)
     for make in (fwnet.PairwiseFrankWolfe, fwnet.AwayFrankWolfe, fwnet.BlendedPairwise):
-        solver = make(new, max_steps=400, tol=1e-6)
+        solver = make(new, max_steps=400, tol=5e-5)
         result = solver(outside, first)
         fresh = solver(outside)
         assert bool(new.contains(result.x, 1e-10))

@@ -10,8 +10,6 @@ import io
 import sys
 from collections.abc import Sequence
 
-from fwnet.cli.missing import needs_typer
-
 __all__ = ["main", "run"]
 
 
@@ -26,8 +24,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Arguments:
         arguments: after the name of the program; those of this process by default.
     """
-    needs_typer()
-    from fwnet.cli.app import app
+    try:
+        from fwnet.cli.app import app
+    except ImportError as error:
+        if error.name not in ("rich", "typer"):
+            raise
+        print('The command line needs Typer and Rich: pip install "fwnet[cli]".', file=sys.stderr)
+        return 1
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # ∇ is not in every code page

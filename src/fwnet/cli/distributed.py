@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,13 +22,6 @@ distributed = typer.Typer(
     rich_markup_mode="markdown",
     help="Fit low-rank softmax regression on many workers.",
 )
-
-
-class Device(str, Enum):
-    """Where a worker computes."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 def fit(
@@ -56,7 +48,7 @@ def fit(
     max_seconds: Annotated[
         float | None, typer.Option(help="Time limit, checked where a gap is certified.")
     ] = None,
-    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.CPU,
+    device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")] = "cpu",
     threads: Annotated[
         int, typer.Option(help="Threads per worker; other numbers may round differently.")
     ] = 1,
@@ -78,7 +70,7 @@ def fit(
     from fwnet.numerics import checks
 
     torch.set_num_threads(checks.at_least("threads", threads, 1))
-    team = join(device.value)
+    team = join(device)
     if team.size > 1:  # an interrupted worker must not wait for the others: checkpoints are on disk
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

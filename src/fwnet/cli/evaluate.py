@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fwnet.cli.names import is_own, known, own_family
-from fwnet.cli.output import make_folder, save_picture, show, table
+from fwnet.cli.output import AsJson, facts_table, make_folder, save_picture, show
 
 if TYPE_CHECKING:
     from fwnet.learned import Evaluation, ProblemFamily, families
@@ -40,7 +40,7 @@ def evaluate_command(
     max_steps: Annotated[int, typer.Option(min=1, help="Step limit per run.")] = 2000,
     out: Annotated[Path | None, typer.Option(help="Folder for results and pictures.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a controller with hand-designed methods, tuned on validation problems.
 
@@ -83,8 +83,8 @@ def evaluate_command(
         if out is not None:
             found.save(_file(out, name, ".json"))
             save_picture(found.plot(), _file(out, name, ".png"))
-    written = [] if out is None else [table("pictures", ["", ""], _pictures(out, names))]
-    show(data, as_json, *written)
+    pictures = {} if out is None else {name: _file(out, name, ".png") for name in names}
+    show(data, as_json, *([facts_table("pictures", pictures)] if pictures else []))
 
 
 def _names(on: str) -> list[str]:
@@ -95,10 +95,6 @@ def _names(on: str) -> list[str]:
 
 def _file(folder: Path, name: str, suffix: str) -> Path:
     return folder / (name.replace(":", "-") + suffix)
-
-
-def _pictures(folder: Path, names: list[str]) -> list[list[Any]]:
-    return [[name, _file(folder, name, ".png")] for name in names]
 
 
 def _family(name: str, part: families.Part, c: float, size: int) -> ProblemFamily:

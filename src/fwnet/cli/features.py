@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import check_target, show, table, write_arrays
+from fwnet.cli.output import AsJson, check_target, facts_table, show, write_arrays
 
 
 def features(
@@ -28,7 +28,7 @@ def features(
     scale: Annotated[float, typer.Option(help="See --shift.")] = 1.0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many images.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Extract features of every image with a network of your own.
 
@@ -74,5 +74,5 @@ def features(
         arrays[f"{part}_y"] = y
     write_arrays("--out", out, **arrays)
     facts = {name: list(array.shape) for name, array in arrays.items()}
-    rows = [[name, " × ".join(map(str, shape))] for name, shape in facts.items()]
-    show({"file": out.as_posix(), **facts}, as_json, table(str(out), ["", ""], rows))
+    shapes = {name: " × ".join(map(str, shape)) for name, shape in facts.items()}
+    show({"file": out.as_posix(), **facts}, as_json, facts_table(str(out), shapes))

@@ -10,7 +10,7 @@ import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import check_target, show, table
+from fwnet.cli.output import AsJson, check_target, facts_table, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +107,7 @@ def fit(
     save: Annotated[
         Path | None, typer.Option(help="Write the model to this file, for `fwnet predict`.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit an estimator, test it on held-out points, and save it.
 
@@ -159,8 +159,7 @@ def fit(
         **facts,
         **({} if save is None else {"saved": save.as_posix()}),
     }
-    rows = [[key.replace("_", " "), value] for key, value in facts.items()]
-    show(facts, as_json, table(f"{source}", ["", ""], rows))
+    show(facts, as_json, facts_table(source, facts))
 
 
 def _fitted(

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from fwnet.cli.output import show, table
+from fwnet.cli.output import AsJson, facts_table, show
 
 
-def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def info(as_json: AsJson = False) -> None:
     """Show versions, the device, and which data is on this machine.
 
     Examples:
@@ -35,11 +29,11 @@ def info(
         "incomplete": incomplete,
         "searched": searched,
     }
-    rows = [[name, where or incomplete.get(name, "not here")] for name, where in found.items()]
+    places = {name: where or incomplete.get(name, "not here") for name, where in found.items()}
     show(
         data,
         as_json,
-        table("Versions", ["", ""], [[*item] for item in versions().items()]),
-        table("Device", ["", ""], [["torch runs on", device()]]),
-        table(f"Data (searched: {', '.join(searched)})", ["", ""], rows),
+        facts_table("Versions", versions()),
+        facts_table("Device", {"torch runs on": device()}),
+        facts_table(f"Data (searched: {', '.join(searched)})", places),
     )

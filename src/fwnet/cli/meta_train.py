@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, is_own, known, own_family
-from fwnet.cli.output import make_folder, save_picture, show, table
+from fwnet.cli.output import AsJson, facts_table, make_folder, save_picture, show
 
 if TYPE_CHECKING:
     from fwnet.learned import Controller, MetaConfig, MetaHistory, ProblemFamily
 
 
 FAMILIES = ("svm", "deep-svm", "quadratic", "least-squares")
-
-
-class ControllerName(str, Enum):
-    """What is learned."""
-
-    STEP = "step"
-    DIRECTION = "direction"
-    PAIRWISE = "pairwise"
-    ATOMS = "atoms"
-    LSTM_STEP = "lstm-step"
-    LSTM_DIRECTION = "lstm-direction"
-    HIERARCHICAL = "hierarchical"
+ControllerName = Literal[
+    "step", "direction", "pairwise", "atoms", "lstm-step", "lstm-direction", "hierarchical"
+]
 
 
 def meta_train_command(
@@ -44,15 +35,13 @@ def meta_train_command(
             autocompletion=completes(lambda: FAMILIES),
         ),
     ] = "svm",
-    controller: Annotated[
-        ControllerName, typer.Option(help="What is learned.")
-    ] = ControllerName.DIRECTION,
+    controller: Annotated[ControllerName, typer.Option(help="What is learned.")] = "direction",
     minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Episodes.")] = None,
     unroll: Annotated[int | None, typer.Option(min=1, help="Solver steps per update.")] = None,
     size: Annotated[tuple[int, int], typer.Option(help="Smallest and largest n.")] = (64, 384),
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a controller; resumes where an earlier call with the same options stopped.
 
@@ -105,7 +94,7 @@ def meta_train_command(
         "best validation loss": min(judged, default=None),
         "seconds": sum(record.seconds for record in history),
     }
-    show(facts, as_json, table(str(out), ["", ""], [[k, v] for k, v in facts.items()]))
+    show(facts, as_json, facts_table(str(out), facts))
 
 
 def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
@@ -113,19 +102,17 @@ def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
     from fwnet import learned
     from fwnet.lab.recipes.simplex import DIRECTION, STEP
 
-    kinds: dict[ControllerName, type[Controller]] = {
-        ControllerName.PAIRWISE: learned.LearnedPairwise,
-        ControllerName.ATOMS: learned.LearnedAtoms,
-        ControllerName.LSTM_STEP: learned.LSTMStep,
-        ControllerName.LSTM_DIRECTION: learned.LSTMDirection,
+    made: dict[ControllerName, Callable[[], Controller]] = {
+        "step": learned.LearnedStep,
+        "direction": lambda: learned.LearnedDirection(memory=4),
+        "pairwise": learned.LearnedPairwise,
+        "atoms": learned.LearnedAtoms,
+        "lstm-step": learned.LSTMStep,
+        "lstm-direction": learned.LSTMDirection,
+        "hierarchical": lambda: learned.HierarchicalDirection(blocks=2),
     }
-    if name is ControllerName.STEP:
-        return learned.LearnedStep(), STEP
-    if name is ControllerName.DIRECTION:
-        return learned.LearnedDirection(memory=4), DIRECTION
-    if name is ControllerName.HIERARCHICAL:
-        return learned.HierarchicalDirection(blocks=2), learned.MetaConfig()
-    return kinds[name](), learned.MetaConfig()
+    recipes = {"step": STEP, "direction": DIRECTION}
+    return made[name](), recipes.get(name) or learned.MetaConfig()
 
 
 def _families(name: str, size: tuple[int, int]) -> tuple[ProblemFamily, ProblemFamily | None]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 # Colours on a terminal; rich leaves them out elsewhere, and where NO_COLOR is set.
 _STYLES = {"converged": "green", "holds": "green", "max_steps": "yellow", "does not hold": "red"}
 
@@ -50,6 +50,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     for row in rows:
         made.add_row(*(Text(_text(value), _STYLES.get(str(value), "")) for value in row))
     return made
+
+
+def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
+    """A table of names and values."""
+    return table(title, ["", ""], [[name.replace("_", " "), facts[name]] for name in facts])
 
 
 def _text(value: Any) -> str:

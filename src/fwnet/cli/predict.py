@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import check_target, show, table
+from fwnet.cli.output import AsJson, check_target, facts_table, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ def predict(
     probability: Annotated[
         bool, typer.Option("--probability", help="Add the probability of each class.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict new points with a saved model, in the order of their rows.
 
@@ -40,6 +40,7 @@ def predict(
     """
     from fwnet.cli.tables import read_new_points
     from fwnet.estimators.model_files import read_model
+    from fwnet.numerics.files import written_whole
 
     check_target("--out", out, ".csv")
     fitted, notes = read_model(model)
@@ -52,14 +53,15 @@ def predict(
         kind = type(next(iter(columns.values()))[0])
         facts["score"] = float(fitted.score(X, y.astype(kind)))
     if out is not None:
-        _write(out, columns)
+        with written_whole(out, f"--out {out}") as file:
+            file.write(_csv(columns).encode())
         facts["saved"] = out.as_posix()
     if as_json:
         show(facts | {"predictions": columns}, True)
     elif out is None:
-        print("\n".join(_lines(columns)))
+        print(_csv(columns), end="")
     else:
-        show(facts, False, table(str(model), ["", ""], [list(item) for item in facts.items()]))
+        show(facts, False, facts_table(str(model), facts))
 
 
 def _probabilities(path: Path, fitted: Any, X: Any) -> dict[str, np.ndarray]:
@@ -69,8 +71,8 @@ def _probabilities(path: Path, fitted: Any, X: Any) -> dict[str, np.ndarray]:
     return {f"P({name})": found[:, j] for j, name in enumerate(fitted.classes_)}
 
 
-def _lines(columns: dict[str, Any]) -> list[str]:
-    """CSV: a header and a line for each point."""
+def _csv(columns: dict[str, Any]) -> str:
+    """A header and a line for each point."""
     import csv
     import io
 
@@ -78,11 +80,4 @@ def _lines(columns: dict[str, Any]) -> list[str]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
-    return text.getvalue().splitlines()
-
-
-def _write(path: Path, columns: dict[str, Any]) -> None:
-    from fwnet.numerics.files import written_whole
-
-    with written_whole(path, f"--out {path}") as file:
-        file.write(("\n".join(_lines(columns)) + "\n").encode())
+    return text.getvalue()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from fwnet.cli.errors import Failed, say
-from fwnet.cli.output import make_folder
+from fwnet.cli.output import AsJson, make_folder
 from fwnet.cli.reproduce import ProfileName, write_page
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def report(
         typer.Option(help="Show only this profile. [default: the largest of each]"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rebuild the page from stored results, without training.
 
@@ -39,9 +39,9 @@ def report(
         raise Failed(f"there is no folder {runs}. Run `fwnet reproduce` first.")
     results = Store(runs, warn=say).results()
     if profile is not None:
-        results = [each for each in results if each.profile.value == profile.value]
+        results = [each for each in results if each.profile.value == profile]
     if not results:
-        which = "no results" if profile is None else f"no results of the profile {profile.value}"
+        which = "no results" if profile is None else f"no results of the profile {profile}"
         raise Failed(f"{runs} holds {which}. Run `fwnet reproduce` first.")
     make_folder("--out", out)
     write_page(EXPERIMENTS, _largest(results), out, f"fwnet report {runs}", as_json)
@@ -49,7 +49,7 @@ def report(
 
 def _largest(results: list[Results]) -> list[Results]:
     """The largest profile of each experiment."""
-    order = [each.value for each in ProfileName]
+    order = get_args(ProfileName)
     best: dict[str, Results] = {}
     for each in sorted(results, key=lambda r: order.index(r.profile.value)):
         best[each.experiment] = each

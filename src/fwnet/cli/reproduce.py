@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fwnet.cli.errors import Failed, say
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import make_folder, show, table
+from fwnet.cli.output import AsJson, make_folder, show, table
 
 if TYPE_CHECKING:
     from fwnet.lab.paper.experiment import Experiment, Results
@@ -19,14 +18,7 @@ if TYPE_CHECKING:
 # For the shell's completion, which must not wait for the experiments to load.
 _PAPER = ("cifar2", "circles", "manmade", "mnist", "density")
 NAMES = (*_PAPER, "scaling", "graphs", "quadrature", "core")
-
-
-class ProfileName(str, Enum):
-    """How much is run."""
-
-    QUICK = "quick"
-    PAPER = "paper"
-    FULL = "full"
+ProfileName = Literal["quick", "paper", "full"]
 
 
 def reproduce(
@@ -34,7 +26,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="Experiments. [default: all]", autocompletion=completes(lambda: NAMES)),
     ] = None,
-    profile: Annotated[ProfileName, typer.Option(help="How much to run.")] = ProfileName.QUICK,
+    profile: Annotated[ProfileName, typer.Option(help="How much to run.")] = "quick",
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per experiment.")] = None,
     resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
     workers: Annotated[
@@ -43,7 +35,7 @@ def reproduce(
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run the paper's experiments, seed by seed, and write one page with verdicts and figures.
 
@@ -70,7 +62,7 @@ def reproduce(
     for option, folder in (("--runs", runs), ("--out", out)):
         make_folder(option, folder)
     store = Store(runs, warn=say)
-    size = Profile(profile.value)
+    size = Profile(profile)
     jobs = plan(chosen, size, seeds)
     count = min(os.cpu_count() or 1, 4) if workers is None else workers
     torch.set_num_threads(1)  # the same numbers on any number of cores
@@ -85,7 +77,7 @@ def reproduce(
         say(f"{failure.experiment}, seed {failure.seed}: {failure.reason}")
     results = [each for each in store.results() if each.profile is size]
     if results:
-        command = f"fwnet reproduce {' '.join(names or [])}".strip() + f" --profile {profile.value}"
+        command = f"fwnet reproduce {' '.join(names or [])}".strip() + f" --profile {profile}"
         write_page(EXPERIMENTS, results, out, command, as_json)
     if failures:
         raise Failed(f"{len(failures)} of {len(chosen)} experiments failed; the others are kept.")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,7 +12,7 @@ import fwnet
 from fwnet.cli.domains import DOMAINS, choose
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import check_target, save_picture, show, table, write_arrays
+from fwnet.cli.output import AsJson, check_target, save_picture, show, table, write_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,33 +20,14 @@ if TYPE_CHECKING:
     from fwnet.cli.problems import FileProblem
 
 
-class TaskName(str, Enum):
-    """What is minimised."""
-
-    LEAST_SQUARES = "least-squares"
-    SVM = "svm"
-    COMPLETION = "completion"
-
-
-class SolverName(str, Enum):
-    """The solver; auto is pairwise on polytopes and corrective elsewhere."""
-
-    AUTO = "auto"
-    PLAIN = "plain"
-    AWAY = "away"
-    PAIRWISE = "pairwise"
-    BLENDED = "blended"
-    CORRECTIVE = "corrective"
-    LAZY = "lazy"
-
-
-_SOLVERS = {
-    SolverName.PLAIN: "FrankWolfe",
-    SolverName.AWAY: "AwayFrankWolfe",
-    SolverName.PAIRWISE: "PairwiseFrankWolfe",
-    SolverName.BLENDED: "BlendedPairwise",
-    SolverName.CORRECTIVE: "Corrective",
-    SolverName.LAZY: "LazyFrankWolfe",
+SolverName = Literal["auto", "plain", "away", "pairwise", "blended", "corrective", "lazy"]
+_SOLVERS: dict[SolverName, str] = {
+    "plain": "FrankWolfe",
+    "away": "AwayFrankWolfe",
+    "pairwise": "PairwiseFrankWolfe",
+    "blended": "BlendedPairwise",
+    "corrective": "Corrective",
+    "lazy": "LazyFrankWolfe",
 }
 
 
@@ -55,7 +35,9 @@ def solve(
     file: Annotated[
         Path, typer.Argument(help="CSV (the last column is b, y or value) or NPZ with arrays.")
     ],
-    task: Annotated[TaskName, typer.Option(help="What to minimise.")] = TaskName.LEAST_SQUARES,
+    task: Annotated[
+        Literal["least-squares", "svm", "completion"], typer.Option(help="What to minimise.")
+    ] = "least-squares",
     domain: Annotated[
         str | None,
         typer.Option(help="The domain of x.", autocompletion=completes(lambda: DOMAINS)),
@@ -73,13 +55,16 @@ def solve(
     c: Annotated[
         float | None, typer.Option("-C", help="--task svm: weight of the errors. [default: 1]")
     ] = None,
-    solver: Annotated[SolverName, typer.Option(help="The solver.")] = SolverName.AUTO,
+    solver: Annotated[
+        SolverName,
+        typer.Option(help="The solver; auto is pairwise on polytopes and corrective elsewhere."),
+    ] = "auto",
     tol: Annotated[float, typer.Option(help="Stop at this gap.")] = 1e-6,
     max_steps: Annotated[int, typer.Option(min=1, help="Step limit.")] = 10_000,
     target: Annotated[str | None, typer.Option(help="Column of b or y in a CSV file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write x to this CSV or NPZ file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot the gap to this PNG or SVG file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Solve min f(x) over a domain, with a certificate: the gap bounds f(x) − min f.
 
@@ -92,13 +77,13 @@ def solve(
     options = {"radius": radius, "k": k, "p": p, "lower": lower, "upper": upper}
     check_target("--out", out, ".csv", ".npz")
     check_target("--plot", plot, ".png", ".svg", ".pdf")
-    if task is TaskName.SVM and domain not in (None, "simplex"):
+    if task == "svm" and domain not in (None, "simplex"):
         raise typer.BadParameter("--task svm is always on the simplex; remove --domain.")
-    if task is not TaskName.SVM and c is not None:
-        raise typer.BadParameter(f"-C applies only to --task svm, not {task.value}; remove it.")
-    name = domain or ("trace-norm" if task is TaskName.COMPLETION else "simplex")
+    if task != "svm" and c is not None:
+        raise typer.BadParameter(f"-C applies only to --task svm, not {task}; remove it.")
+    name = domain or ("trace-norm" if task == "completion" else "simplex")
     known("domain", name, DOMAINS)  # before a large file is read
-    given = read_problem(file, task.value, 1.0 if c is None else c, target)
+    given = read_problem(file, task, 1.0 if c is None else c, target)
     _check_kind(name, given)
     arrays = dict(given.arrays) | ({} if constraints is None else read_arrays(constraints))
     place = choose(name, options, arrays, given.shape)
@@ -119,7 +104,7 @@ def solve(
         **_size(x),
     }
     show(
-        {"task": task.value, "domain": name} | facts | {"x": x},
+        {"task": task, "domain": name} | facts | {"x": x},
         as_json,
         table("Steps", ["step", "value", "gap", "step size"], _rows(result.trace)),
         table(
@@ -175,7 +160,7 @@ def _solved(
     import torch
 
     start = domain.start(given.shape, torch.float64)
-    if name is SolverName.AUTO:
+    if name == "auto":
         return fwnet.minimize(given.problem, domain, start, tol=tol, max_steps=max_steps)
     solver = getattr(fwnet, _SOLVERS[name])(domain, tol=tol, max_steps=max_steps)
     result: fwnet.Result = solver(given.problem, start)

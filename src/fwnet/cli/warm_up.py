@@ -8,7 +8,7 @@ import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import show, table
+from fwnet.cli.output import AsJson, facts_table, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ def warm_up(
             autocompletion=completes(lambda: PARTS),
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compile the machine code and keep it on the disk, so that first calls are fast.
 
@@ -119,5 +119,4 @@ def warm_up(
             clock = Clock()
             PARTS[name]()
             seconds[name] = clock.seconds
-    rows = [[name, taken] for name, taken in seconds.items()]
-    show({"seconds": seconds}, as_json, table("Compiled", ["", "seconds"], rows))
+    show({"seconds": seconds}, as_json, facts_table("Seconds of compilation", seconds))

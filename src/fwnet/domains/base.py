@@ -110,8 +110,12 @@ class Domain(ABC):
             raise TypeError(f"{name} must be a tuple of sizes such as (3,); got {shape!r}.")
         if 0 in shape:
             raise ValueError(f"{name}: a point must not be empty; got shape {tuple(shape)}.")
-        if len(shape) < self.event_dim:
-            kind = "vectors (*batch, n)" if self.event_dim == 1 else "matrices (*batch, d, m)"
+        kind = "vectors (*batch, n)" if self.event_dim == 1 else "matrices (*batch, d, m)"
+        self.check_kind(kind, len(shape) >= self.event_dim, name, shape)
+
+    def check_kind(self, kind: str, fits: bool, name: str, shape: tuple[int, ...]) -> None:
+        """Raise a ValueError unless the shape is that of such points."""
+        if not fits:
             raise ValueError(f"{name}: {self} takes {kind}; got shape {tuple(shape)}.")
 
 

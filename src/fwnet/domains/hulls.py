@@ -52,11 +52,9 @@ class ConvexHull(Domain):
         return f"ConvexHull({len(self.vertices)} points of shape {tuple(self.vertices.shape[1:])})"
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        if tuple(shape[-self.event_dim :]) != tuple(self.vertices.shape[1:]):
-            raise ValueError(
-                f"{name}: {self} takes points of shape {tuple(self.vertices.shape[1:])}; "
-                f"got shape {tuple(shape)}."
-            )
+        wanted = tuple(self.vertices.shape[1:])
+        fits = tuple(shape[-self.event_dim :]) == wanted
+        self.check_kind(f"points of shape {wanted}", fits, name, shape)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -189,39 +187,34 @@ class Product(Domain):
             [p.flatten(-len(b.shape)) for p, b in zip(parts, self.blocks, strict=True)], -1
         )
 
+    def _parts(self, x: Tensor) -> list[tuple[Domain, Tensor]]:
+        """Each domain with its block of x."""
+        return [(b.domain, part) for b, part in zip(self.blocks, self.split(x), strict=True)]
+
     def vertex(self, cost: Cost) -> Vertex:
-        parts = zip(self.blocks, self.split(dense_cost(cost)), strict=True)
-        return Dense(self.join([block.domain.vertex(part).dense() for block, part in parts]))
+        parts = self._parts(dense_cost(cost))
+        return Dense(self.join([domain.vertex(part).dense() for domain, part in parts]))
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
         """The vertices of the blocks, and the sum of their bounds."""
-        parts = zip(self.blocks, self.split(dense_cost(cost)), strict=True)
-        vertices, bounds = zip(
-            *(block.domain.certified_vertex(part) for block, part in parts), strict=True
-        )
-        vertex = Dense(self.join([vertex.dense() for vertex in vertices]))
-        return vertex, torch.stack([bound.double() for bound in bounds]).sum(0)
+        answers = [domain.certified_vertex(part) for domain, part in self._parts(dense_cost(cost))]
+        vertex = Dense(self.join([vertex.dense() for vertex, _ in answers]))
+        return vertex, torch.stack([bound.double() for _, bound in answers]).sum(0)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        parts = zip(self.blocks, self.split(checks.a_tensor("x", x)), strict=True)
-        return torch.stack([block.domain.contains(part, tol) for block, part in parts]).all(0)
+        parts = self._parts(checks.a_tensor("x", x))
+        return torch.stack([domain.contains(part, tol) for domain, part in parts]).all(0)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         return math.hypot(*(block.domain.diameter(block.shape) for block in self.blocks))
 
     def _start(self, zeros: Tensor) -> Tensor:
         """The starts of the blocks."""
-        parts = zip(self.blocks, self.split(zeros), strict=True)
-        return self.join(
-            [
-                block.domain.start(tuple(part.shape), part.dtype, part.device)
-                for block, part in parts
-            ]
-        )
+        kind = (zeros.dtype, zeros.device)
+        return self.join([d.start(tuple(part.shape), *kind) for d, part in self._parts(zeros)])
 
     def project(self, x: Tensor) -> Tensor | None:
         """Block by block, if every block has a projection."""
-        parts = zip(self.blocks, self.split(x), strict=True)
-        projected = [block.domain.project(part) for block, part in parts]
+        projected = [domain.project(part) for domain, part in self._parts(x)]
         found = [part for part in projected if part is not None]
         return self.join(found) if len(found) == len(projected) else None

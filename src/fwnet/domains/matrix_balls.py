@@ -199,7 +199,7 @@ class Spectraplex(Domain):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        check_square(self, name, shape)
+        self.check_kind("square matrices", shape[-1] == shape[-2], name, shape)
 
     def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
         """radius · v vᵀ, v the eigenvector of the smallest eigenvalue of (C + Cᵀ)/2.
@@ -244,12 +244,6 @@ class Spectraplex(Domain):
         """Euclidean projection: that of the eigenvalues on the simplex."""
         values, vectors = _eigh(x)
         return (vectors * Simplex(self.radius).project(values).unsqueeze(-2)) @ vectors.mT
-
-
-def check_square(domain: Domain, name: str, shape: tuple[int, ...]) -> None:
-    """Raise a ValueError unless points of `shape` are square matrices."""
-    if shape[-1] != shape[-2]:
-        raise ValueError(f"{name}: {domain} takes square matrices; got shape {tuple(shape)}.")
 
 
 def _svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

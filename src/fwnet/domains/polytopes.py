@@ -47,10 +47,8 @@ class Birkhoff(Domain):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        if tuple(shape[-2:]) != (self.n, self.n):
-            raise ValueError(
-                f"{name}: {self} takes {self.n} × {self.n} matrices; got shape {tuple(shape)}."
-            )
+        fits = tuple(shape[-2:]) == (self.n, self.n)
+        self.check_kind(f"{self.n} × {self.n} matrices", fits, name, shape)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -104,9 +102,10 @@ class TransportPolytope(Domain):
             if sums.ndim != 1 or bool((sums < 0).any()):
                 got = f"shape {tuple(sums.shape)}" if sums.ndim != 1 else f"{float(sums.min())}"
                 raise ValueError(f"{who}({name}=...) must be a vector of sums >= 0; got {got}.")
-        rows, columns = (x.detach().to("cpu", torch.float64).numpy() for x in self._sums())
+        rows, columns = (x.numpy() for x in self._doubles())
         total, other = float(rows.sum()), float(columns.sum())
-        precision = max(torch.finfo(x.dtype).eps * len(x) for x in self._sums())
+        given = (self.row_sums, self.column_sums)
+        precision = max(torch.finfo(x.dtype).eps * len(x) for x in given)
         if not (total > 0 and abs(total - other) <= 4 * precision * total):
             raise ValueError(
                 f"{who}(row_sums=..., column_sums=...) must have the same positive total, else "
@@ -120,11 +119,8 @@ class TransportPolytope(Domain):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        if tuple(shape[-2:]) != (len(self.row_sums), len(self.column_sums)):
-            raise ValueError(
-                f"{name}: {self} takes {len(self.row_sums)} × {len(self.column_sums)} matrices; "
-                f"got shape {tuple(shape)}."
-            )
+        d, m = len(self.row_sums), len(self.column_sums)
+        self.check_kind(f"{d} × {m} matrices", tuple(shape[-2:]) == (d, m), name, shape)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
@@ -134,8 +130,8 @@ class TransportPolytope(Domain):
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
         """A vertex, and a lower bound `(*batch,)` on the minimum, from the dual program."""
         equalities = (self._equalities["A_eq"], self._equalities["b_eq"])
-        rows, columns = (s.detach().to("cpu", torch.float64).numpy() for s in self._sums())
-        largest = np.minimum(rows[:, None], columns).ravel() / self._total
+        rows, columns = self._doubles()
+        largest = torch.minimum(rows[:, None], columns).numpy().ravel() / self._total
         none = np.zeros((0, largest.size)), np.zeros(0)
 
         def minimise(one: Array) -> tuple[Array, float]:
@@ -161,25 +157,26 @@ class TransportPolytope(Domain):
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
         tol = slack(x, tol, self._total)
-        rows, columns = (s.to(x.device, x.dtype) for s in self._sums())
+        rows, columns = self.row_sums.to(x), self.column_sums.to(x)
         close = ((x.sum(-1) - rows).abs().amax(-1) <= tol) & (x.amin((-2, -1)) >= -tol)
         return close & ((x.sum(-2) - columns).abs().amax(-1) <= tol)
 
     def diameter(self, shape: tuple[int, ...]) -> float:
         """An upper bound: |X − Y|² <= |X|² + |Y|², and X_ij <= min(row sum, column sum)."""
-        rows, columns = (s.detach().to("cpu", torch.float64) for s in self._sums())
+        rows, columns = self._doubles()
         largest = torch.minimum(rows[:, None], columns)
         square = min((rows * largest.amax(1)).sum(), (columns * largest.amax(0)).sum())
         return math.sqrt(2.0 * float(square))
 
     def _start(self, zeros: Tensor) -> Tensor:
         """The independent plan, row_sums · column_sumsᵀ / total."""
-        rows, columns = (s.to(torch.float64) for s in self._sums())
-        plan = torch.outer(rows / rows.sum(), columns)
-        return zeros.copy_(plan)
+        rows, columns = self.row_sums.double(), self.column_sums.double()
+        return zeros.copy_(torch.outer(rows / rows.sum(), columns))
 
-    def _sums(self) -> tuple[Tensor, Tensor]:
-        return self.row_sums, self.column_sums
+    def _doubles(self) -> tuple[Tensor, Tensor]:
+        """Both sums on the CPU, without gradients."""
+        rows, columns = self.row_sums.detach(), self.column_sums.detach()
+        return rows.to("cpu", torch.float64), columns.to("cpu", torch.float64)
 
 
 @final
@@ -221,11 +218,8 @@ class Polytope(Domain):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        if shape[-1] != self._program.n:
-            raise ValueError(
-                f"{name}: {self} takes vectors of {self._program.n} entries; "
-                f"got shape {tuple(shape)}."
-            )
+        n = self._program.n
+        self.check_kind(f"vectors of {n} entries", shape[-1] == n, name, shape)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)

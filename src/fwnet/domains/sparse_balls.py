@@ -103,11 +103,9 @@ class GroupL1Ball(NormBall):
 
     def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         super().check_shape(name, shape)
-        if shape[-1] != len(self.groups):
-            raise ValueError(
-                f"{name}: {self} takes vectors of {len(self.groups)} entries, one for each label; "
-                f"got shape {tuple(shape)}."
-            )
+        n = len(self.groups)
+        kind = f"vectors of {n} entries, one for each label"
+        self.check_kind(kind, shape[-1] == n, name, shape)
 
     def vertex(self, cost: Cost) -> Vertex:
         cost = unit(dense_cost(cost))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -50,15 +50,25 @@ class Oracle(nn.Module, ABC):
         reads_image: whether the oracle needs Ax kept up to date from step to step.
         certifies: whether the oracle computes the true gap itself, often enough to stop on it.
         relative_tol: whether the solver's `tol` bounds gap/|f(x)| instead of the gap.
+        fits: the kinds of domain that the oracle knows; see `check_fits`.
     """
 
     reads_image: bool = True
     certifies: bool = False
     relative_tol: bool = False
+    fits: ClassVar[tuple[type[Domain], ...]] = (Domain,)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the oracle does not fit the domain."""
         return None
+
+    def check_fits(self, domain: Domain) -> None:
+        """Raise a TypeError unless the oracle knows such a domain."""
+        if not isinstance(domain, self.fits):
+            names = " and ".join(kind.__name__ for kind in self.fits)
+            raise TypeError(
+                f"{type(self).__name__} supports only {names}; got {domain}. Use Exact()."
+            )
 
     @abstractmethod
     def forward(
@@ -132,6 +142,12 @@ class Exact(CostOracle):
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         vertex = domain.vertex(cost)
         return Answer(vertex, vertex.inner(cost), state)
+
+
+def seed_of(generator: torch.Generator | None) -> int:
+    """A seed for the draws of one solve; without a generator, the same one for every solve."""
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def linearize(problem: Problem, domain: Domain, it: Iterate) -> Linearization:

@@ -8,7 +8,7 @@ import torch
 
 from fwnet.domains import Domain, Product
 from fwnet.iterates import Iterate
-from fwnet.oracles.base import Linearization, Oracle
+from fwnet.oracles.base import Linearization, Oracle, seed_of
 from fwnet.problems import Problem
 from fwnet.vertices import Slice
 
@@ -26,17 +26,15 @@ class Blocks(Oracle):
     Reference: Lacoste-Julien, Jaggi, Schmidt and Pletscher, Block-coordinate Frank-Wolfe (2013).
     """
 
+    fits = (Product,)
+
     def __init__(self, shuffle: bool = True, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.shuffle, self.generator = shuffle, generator
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
-        if not isinstance(domain, Product):
-            raise TypeError(f"Blocks supports only Product; got {domain}.")
-        generator = self.generator
-        if generator is None:
-            generator = torch.Generator().manual_seed(0)
-        return [], int(torch.randint(2**62, (), generator=generator))
+        self.check_fits(domain)
+        return [], seed_of(self.generator)
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any

@@ -70,14 +70,10 @@ class Lazy(Oracle):
         fresh = vertex.as_atoms()
         if cache is None:
             return fresh
-        keep = self.memory - 1
-
-        def join(tensor: Tensor, dims: int, name: str) -> Tensor:
-            axis = tensor.ndim - dims - 1
-            old = tensor.narrow(
-                axis, max(0, tensor.shape[axis] - keep), min(keep, tensor.shape[axis])
-            )
-            return torch.cat([old, getattr(fresh, name)], axis)
-
-        names = iter(cache.tensors)
-        return cache.each(lambda tensor, dims: join(tensor, dims, next(names)))
+        joined = {}
+        for name, dims in cache.tensors.items():
+            old, new = getattr(cache, name), getattr(fresh, name)
+            axis = old.ndim - dims - 1
+            keep = min(self.memory - 1, old.shape[axis])
+            joined[name] = torch.cat([old.narrow(axis, old.shape[axis] - keep, keep), new], axis)
+        return type(cache)(**(vars(cache) | joined))

@@ -31,6 +31,8 @@ class NewtonSchulz(CostOracle):
     Reference: Amsel et al., The Polar Express (2025).
     """
 
+    fits = (SpectralBall, TraceNormBall)
+
     def __init__(self, steps: int = 4) -> None:
         super().__init__()
         self.steps = checks.at_least("NewtonSchulz(steps=...)", steps, 1)
@@ -39,11 +41,7 @@ class NewtonSchulz(CostOracle):
         return f"steps={self.steps}"
 
     def begin(self, domain: Domain, x: Tensor) -> None:
-        if not isinstance(domain, SpectralBall | TraceNormBall):
-            raise TypeError(
-                "NewtonSchulz supports only SpectralBall and TraceNormBall; "
-                f"got {domain}. Use Exact()."
-            )
+        self.check_fits(domain)
 
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         vertex, state = self.ask(domain, cost, state)

@@ -43,6 +43,8 @@ class PowerIteration(CostOracle):
     Jaggi (2013) for the accuracy.
     """
 
+    fits = (TraceNormBall,)
+
     def __init__(
         self,
         steps: int | Callable[[int], int] = 5,
@@ -65,10 +67,7 @@ class PowerIteration(CostOracle):
         return f"steps={self.steps}, start={self.start!r}"
 
     def begin(self, domain: Domain, x: Tensor) -> Tensor | tuple[Tensor, int]:
-        if not isinstance(domain, TraceNormBall):
-            raise TypeError(
-                f"PowerIteration supports only TraceNormBall; got {domain}. Use Exact()."
-            )
+        self.check_fits(domain)
         v = self._drawn(x.new_empty(*x.shape[:-2], x.shape[-1]), 0)
         return (v, 0) if callable(self.steps) or self.start == "random" else v
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.numerics import checks
-from fwnet.numerics.tensors import expand
+from fwnet.numerics.tensors import dense_cost, expand
 from fwnet.oracles.base import Answer, CostOracle
-from fwnet.problems.base import dense_gradient
 from fwnet.vertices import Dense, Vertex
 
 
@@ -29,6 +28,8 @@ class SoftTraceNorm(CostOracle):
         beta: sharpness, at least 0.
     """
 
+    fits = (TraceNormBall,)
+
     def __init__(self, beta: float = 10.0) -> None:
         super().__init__()
         self.beta = checks.non_negative("SoftTraceNorm(beta=...)", beta)
@@ -37,14 +38,11 @@ class SoftTraceNorm(CostOracle):
         return f"beta={self.beta}"
 
     def begin(self, domain: Domain, x: Tensor) -> None:
-        if not isinstance(domain, TraceNormBall):
-            raise TypeError(
-                f"SoftTraceNorm supports only TraceNormBall; got {domain}. Use Exact()."
-            )
+        self.check_fits(domain)
 
     def answer(self, domain: Domain, cost: Cost, state: Any) -> Answer:
         assert isinstance(domain, TraceNormBall)
-        u, sigma, vt = torch.linalg.svd(dense_gradient(cost), full_matrices=False)
+        u, sigma, vt = torch.linalg.svd(dense_cost(cost), full_matrices=False)
         return Answer(*soft_vertex(domain, u, sigma, vt, self.beta), state)
 
 

@@ -33,6 +33,8 @@ class Softmin(Oracle):
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 4.
     """
 
+    fits = (Simplex,)
+
     def __init__(self, beta: float = 10.0, relative: bool = False, growth: float = 0.0) -> None:
         super().__init__()
         if beta != math.inf:
@@ -44,8 +46,7 @@ class Softmin(Oracle):
         return f"beta={self.beta}, relative={self.relative}, growth={self.growth}"
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> int:
-        if not isinstance(domain, Simplex):
-            raise TypeError(f"Softmin supports only Simplex; got {domain}. Use Exact().")
+        self.check_fits(domain)
         return 0
 
     def forward(

@@ -11,7 +11,7 @@ from torch import Tensor
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
 from fwnet.numerics import checks
-from fwnet.oracles.base import Linearization, Oracle
+from fwnet.oracles.base import Linearization, Oracle, seed_of
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 
@@ -58,11 +58,7 @@ class Stochastic(Oracle):
             raise ValueError(
                 f"Stochastic(batch_size={self.batch_size}) exceeds the {terms} terms of f."
             )
-        generator = self.generator
-        if generator is None:
-            generator = torch.Generator().manual_seed(0)
-        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-        return StochasticState(), int(seed)
+        return StochasticState(), seed_of(self.generator)
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any

@@ -11,10 +11,11 @@ from torch import Tensor
 from fwnet.iterates import Iterate, Move, image_of
 from fwnet.numerics import checks
 from fwnet.numerics.linear_maps import DenseMap, LinearMap
-from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.numerics.tensors import Cost
+from fwnet.numerics.tensors import dense_cost as dense_gradient
 from fwnet.vertices import Vertex
 
-Gradient = Tensor | ImplicitMatrix
+Gradient = Cost
 
 
 class FirstOrder(NamedTuple):
@@ -167,6 +168,8 @@ class LinearLoss(Problem):
     A subclass defines φ as a function of the image z = Ax.
     """
 
+    shape: torch.Size
+
     def __init__(self, matrix: LinearMap, batch: tuple[int, ...], ridge: Tensor | None = None):
         self.matrix, self.ridge = matrix, ridge
         self.shape = torch.Size((*batch, matrix.shape[-1]))
@@ -247,11 +250,6 @@ def inner(a: Tensor, b: Tensor, batch_dims: int) -> Tensor:
     if a.ndim - batch_dims == 1:
         return torch.linalg.vecdot(a, b)
     return torch.linalg.vecdot(a.flatten(batch_dims), b.flatten(batch_dims))
-
-
-def dense_gradient(gradient: Gradient) -> Tensor:
-    """A gradient as a tensor."""
-    return gradient.dense() if isinstance(gradient, ImplicitMatrix) else gradient
 
 
 def _square(x: Tensor, ridge: Tensor) -> Tensor:

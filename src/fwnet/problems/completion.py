@@ -32,6 +32,7 @@ class MatrixCompletion(Problem):
     """
 
     quadratic: ClassVar[bool] = True
+    shape: torch.Size
 
     def __init__(self, rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
         values = checks.real_tensor("MatrixCompletion(values)", values)
@@ -67,7 +68,7 @@ class MatrixCompletion(Problem):
         return FirstOrder(value, self._sparse(residual), torch.linalg.vecdot(residual, z))
 
     def _sparse(self, residual: Tensor) -> ImplicitMatrix:
-        d, m = self.shape_pair
+        d, m = self.shape
         with warnings.catch_warnings():  # torch warns once per process that CSR is in beta
             warnings.simplefilter("ignore", UserWarning)
             sparse = torch.sparse_csr_tensor(self._row_starts, self._csr_cols, residual, (d, m))
@@ -113,14 +114,14 @@ class MatrixCompletion(Problem):
         return torch.linalg.vecdot(images, images)
 
     def smoothness(self) -> float:
-        positions = self.rows * self.shape_pair[1] + self.cols
+        positions = self.rows * self.shape[1] + self.cols
         return float(torch.unique(positions, return_counts=True)[1].max())
 
     @property
     def shape_pair(self) -> tuple[int, int]:
         """(d, m)."""
-        assert self.shape is not None
-        return self.shape[0], self.shape[1]
+        d, m = self.shape
+        return d, m
 
 
 def _checked_shape(shape: Any) -> tuple[int, int]:

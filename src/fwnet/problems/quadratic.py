@@ -36,16 +36,16 @@ class Quadratic(Problem):
     """
 
     quadratic: ClassVar[bool] = True
+    shape: torch.Size
 
     def __init__(self, K: Tensor | LinearMap | Any, c: Tensor | None = None) -> None:
         self.matrix = as_linear_map("Quadratic(K)", K)
         shape = self.matrix.shape
         if shape[-1] != shape[-2]:
             raise ValueError(f"Quadratic(K): K must be square; got shape {tuple(shape)}.")
-        if isinstance(self.matrix, DenseMap):
-            check_symmetric("Quadratic(K)", self.matrix.matrix)
-        elif isinstance(self.matrix, SparseMap):
-            check_symmetric("Quadratic(K)", self.matrix.matrix, self.matrix.transpose)
+        if isinstance(self.matrix, DenseMap | SparseMap):
+            transpose = getattr(self.matrix, "transpose", None)
+            check_symmetric("Quadratic(K)", self.matrix.matrix, transpose)
         batch = tuple(shape[:-2])
         if c is not None:
             c = checks.real_tensor("Quadratic(c)", c)
@@ -96,17 +96,12 @@ class Quadratic(Problem):
 
     def curvatures(self, atoms: Vertex) -> Tensor | None:
         if isinstance(atoms, OneHot) and isinstance(self.matrix, DenseMap):
-            diagonal = self.matrix.matrix.diagonal(dim1=-2, dim2=-1).expand(self._points)
+            diagonal = self.matrix.matrix.diagonal(dim1=-2, dim2=-1).expand(self.shape)
             return atoms.value**2 * diagonal.gather(-1, atoms.index)
         return torch.linalg.vecdot(atoms.dense(), apply_to_atoms(self.matrix, atoms))
 
     def smoothness(self) -> float:
         return self.matrix.norm()
-
-    @property
-    def _points(self) -> torch.Size:
-        assert self.shape is not None
-        return self.shape
 
 
 @final

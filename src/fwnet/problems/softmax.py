@@ -29,6 +29,8 @@ class SoftmaxRegression(Problem):
         classes: m; by default the largest label plus one.
     """
 
+    shape: torch.Size
+
     def __init__(self, X: Tensor, y: Tensor, classes: int | None = None) -> None:
         X = checks.real_tensor("SoftmaxRegression(X)", X)
         if X.ndim not in (2, 3):
@@ -76,7 +78,7 @@ class SoftmaxRegression(Problem):
             return ((errors @ V).mT.contiguous() @ X).mT  # rows times X: one pass, not thirty
 
         return ImplicitMatrix(
-            shape=self.shape or X.shape,
+            shape=self.shape,
             matmul=matmul,
             rmatmul=lambda U: errors.mT @ (X @ U),
             materialize=lambda: X.mT @ errors,

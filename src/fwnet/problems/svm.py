@@ -116,7 +116,7 @@ class SVMDual(Problem):
         return self.form.smoothness()
 
     def terms(self) -> int | None:
-        return self.form.shape[-1] if self.form.shape is not None else None
+        return self.form.shape[-1]
 
     def minibatch(self, rows: Tensor) -> Problem:
         """f by some coordinates of α: Qα is estimated by n/b Σ over these i of αᵢ Qeᵢ."""
