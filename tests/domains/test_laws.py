@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from fwnet.domains import Box, Domain, HyperSimplex, KSparseBall, L1Ball, Simplex
+from fwnet.domains import (
+    Box,
+    Domain,
+    HyperSimplex,
+    KSparseBall,
+    L1Ball,
+    Polytope,
+    Simplex,
+    TransportPolytope,
+)
 from fwnet.vertices import Dense
 
 from .cases import CASES, Case, normal
@@ -22,8 +31,10 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def number(case: Case) -> int:
-    """Brute force on the large matrices is slow: fewer costs there."""
-    return COSTS if max(case.shape) < 100 else 8
+    """Brute force on large matrices and linear programs are slow: fewer costs there."""
+    if max(case.shape) >= 100:
+        return 8
+    return 40 if isinstance(case.domain, TransportPolytope | Polytope) else COSTS
 
 
 def random_costs(case: Case, seed: int = 0) -> Tensor:
@@ -42,7 +53,7 @@ def size(case: Case) -> float:
 @every
 @both
 def test_vertices_are_feasible_and_optimal(case: Case, dtype: torch.dtype) -> None:
-    costs = normal(seeded(), COSTS, *case.shape).to(dtype)
+    costs = random_costs(case).to(dtype)
     vertices = case.domain.lmo(costs).dense()
     assert vertices.dtype == dtype
     assert vertices.shape == costs.shape

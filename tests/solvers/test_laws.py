@@ -19,6 +19,7 @@ from cases import (
     SOLVERS,
     TRACE_NORM,
     DomainCase,
+    RuleCase,
     SolverCase,
     best_value,
     labels,
@@ -40,6 +41,12 @@ def inner_start(case: DomainCase, dtype: torch.dtype = F64, seed: int = 0) -> Te
     return case.domain.lmo(costs).dense().mean(0)
 
 
+def half_of_the_rules(solver: SolverCase, case: DomainCase) -> list[RuleCase]:
+    """Every other rule: each meets every solver on some domain, and every domain with some."""
+    first = (SOLVERS.index(solver) + DOMAINS.index(case)) % 2
+    return list(solver.rules())[first::2]
+
+
 @every
 @both
 def test_every_iterate_is_feasible(
@@ -48,9 +55,10 @@ def test_every_iterate_is_feasible(
     problem = suited_problem(solver, case, dtype)
     x0 = inner_start(case, dtype)
     kept = x0.clone()
-    for rule in solver.rules():
-        if dtype == torch.float32 and rule.name not in ("OpenLoop", "LineSearch", "too_far"):
-            continue
+    rules = half_of_the_rules(solver, case)
+    if dtype == torch.float32:
+        rules = [r for r in solver.rules() if r.name in ("OpenLoop", "LineSearch", "too_far")]
+    for rule in rules:
         made = solver.make(case.domain, rule.make())
         points = []
         for _, _, move, step_size, there in walk(made, problem, x0, 10):
@@ -171,7 +179,7 @@ def test_a_batch_equals_a_loop(solver: SolverCase, case: DomainCase) -> None:
     # smoothness of a batch is the largest of all.
     tied = {"ShortStep", "LineSearch"} if solver.precise else {"ShortStep"}
     steps = 3 if solver.name == "Corrective" else 8  # before all of a face is tied
-    for rule in solver.rules():
+    for rule in half_of_the_rules(solver, case):
         if rule.name in tied or (solver.name == "Corrective" and not rule.monotone):
             continue  # at the optimum of a hull, rounding says which way an open loop jumps
         made = solver.make(case.domain, rule.make())
