@@ -11,7 +11,8 @@ from fwnet.domains.matrix_balls import (
     TraceNormBall,
 )
 from fwnet.domains.norm_balls import L1Ball, L2Ball, LpBall
-from fwnet.domains.polytopes import Birkhoff, Polytope, TransportPolytope
+from fwnet.domains.polytope import Polytope
+from fwnet.domains.polytopes import Birkhoff, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
 from fwnet.domains.sparse_balls import GroupL1Ball, KSparseBall
 from fwnet.numerics.bounds import bounded_singular_pair

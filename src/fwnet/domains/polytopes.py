@@ -1,4 +1,4 @@
-"""Polytopes whose LMO is a linear program: Birkhoff, transport, general."""
+"""Polytopes of matrices with given sums: Birkhoff and transport."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from fwnet.domains.base import Domain, settle, slack
 from fwnet.domains.linear_programs import (
     Array,
-    Program,
     ProgramResult,
     dual_bound,
     each,
@@ -177,66 +176,3 @@ class TransportPolytope(Domain):
         """Both sums on the CPU, without gradients."""
         rows, columns = self.row_sums.detach(), self.column_sums.detach()
         return rows.to("cpu", torch.float64), columns.to("cpu", torch.float64)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Polytope(Domain):
-    """General polytope, given by its constraints.
-
-        {x : A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper}
-
-    The LMO is a linear program (HiGHS). Its vertex violates no constraint by more than 1e-9 times
-    the largest of 1, the bounds and the distances |b_i|/|a_i| of the hyperplanes from 0; this is
-    also the tolerance of `contains`.
-
-    Arguments:
-        A_ub, b_ub, A_eq, b_eq: `(k, n)` and `(k,)`, tensors; each pair may be left out.
-        bounds: (lower, upper), each a number, a tensor `(n,)` or None for no bound.
-
-    Example:
-        >>> triangle = Polytope(torch.ones(1, 2), torch.ones(1), bounds=(0.0, None))
-        >>> triangle.lmo(torch.tensor([1.0, -1.0])).dense()
-        tensor([0., 1.])
-    """
-
-    A_ub: Tensor | None = None
-    b_ub: Tensor | None = None
-    A_eq: Tensor | None = None
-    b_eq: Tensor | None = None
-    bounds: tuple[float | Tensor | None, float | Tensor | None] = (None, None)
-    polyhedral: ClassVar[bool] = True
-    _program: Program = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        program = Program(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.bounds)
-        settle(self, _program=program)
-
-    def __repr__(self) -> str:
-        program = self._program
-        return f"Polytope({len(program.b_ub)} <=, {len(program.b_eq)} =, n={program.n})"
-
-    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        super().check_shape(name, shape)
-        n = self._program.n
-        self.check_kind(f"vectors of {n} entries", shape[-1] == n, name, shape)
-
-    def vertex(self, cost: Cost) -> Vertex:
-        cost = dense_cost(cost)
-        return Dense(each(cost, 1, self._program.minimise).to(cost.dtype))
-
-    def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
-        """A vertex, and a lower bound `(*batch,)` on the minimum, from the dual program."""
-        vertices, bounds = each_certified(dense_cost(cost), 1, self._program.certified)
-        return Dense(vertices), bounds
-
-    def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
-        return self._program.contains(x, tol)
-
-    def diameter(self, shape: tuple[int, ...]) -> float:
-        """An upper bound: the diagonal of the bounding box, from 2n linear programs."""
-        return self._program.diagonal
-
-    def normals(self, x: Tensor, tol: float | Tensor) -> Tensor:
-        """Rows of A_eq, rows of A_ub that hold with equality, e_i where x_i is at a bound."""
-        return self._program.normals(x, tol)
