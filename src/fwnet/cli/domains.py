@@ -24,14 +24,15 @@ class DomainChoice:
 
     Arguments:
         set: its formula, for the table in --help.
-        make: makes the domain from its options and arrays.
+        make: its class in fwnet, which takes the arrays, then the options, in their order; or a
+            function of all options and arrays.
         needs, takes: required and optional options.
         reads: arrays that the file must hold.
         matrix: whether its points are matrices.
     """
 
     set: str
-    make: Callable[[Mapping[str, Any], Mapping[str, Tensor]], fwnet.Domain]
+    make: str | Callable[[Mapping[str, Any], Mapping[str, Tensor]], fwnet.Domain]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ("radius",)
     reads: tuple[str, ...] = ()
@@ -60,58 +61,33 @@ def _polytope(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> fwnet.D
     return fwnet.Polytope(A_ub, b_ub, A_eq, b_eq, bounds=_bounds(given, arrays))
 
 
+def _birkhoff(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> fwnet.Domain:
+    return fwnet.Birkhoff(given["shape"][-1])
+
+
 _ARRAYS = ("lower", "upper", "groups", "A_ub", "b_ub", "A_eq", "b_eq", "vertices")
 DOMAINS: dict[str, DomainChoice] = {
-    "simplex": DomainChoice("x ≥ 0, Σx = r", lambda g, a: fwnet.Simplex(g["radius"])),
-    "hypersimplex": DomainChoice(
-        "0 ≤ x ≤ r, Σx = k r", lambda g, a: fwnet.HyperSimplex(g["k"], g["radius"]), ("k",)
-    ),
-    "l1": DomainChoice("Σ|x| ≤ r", lambda g, a: fwnet.L1Ball(g["radius"])),
-    "l2": DomainChoice("‖x‖₂ ≤ r", lambda g, a: fwnet.L2Ball(g["radius"])),
-    "linf": DomainChoice("max|x| ≤ r", lambda g, a: fwnet.LInfBall(g["radius"])),
-    "lp": DomainChoice("‖x‖ₚ ≤ r", lambda g, a: fwnet.LpBall(g["p"], g["radius"]), ("p",)),
-    "k-sparse": DomainChoice(
-        "hull of k entries ± r", lambda g, a: fwnet.KSparseBall(g["k"], g["radius"]), ("k",)
-    ),
-    "group-l1": DomainChoice(
-        "Σ ‖x_g‖₂ ≤ r, by the array groups",
-        lambda g, a: fwnet.GroupL1Ball(a["groups"], g["radius"]),
-        reads=("groups",),
-    ),
+    "simplex": DomainChoice("x ≥ 0, Σx = r", "Simplex"),
+    "hypersimplex": DomainChoice("0 ≤ x ≤ r, Σx = k r", "HyperSimplex", ("k",)),
+    "l1": DomainChoice("Σ|x| ≤ r", "L1Ball"),
+    "l2": DomainChoice("‖x‖₂ ≤ r", "L2Ball"),
+    "linf": DomainChoice("max|x| ≤ r", "LInfBall"),
+    "lp": DomainChoice("‖x‖ₚ ≤ r", "LpBall", ("p",)),
+    "k-sparse": DomainChoice("hull of k entries ± r", "KSparseBall", ("k",)),
+    "group-l1": DomainChoice("Σ ‖x_g‖₂ ≤ r, by the array groups", "GroupL1Ball", reads=("groups",)),
     "box": DomainChoice("lower ≤ x ≤ upper", _box, takes=("lower", "upper")),
     "polytope": DomainChoice(
         "A_ub x ≤ b_ub, A_eq x = b_eq, lower ≤ x ≤ upper", _polytope, takes=("lower", "upper")
     ),
     "hull": DomainChoice(
-        "hull of the rows of the array vertices",
-        lambda g, a: fwnet.ConvexHull(a["vertices"]),
-        takes=(),
-        reads=("vertices",),
+        "hull of the rows of the array vertices", "ConvexHull", takes=(), reads=("vertices",)
     ),
-    "trace-norm": DomainChoice(
-        "matrices, Σσ ≤ r", lambda g, a: fwnet.TraceNormBall(g["radius"]), matrix=True
-    ),
-    "spectral": DomainChoice(
-        "matrices, max σ ≤ r", lambda g, a: fwnet.SpectralBall(g["radius"]), matrix=True
-    ),
-    "schatten": DomainChoice(
-        "matrices, ‖σ‖ₚ ≤ r",
-        lambda g, a: fwnet.SchattenBall(g["p"], g["radius"]),
-        ("p",),
-        matrix=True,
-    ),
-    "row-norms": DomainChoice(
-        "matrices, each row ‖·‖₂ ≤ r", lambda g, a: fwnet.RowBall(g["radius"]), matrix=True
-    ),
-    "spectraplex": DomainChoice(
-        "X ⪰ 0, trace r", lambda g, a: fwnet.Spectraplex(g["radius"]), matrix=True
-    ),
-    "birkhoff": DomainChoice(
-        "doubly stochastic matrices",
-        lambda g, a: fwnet.Birkhoff(g["shape"][-1]),
-        takes=(),
-        matrix=True,
-    ),
+    "trace-norm": DomainChoice("matrices, Σσ ≤ r", "TraceNormBall", matrix=True),
+    "spectral": DomainChoice("matrices, max σ ≤ r", "SpectralBall", matrix=True),
+    "schatten": DomainChoice("matrices, ‖σ‖ₚ ≤ r", "SchattenBall", ("p",), matrix=True),
+    "row-norms": DomainChoice("matrices, each row ‖·‖₂ ≤ r", "RowBall", matrix=True),
+    "spectraplex": DomainChoice("X ⪰ 0, trace r", "Spectraplex", matrix=True),
+    "birkhoff": DomainChoice("doubly stochastic matrices", _birkhoff, takes=(), matrix=True),
 }
 
 
@@ -146,7 +122,11 @@ def choose(
     given: dict[str, Any] = {"radius": 1.0, "shape": shape}
     given |= {key: value for key, value in options.items() if value is not None}
     read = {key: _tensor(key, arrays[key]) for key in _ARRAYS if key in arrays}
-    return choice.make(given, read)
+    if not isinstance(choice.make, str):
+        return choice.make(given, read)
+    parts = [*(read[key] for key in choice.reads), *(given[key] for key in allowed)]
+    made: fwnet.Domain = getattr(fwnet, choice.make)(*parts)
+    return made
 
 
 def _tensor(key: str, values: np.ndarray) -> Tensor:
