@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import final
 
 import torch
@@ -26,6 +25,7 @@ from fwnet.numerics.tensors import (
     expand,
     is_plain,
     is_read,
+    once,
     rescaled,
 )
 from fwnet.vertices import Vertex, as_dense
@@ -202,25 +202,9 @@ class Move:
     slope: Tensor
     max_step: Tensor | float = 1.0
 
-    @property
+    @once
     def direction(self) -> Tensor:
         """d as a tensor, computed once."""
-        return self._make_direction() if torch.compiler.is_compiling() else self._direction
-
-    @property
-    def image(self) -> Tensor:
-        """A d, from the images of x and the vertices, computed once."""
-        return self._make_image() if torch.compiler.is_compiling() else self._image
-
-    @cached_property
-    def _direction(self) -> Tensor:  # torch.compile merges equal terms, but cannot trace the cache
-        return self._make_direction()
-
-    @cached_property
-    def _image(self) -> Tensor:
-        return self._make_image()
-
-    def _make_direction(self) -> Tensor:
         x = self.it.x
         batch = self.slope.ndim
         direction = expand(self.scale, x.ndim - batch) * x
@@ -228,7 +212,9 @@ class Move:
             direction = term.vertex.add_to(direction, term.coefficient)
         return direction
 
-    def _make_image(self) -> Tensor:
+    @once
+    def image(self) -> Tensor:
+        """A d, from the images of x and the vertices, computed once."""
         z = self.it.image
         assert z is not None
         parts = [(term.coefficient, term.image) for term in self.terms]

@@ -124,6 +124,12 @@ class _Bidiagonal:
         small[..., place[first:-1], place[first + 1 :]] = _numbers(self.betas)[..., :-1]
         return small
 
+    def values(self) -> tuple[Array, Array]:
+        """The singular values of T, ascending, and the left vector of the largest."""
+        small = self.small()
+        squares, vectors = np.linalg.eigh(np.nan_to_num(small @ small.swapaxes(-1, -2)))
+        return np.sqrt(squares.clip(min=0.0)), vectors[..., -1]
+
     def above(self, reach: Array) -> Array:
         """An upper bound of the largest singular value in units of the largest one of T.
 
@@ -209,10 +215,8 @@ def lanczos(
         k = bases.k
         if k < min(check, bases.size):
             continue
-        small = bases.small()
-        values, vectors = np.linalg.eigh(np.nan_to_num(small @ small.swapaxes(-1, -2)))
-        values = np.sqrt(values.clip(min=0.0))
-        p, sigma = vectors[..., -1], values[..., -1]
+        values, p = bases.values()
+        sigma = values[..., -1]
         excess = _excess(bases.beta * np.abs(p[..., -1]), sigma, values[..., -2], tol)
         accurate = excess <= 0.0 or (k == bases.side and restarts == 0)
         if accurate or (k == bases.size and restarts == max_restarts):
@@ -246,12 +250,10 @@ def bounded_lanczos(
         bases.grow()
         if bases.k < min(check, bases.size):
             continue
-        small = bases.small()
-        values, vectors = np.linalg.eigh(np.nan_to_num(small @ small.swapaxes(-1, -2)))
-        sigma = np.sqrt(values[..., -1].clip(min=0.0))
+        values, p = bases.values()
         rounding = 1.0 + 8.0 * torch.finfo(start.dtype).eps
         ratio = bases.above(reach) * rounding
-        pair = bases.pair(vectors[..., -1], sigma)
+        pair = bases.pair(p, values[..., -1])
         upper = pair.sigma.double() * torch.as_tensor(ratio).to(pair.sigma.device)
         good = enough(pair.sigma.double().cpu().numpy(), upper.cpu().numpy())
         if good or bases.k == bases.size:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor
+
+
+def once(compute: Callable[[Any], Tensor]) -> property:
+    """A property that is computed once; in a graph of torch.compile, which merges equal terms and
+    cannot trace a cache, whenever it is read.
+    """
+    name = compute.__name__
+
+    def get(self: Any) -> Tensor:
+        if torch.compiler.is_compiling():
+            return compute(self)
+        kept = self.__dict__.get(name)
+        if kept is None:
+            kept = self.__dict__[name] = compute(self)
+        return kept
+
+    return property(get, doc=compute.__doc__)
 
 
 @final
@@ -23,7 +39,7 @@ class ImplicitMatrix:
         shape: `(*batch, d, m)`.
         matmul: V `(*batch, m, k)` -> G V `(*batch, d, k)`; without a batch also v `(m,)` -> `(d,)`.
         rmatmul: U `(*batch, d, k)` -> Gᵀ U `(*batch, m, k)`; also u `(d,)` -> `(m,)`.
-        materialize: () -> G, for whoever needs all of it.
+        materialize: () -> G, where all of it is needed.
         dtype, device: of its products.
     """
 
@@ -49,10 +65,11 @@ class ImplicitMatrix:
 
     def dense(self) -> Tensor:
         """G as a tensor, computed once."""
-        return self.materialize() if torch.compiler.is_compiling() else self._dense
+        whole: Tensor = self._dense
+        return whole
 
-    @cached_property
-    def _dense(self) -> Tensor:  # a compiler shares equal terms, and cannot trace the cache
+    @once
+    def _dense(self) -> Tensor:
         return self.materialize()
 
 

@@ -23,9 +23,14 @@ from fwnet.solvers.observers import observers
 from fwnet.solvers.watch import Watch
 from fwnet.starts import Start
 from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule
-from fwnet.trace import MESSAGES, Observer, Result
+from fwnet.trace import MESSAGES, Observer, Result, Status
 
 Objective = Problem | Callable[[Tensor], Tensor]
+_SLOTS: tuple[tuple[str, type, str], ...] = (
+    ("direction", Direction, "a Direction"),
+    ("oracle", Oracle, "an Oracle"),
+    ("start", Start, "a Start"),
+)
 
 
 class FrankWolfe(Method):
@@ -91,8 +96,8 @@ class FrankWolfe(Method):
         self.oracle = Exact() if oracle is None else oracle
         if rule is None:
             rule = LineSearch() if getattr(direction, "line_search", False) else OpenLoop()
-        for name, slot in (("direction", Direction), ("oracle", Oracle), ("start", Start)):
-            if isinstance(rule, slot):  # a module can be called too
+        for name, kind, _ in _SLOTS:
+            if isinstance(rule, kind):  # a module can be called too
                 raise TypeError(
                     f"rule must be a StepRule or a function of t; got {type(rule).__name__}, which "
                     f"is a {name}. Use FrankWolfe(domain, {name}=...)."
@@ -183,12 +188,10 @@ class FrankWolfe(Method):
         )
 
     def _check_slots(self) -> None:
-        if not isinstance(self.direction, Direction):
-            raise TypeError(f"direction must be a Direction; got {self.direction!r}.")
-        if not isinstance(self.oracle, Oracle):
-            raise TypeError(f"oracle must be an Oracle; got {self.oracle!r}.")
-        if self.start is not None and not isinstance(self.start, Start):
-            raise TypeError(f"start must be a Start; got {self.start!r}.")
+        for name, kind, noun in _SLOTS:
+            slot = getattr(self, name)
+            if not isinstance(slot, kind) and not (slot is None and kind is Start):
+                raise TypeError(f"{name} must be {noun}; got {slot!r}.")
         if self.rule.reads_objective and not self.oracle.reads_image:
             raise TypeError(
                 f"{type(self.rule).__name__} evaluates f, of which {type(self.oracle).__name__} "
@@ -249,17 +252,13 @@ class FrankWolfe(Method):
         if true is None or sound is not it:
             it, true = watch.certify(sound)
         assert true.gap is not None
-        message, steps = MESSAGES[end.status], end.t
-        if end.status == "non_finite":
-            message += f" (step {end.t})"
+        status: Status | tuple[Status, ...] = end.status
+        steps: int | tuple[int, ...] = end.t
+        note = ""
         if true.value.ndim:
-            statuses, counts, note = watch.outcomes(true.gap, end.status)
-            message = message if end.status == "non_finite" else message + note
-            return Result(
-                it.x, true.value, true.gap, statuses, counts, watch.trace, message, it.active
-            )
-        if watch.remote and watch.steps is not None:
+            status, steps, note = watch.outcomes(true.gap, end.status)
+        elif watch.remote and watch.steps is not None:
             steps = int(watch.steps)  # without those of size 0 after the last check
-        return Result(
-            it.x, true.value, true.gap, end.status, steps, watch.trace, message, it.active
-        )
+        note = f" (step {end.t})" if end.status == "non_finite" else note
+        message = MESSAGES[end.status] + note
+        return Result(it.x, true.value, true.gap, status, steps, watch.trace, message, it.active)

@@ -191,9 +191,8 @@ class Watch:
 
     def keep_best(self, it: Iterate, value: Number) -> None:
         """Remember the iterate with the smallest f, for each problem separately."""
-        if (
-            self.remote and self.best is None
-        ):  # without atoms: later iterates write into their slots
+        if self.remote and self.best is None:
+            # Without atoms: later iterates write into their slots.
             self.best, self.best_value = Iterate(it.x, it.image), value
             return
         better = value <= self.best_value

@@ -126,15 +126,8 @@ class Armijo(StepRule):
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        step_size = move.clamped(move.max_step).clamp_max(1.0)
-        noise = _noise(move)
-        for _ in range(60):
-            goal = move.value + self.share * step_size * move.slope + noise
-            rose = ~(problem.value(move.trial(step_size)) <= goal)  # NaN counts as a rise
-            if not bool(rose.any()):
-                break
-            step_size = torch.where(rose, self.shrink * step_size, step_size)
-        return step_size, state
+        longest = move.clamped(move.max_step).clamp_max(1.0)
+        return _shrunk(problem, move, longest, self.shrink, self.share), state
 
 
 @final
@@ -164,14 +157,24 @@ class Monotonic(StepRule):
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
-        factor, noise = state.factor, _noise(move)
-        for _ in range(60):
-            step_size = move.clamped(factor * 2 / (state.t + 2))
-            rose = ~(problem.value(move.trial(step_size)) <= move.value + noise)
-            if not bool(rose.any()):
-                break
-            factor = torch.where(rose, 0.5 * factor, factor)
-        return step_size, MonotonicState(state.t + 1, factor)
+        classic = 2 / (state.t + 2)
+        step_size = _shrunk(problem, move, state.factor * classic, 0.5)
+        return step_size, MonotonicState(state.t + 1, step_size / classic)
+
+
+def _shrunk(
+    problem: Problem, move: Move, step_size: Tensor, shrink: float, share: float = 0.0
+) -> Tensor:
+    """The step sizes, shrunk until f(x + γd) <= f(x) + share · γ ⟨∇f(x), d⟩."""
+    noise = _noise(move)
+    for _ in range(60):
+        size = move.clamped(step_size)
+        goal = move.value + share * size * move.slope + noise
+        rose = ~(problem.value(move.trial(size)) <= goal)  # NaN counts as a rise
+        if not bool(rose.any()):
+            break
+        step_size = torch.where(rose, shrink * step_size, step_size)
+    return step_size
 
 
 def _length(problem: Problem, move: Move) -> Tensor:
