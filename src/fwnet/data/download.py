@@ -7,7 +7,6 @@ cache/mnist/…                                      all files of the set are co
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sys
@@ -21,7 +20,7 @@ from urllib.request import Request, urlopen
 
 from fwnet.data.checksums import CHECKSUMS
 from fwnet.data.sources import DataError, cache_folder
-from fwnet.numerics.files import file_hash
+from fwnet.numerics.files import file_hash, reason
 
 TIMEOUT = 8.0  # seconds without a byte
 
@@ -106,19 +105,18 @@ def _receive(url: str, part: Path) -> None:
             now = _size(part)
             if now > before:
                 continue
-            reason = getattr(error, "reason", error)
+            why = getattr(error, "reason", error)
             if now == first:
-                raise Unreachable(f"{url} cannot be reached ({reason}).") from None
+                raise Unreachable(f"{url} cannot be reached ({why}).") from None
             raise DataError(
-                f"the download of {url} broke off after {now} bytes ({reason}). They are kept in "
+                f"the download of {url} broke off after {now} bytes ({why}). They are kept in "
                 f"{part}; the same call resumes from there."
             ) from None
         except OSError as error:
-            why = "no space is left" if error.errno == errno.ENOSPC else error.strerror or error
             raise DataError(
-                f"{part} cannot be written: {why}. The {_size(part)} bytes received so far are "
-                "kept; free some space and repeat the call to resume, or set FWNET_CACHE to "
-                "another folder."
+                f"{part} cannot be written: {reason(error)}. The {_size(part)} bytes received so "
+                "far are kept; free some space and repeat the call to resume, or set FWNET_CACHE "
+                "to another folder."
             ) from None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fwnet.data.sources import DataError, read
+from fwnet.data.sources import DataError, damaged, read
 
 Batch = tuple[np.ndarray, np.ndarray]  # pixels (n, channels, rows, columns), labels (n,), uint8
 _OPENERS: dict[str, Callable[[bytes], bytes]] = {
@@ -36,7 +36,7 @@ def unpacked(path: Path) -> bytes:
     try:
         return opener(content)
     except _BROKEN as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
+        raise damaged(path, error) from None
 
 
 def npz_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
@@ -45,7 +45,7 @@ def npz_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
         with np.load(io.BytesIO(read(path)), allow_pickle=False) as arrays:
             return tuple(arrays[name] for name in names)
     except (*_BROKEN, KeyError, TypeError, zipfile.BadZipFile) as error:  # TypeError: one array
-        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
+        raise damaged(path, error) from None
 
 
 def idx(content: bytes, path: Path, rank: int) -> np.ndarray:
@@ -58,10 +58,7 @@ def idx(content: bytes, path: Path, rank: int) -> np.ndarray:
         )
     shape = struct.unpack_from(f">{rank}I", content, 4)
     if len(content) - start != int(np.prod(shape)):
-        raise DataError(
-            f"{path} is damaged: its header says {shape}, and {len(content) - start} bytes follow. "
-            "Delete it and download it again."
-        )
+        raise damaged(path, f"its header says {shape}, and {len(content) - start} bytes follow")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 

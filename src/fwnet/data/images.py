@@ -15,7 +15,7 @@ import numpy as np
 
 from fwnet.data.checksums import CHECKSUMS
 from fwnet.data.formats import Batch, binary_batch, idx, pickled_batch, residual_batch, unpacked
-from fwnet.data.sources import DataError, find, read, shown
+from fwnet.data.sources import DataError, damaged, find, read, shown
 
 Reader = Callable[[bytes, Path], Batch]
 Parts = tuple[Batch, Batch]  # train, test
@@ -97,7 +97,7 @@ def _read_archive(paths: Sequence[Path], names: Sequence[str], reader: Reader) -
                 if file is not None:
                     found[name] = reader(file.read(), path / name)
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it and download it again.") from None
+        raise damaged(path, error) from None
     for name in names:
         if name not in found:
             raise DataError(f"{path} has no file {name}. Delete it and download it again.")

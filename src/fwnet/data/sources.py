@@ -15,6 +15,11 @@ class DataError(RuntimeError):
     """Data is missing, damaged or out of reach; the message says which file and what to do."""
 
 
+def damaged(path: Path, why: object) -> DataError:
+    """The error for a file that cannot be read as what it should be."""
+    return DataError(f"{path} is damaged: {why}. Delete it and download it again.")
+
+
 def cache_folder() -> Path:
     """FWNET_CACHE, or the platform's folder for caches."""
     named = os.environ.get("FWNET_CACHE")
@@ -69,10 +74,8 @@ def read(path: Path) -> bytes:
         kind = expected.partition(":")[0]
         found = f"{kind}:{hashlib.new(kind, content, usedforsecurity=False).hexdigest()}"
         if found != expected:
-            raise DataError(
-                f"{path} is damaged: its checksum must be {expected}; got {found} "
-                f"({len(content)} bytes). Delete it and download it again."
-            )
+            size = f"{len(content)} bytes"
+            raise damaged(path, f"its checksum must be {expected}; got {found} ({size})")
     return content
 
 

@@ -63,5 +63,5 @@ def toward(problem: Problem, it: Iterate, lin: Linearization, slot: Tensor | Non
 
 
 def image_if_kept(problem: Problem, it: Iterate, vertex: Vertex) -> Tensor | None:
-    """A v, unless nobody keeps images."""
+    """A v, or None where the iterate keeps no image."""
     return None if it.image is None else problem.vertex_image(vertex)

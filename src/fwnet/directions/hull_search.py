@@ -41,7 +41,7 @@ def hull_weights(
     changes: Tensor,  # (*batch, K, m), their images
     rounds: int,
 ) -> Tensor:  # (*batch, K)
-    """argmin of f(x + Σ w_k ways_k) over w >= 0, Σ w <= 1, by damped Newton steps.
+    """argmin of f(x + Σ w_k directions_k) over w >= 0, Σ w <= 1, by damped Newton steps.
 
         w <- w + γ (v − w),   v = argmin of the second-order model at w,   γ = 1, ½, ¼, …
 

@@ -117,10 +117,7 @@ def compiled(
         try:
             code = njit(cache=True, **options)(function)
             _forget_unreadable(code)
-        except (
-            RuntimeError,
-            OSError,
-        ):  # no folder to write to, as in a container: once per process then
+        except (RuntimeError, OSError):  # no folder to write to: compile once per process then
             code = njit(**options)(function)
         return cast(Callable[..., Any], code)
 

@@ -57,7 +57,7 @@ def written_whole(path: Path, name: str | None = None, advice: str = ADVICE) -> 
             os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
-        message = f"{name or repr(str(path))} cannot be written: {_reason(error)}. {advice}"
+        message = f"{name or repr(str(path))} cannot be written: {reason(error)}. {advice}"
         raise OSError(message) from None
     finally:
         with suppress(OSError):  # it is gone, or never was
@@ -88,7 +88,7 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
         where = str(folder / file.relative_to(beside) if beside in file.parents else folder)
         with suppress(OSError):
             where += f" ({shutil.disk_usage(_existing(folder)).free:,} bytes are free)"
-        raise OSError(f"{where} cannot be written: {_reason(error)}. {ADVICE}") from None
+        raise OSError(f"{where} cannot be written: {reason(error)}. {ADVICE}") from None
     finally:
         if made:
             shutil.rmtree(beside, ignore_errors=True)
@@ -104,8 +104,8 @@ def make_folder(folder: Path, name: str | None = None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # the latter for a zero byte in the name
-        reason = getattr(error, "strerror", None) or error
-        message = f"{name or folder} cannot be a folder: {reason}. Choose another folder."
+        why = getattr(error, "strerror", None) or error
+        message = f"{name or folder} cannot be a folder: {why}. Choose another folder."
         raise OSError(message) from None
 
 
@@ -334,7 +334,8 @@ def fingerprint(*parts: Any) -> str:
     return _hash(plain, tensors)[:16]
 
 
-def _reason(error: OSError) -> str:
+def reason(error: OSError) -> str:
+    """Why the system refused, in a few words."""
     return "no space is left" if error.errno == errno.ENOSPC else error.strerror or str(error)
 
 
