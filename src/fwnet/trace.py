@@ -51,7 +51,7 @@ MESSAGES: dict[str, str] = {
 class Clock:
     """Seconds of wall-clock time since a run began, and its limit.
 
-    Seconds in which machine code is compiled, once on a machine, do not count.
+    The compilation of machine code, which happens once on a machine, does not count.
 
     Arguments:
         max_seconds: the limit; None for none.

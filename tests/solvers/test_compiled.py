@@ -89,20 +89,23 @@ def solver_for(case: DomainCase, direction: str, rule: str, compiled: bool) -> f
     )
 
 
+def slots_for(k: int) -> Iterator[tuple[str, str]]:
+    """Of problem k: "toward" with every rule, and every direction with a rule in turn."""
+    yield from (("toward", rule) for rule in CHOSEN)
+    for direction in ("away", "pairwise", "blended"):
+        possible = [rule for rule in CHOSEN if (direction, rule) not in TIED]
+        yield direction, possible[k % len(possible)]
+
+
 @cache
 def by_the_loop(case: DomainCase, dtype: torch.dtype) -> list[tuple[Any, ...]]:
-    """Problems with slots, starts and results of the plain loop.
-
-    Every problem meets every direction and every rule, and every direction every rule.
-    """
+    """Problems with slots, starts and results of the plain loop."""
     found: list[tuple[Any, ...]] = []
     for k, (name, problem) in enumerate(problems(dtype)):
         x0 = start_for(case, problem)
-        for d, direction in enumerate(DIRECTIONS):
-            rule = CHOSEN[(k + d) % len(CHOSEN)]
-            if (direction, rule) not in TIED:
-                plain = solver_for(case, direction, rule, compiled=False)(problem, x0)
-                found.append((f"{name}, {direction}, {rule}", problem, direction, rule, x0, plain))
+        for direction, rule in slots_for(k):
+            plain = solver_for(case, direction, rule, compiled=False)(problem, x0)
+            found.append((f"{name}, {direction}, {rule}", problem, direction, rule, x0, plain))
     return found
 
 

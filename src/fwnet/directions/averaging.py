@@ -15,7 +15,7 @@ from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 from fwnet.vertices import Dense
 
-_REFRESH = 1000  # steps after which Az is computed anew, as the solver does with Ax
+_REFRESH = 1000  # steps after which Az is recomputed, as the solver does with Ax
 
 
 @final
@@ -35,10 +35,10 @@ class Averaging(Direction):
         z_{t+1} = z_t + 2/(t + 2) (s_t − z_t),   s_t = argmin over the domain of ⟨∇f(z_t), v⟩
 
     A rule with γ_t = c/(t + c) makes x an average of the path's points, later ones heavier; the
-    solver's default, 2/(t + 2), is c = 2, and c = 3 or 4 is better. The vertices of the path turn
-    around the optimum, so that each z_t is some 1/t away from it, in ever other directions. In
-    their average this cancels: on SVM duals f(x) − min f is 2 to 3 times smaller than f(z) − min f
-    after 150 steps and 5 to 12 times after 1500. γ = 1 is z_{t+1} itself.
+    solver's default, 2/(t + 2), is c = 2, and c = 3 or 4 is better. The path circles the optimum:
+    each z_t is about 1/t away from it, each time in another direction, and the average cancels
+    these errors. On SVM duals f(x) − min f is 2 to 3 times smaller than f(z) − min f after 150
+    steps and 5 to 12 times after 1500. With γ = 1, x is z_{t+1} itself.
 
     A step looks at the gradient twice, at z for the vertex and at x for the certificate. On a
     `Quadratic` both are read from images, and the only product is with the vertex, as in a step of

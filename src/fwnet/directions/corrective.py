@@ -47,7 +47,7 @@ class Corrections(Direction):
         d = y − x,   y = argmin of f over conv{x, s, P(x − η∇f(x)), p_1, …, p_memory}
 
     On a quadratic the minimum is exact: a quadratic programme of memory + 3 weights. Elsewhere it
-    is that of the second-order model at x, and the rule's line search keeps the step honest; with
+    is that of the second-order model at x, and the rule's line search makes sure that f falls; with
     `rounds` it is that of f itself, see `hull_search`, and never above what the line search toward
     the vertex reaches.
 

@@ -39,7 +39,7 @@ class Domain(ABC):
 
     @abstractmethod
     def diameter(self, shape: tuple[int, ...]) -> float:
-        """Largest Euclidean distance between two points of `shape`; some give an upper bound."""
+        """The largest distance between two points of `shape`, or an upper bound on it."""
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
         """A vertex, and a lower bound `(*batch,)` on the minimum that holds up to rounding.

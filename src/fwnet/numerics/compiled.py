@@ -1,4 +1,4 @@
-"""Machine code by Numba, if it is installed, kept on the disk where there is one to write to."""
+"""Machine code by Numba, if it is installed; kept on the disk where a folder can be written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fwnet.numerics.log import logger
 
 @cache
 def numba_or_none() -> ModuleType | None:
-    """Numba; None where it is not installed or does not fit the NumPy that is."""
+    """Numba; None if it is not installed, or does not work with the installed NumPy."""
     try:
         import numba
     except ImportError:
@@ -32,7 +32,7 @@ class Compilation:
 
 @cache
 def _compiler() -> Any:
-    """What counts the seconds that Numba compiles, and says so when they become many."""
+    """Counts the seconds that Numba compiles, and logs a warning when they become many."""
     events: Any = import_module("numba.core.event")
 
     class Stopwatch(events.TimingListener):

@@ -1,4 +1,4 @@
-"""U Vᵀ of a matrix by products alone, never outside of the spectral ball."""
+"""U Vᵀ of a matrix by matrix products only; the result never leaves the spectral ball."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solves under autocast: in float32, as those of torch's operations that need it."""
+"""Solves under autocast run in float32, like the operations of torch that need it."""
 
 from __future__ import annotations
 

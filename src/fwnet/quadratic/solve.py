@@ -66,7 +66,7 @@ def solve_simplex_qp(
     """As `simplex_qp`, with the certificate.
 
     Arguments:
-        trusted: Q is semidefinite but for its own rounding, which may be all that there is of it.
+        trusted: Q is semidefinite up to rounding, which may be as large as Q itself: no check.
     """
     _check_shapes(Q, c, start)
     batch, n = Q.shape[:-2], Q.shape[-1]
