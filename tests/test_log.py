@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+from pathlib import Path
 
 import pytest
 
+import fwnet
 from fwnet.numerics.log import logger
 
 
@@ -33,3 +35,12 @@ def test_a_level_silences() -> None:
     assert logging.getLogger("fwnet") is logger
     assert logger.isEnabledFor(logging.INFO)
     assert not logger.isEnabledFor(logging.DEBUG)
+
+
+def test_nothing_else_writes_to_the_standard_error_stream() -> None:
+    package = Path(fwnet.__file__).parent
+    for path in package.rglob("*.py"):
+        if path.relative_to(package).parts[0] != "cli" and path.name != "log.py":
+            text = path.read_text()
+            assert "stderr.write" not in text, path
+            assert "file=sys.stderr" not in text, path

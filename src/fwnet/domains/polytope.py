@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -163,7 +163,13 @@ class Polytope(Domain):
     def _solve(self, cost: Array) -> ProgramResult:
         (A_ub, b_ub), (A_eq, b_eq) = self._ub, self._eq
         box = np.stack([self._lower, self._upper], 1)
-        constraints = {"A_ub": A_ub, "b_ub": b_ub, "A_eq": A_eq, "b_eq": b_eq, "bounds": box}
+        constraints: dict[str, Any] = {
+            "A_ub": A_ub,
+            "b_ub": b_ub,
+            "A_eq": A_eq,
+            "b_eq": b_eq,
+            "bounds": box,
+        }
         return solve(scipy_optimize("Polytope"), cost, 1e-9 * self._size, **constraints)
 
     def _largest_entry(self) -> float:
@@ -185,7 +191,7 @@ class Polytope(Domain):
         if np.linalg.matrix_rank(both) < n:
             return np.inf
         box = [(1, None)] * len(rows) + [(None, None)] * len(A_eq)
-        zeros = {"A_eq": both.T, "b_eq": np.zeros(n), "bounds": box}
+        zeros: dict[str, Any] = {"A_eq": both.T, "b_eq": np.zeros(n), "bounds": box}
         answer = solve(scipy_optimize("Polytope"), np.zeros(len(both)), **zeros)
         if answer.status != "optimal":
             return np.inf

@@ -56,7 +56,7 @@ class Oracle(nn.Module, ABC):
     reads_image: bool = True
     certifies: bool = False
     relative_tol: bool = False
-    fits: ClassVar[tuple[type[Domain], ...]] = (Domain,)
+    fits: ClassVar[tuple[type, ...]] = (Domain,)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the oracle does not fit the domain."""
