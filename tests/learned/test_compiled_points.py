@@ -102,7 +102,7 @@ def test_compiled_solves_are_those_of_a_batch(
         return [float(record.value) for record in solver(fwnet.Quadratic(K)).trace]
 
     compiled = follow(K[0])
-    monkeypatch.setattr(direction, "compiled_code", lambda: None)
-    monkeypatch.setattr(atoms, "compiled_code", lambda: None)
+    monkeypatch.setattr(direction, "machine_code", lambda name: None)
+    monkeypatch.setattr(atoms, "machine_code", lambda name: None)
     assert compiled == pytest.approx(follow(K[0]), rel=1e-9)
     assert compiled == pytest.approx(follow(K), rel=1e-9)

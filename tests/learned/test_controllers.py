@@ -196,7 +196,7 @@ def test_a_foreign_domain_is_refused() -> None:
 def test_the_paper_over_low_rank_matrices_is_feasible_and_differentiable() -> None:
     X = torch.randn(2, 12, 5, generator=seeded())
     problem = fwnet.SoftmaxRegression(X, torch.arange(24).reshape(2, 12) % 3)
-    controller = learned.LSTMPowerIteration(hidden=4, layers=1)
+    controller = learned.LSTMPowerIteration(hidden=4)
     ball = fwnet.TraceNormBall(3.0)
     net = fwnet.FWNet(controller.solver(ball, max_steps=6))
     result = net(problem)
@@ -262,7 +262,7 @@ def test_weights_and_numbers_may_differ_in_precision(
     weights: torch.dtype, numbers: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiled:
-        monkeypatch.setattr("fwnet.learned.controllers.direction.compiled_code", lambda: None)
+        monkeypatch.setattr("fwnet.learned.controllers.direction.machine_code", lambda name: None)
     A = torch.randn(60, 40, generator=seeded(0), dtype=numbers)
     controller = learned.load("simplex-qp").to(weights)
     result = controller.solver(fwnet.Simplex(), max_steps=50, tol=1e-3)(fwnet.Quadratic(A.mT @ A))
@@ -300,7 +300,9 @@ def test_where_f_does_not_curve_the_vertex_is_found(
     """f = ½ curvature (Σx)² + ⟨c, x⟩: η overflows, and the curvature along the hull is rounding."""
     if not compiled:
         for module in ("direction", "atoms"):
-            monkeypatch.setattr(f"fwnet.learned.controllers.{module}.compiled_code", lambda: None)
+            monkeypatch.setattr(
+                f"fwnet.learned.controllers.{module}.machine_code", lambda name: None
+            )
     c = torch.randn(*batch, 7, generator=seeded(4), dtype=dtype)
     problem = fwnet.Quadratic(torch.full((*batch, 7, 7), curvature, dtype=dtype), c)
     domain = fwnet.Simplex(radius)
@@ -317,7 +319,7 @@ def test_weights_that_overflow_are_no_worse_than_the_line_search(
     weight: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiled:
-        monkeypatch.setattr("fwnet.learned.controllers.direction.compiled_code", lambda: None)
+        monkeypatch.setattr("fwnet.learned.controllers.direction.machine_code", lambda name: None)
     problem = svm_family(n=40).sample(1, seeded(3)).matrix.matrix[0]
     controller = learned.LearnedDirection(memory=2)
     for parameter in controller.parameters():

@@ -1,4 +1,4 @@
-"""What a controller sees: numbers without units, detached, bounded.
+"""What a controller sees: dimensionless numbers, detached, bounded.
 
 A change of a feature changes what old weights mean: raise FEATURES with it, and files of the old
 version are refused instead of being misread.

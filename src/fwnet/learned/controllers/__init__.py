@@ -18,25 +18,10 @@ from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
 from fwnet.learned.controllers.trace_norm import LearnedTraceNorm
 
-KINDS: dict[str, type[Controller]] = {  # what a file may build
-    kind.__name__: kind
-    for kind in (
-        HierarchicalDirection,
-        HierarchicalL2L,
-        L2LLagrangian,
-        L2LSoftmax,
-        LSTMDirection,
-        LSTMPowerIteration,
-        LSTMStep,
-        LearnedAtoms,
-        LearnedDirection,
-        LearnedLowRank,
-        LearnedPairwise,
-        LearnedPowerIteration,
-        LearnedStart,
-        LearnedStep,
-        LearnedTraceNorm,
-    )
+KINDS: dict[str, type[Controller]] = {  # what a file may build: every controller of this module
+    name: kind
+    for name, kind in list(globals().items())
+    if isinstance(kind, type) and issubclass(kind, Controller) and kind is not Controller
 }
 
 __all__ = [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
@@ -16,8 +14,9 @@ from fwnet.directions.corrective import CorrectionState, vertex_of
 from fwnet.directions.proposals import Candidates, LastStep, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate, Move
-from fwnet.learned.controllers.hull import HullDirection, compiled_code, is_single
+from fwnet.learned.controllers.hull import HullDirection, is_single
 from fwnet.numerics import checks
+from fwnet.numerics.compiled import machine_code
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem, Quadratic, SVMDual
 from fwnet.problems.base import dense_gradient
@@ -25,6 +24,7 @@ from fwnet.vertices import Dense
 
 START = (0.0, 0.0, 0.0, -7.0)  # m = 1, β = 0, a = 0: the hand-designed atom
 NEWTON_STEPS, HALVINGS = 8, 5
+_CODE = "fwnet.learned.controllers.compiled_atoms"
 
 
 @final
@@ -38,8 +38,8 @@ class LearnedAtoms(HullDirection):
     points of the hull, whose images are known, and σ elsewhere. η is Barzilai and Borwein's
     length, Δx the last step. The minimum costs a few projections, no product with the matrix.
     θ = (log m, β, a, log λ): length, momentum, share of the known curvature, and the λ below which,
-    relative to the largest, it is taken for rounding. They have no unit, so one θ serves every
-    problem. Untrained, the hand-designed atom.
+    relative to the largest, it is taken for rounding. They are dimensionless, so one θ serves
+    every problem. Untrained, the hand-designed atom.
 
     As many atoms and as many products with the matrix as `Corrections(memory)`, and the same
     guarantees: every point of the hull is feasible whatever the weights, and f(y) is at most what
@@ -72,21 +72,21 @@ class LearnedAtoms(HullDirection):
                 f"LearnedAtoms needs a quadratic problem; {type(problem).__name__} is none. Use "
                 "Corrections()."
             )
-        policy = self.policy.tolist() if is_single(it.x) else None
-        return super().init(problem, domain, it), None, policy
+        numbers = _numbers(self.policy.double()).tolist() if is_single(it.x) else None
+        return super().init(problem, domain, it), None, numbers
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        hull, last, policy = state
+        hull, last, numbers = state
         now = next_step(problem, it, lin, last)
         if last is not None:
             vertex = vertex_of(problem, lin)
-            atom = self._atom(problem, it, vertex, hull, now, last, policy)
+            atom = self._atom(problem, it, vertex, hull, now, last, numbers)
             hull = replace(hull, vertex=vertex, proposals=(atom, *hull.proposals[1:]))
         move: Move
         move, hull = self.hull(problem, it, lin, hull)
-        return move, (hull, now, policy)
+        return move, (hull, now, numbers)
 
     def _atom(
         self,
@@ -96,49 +96,43 @@ class LearnedAtoms(HullDirection):
         hull: CorrectionState,
         now: LastStep,
         last: LastStep,
-        policy: list[float] | None,
-    ) -> Tensor | None:
+        numbers: list[float] | None,
+    ) -> Tensor:
         form = problem.form if isinstance(problem, SVMDual) else problem
-        if policy is not None and isinstance(form, Quadratic) and (code := compiled_code()):
-            return _compiled(code, it, vertex, hull, now, last, policy)
-        growth, momentum, share, cut = self.policy.to(it.x.dtype).unbind()
+        if numbers is not None and isinstance(form, Quadratic) and (code := machine_code(_CODE)):
+            return _compiled(code, it, vertex, hull, now, last, numbers)
+        growth, momentum, share, cut = _numbers(self.policy.to(it.x.dtype)).unbind()
         directions, products = _directions(problem, it, vertex, hull)
-        sigma = 1 / (growth.clamp(-4.0, 4.0).exp() * now.length).unsqueeze(-1)
-        Z = share.clamp(0.0, 1.0) * _known_curvature(
-            directions, products, sigma, cut.clamp(-15.0, 0.0).exp()
-        )
-        ahead = momentum.clamp(-1.0, 1.0) * (it.x - last.x) - now.gradient / sigma
+        sigma = 1 / (growth * now.length).unsqueeze(-1)
+        Z = share * _known_curvature(directions, products, sigma, cut)
+        ahead = momentum * (it.x - last.x) - now.gradient / sigma
         return _model_minimum(hull.domain, it.x, ahead, Z, sigma)
 
 
 def _compiled(
-    code: SimpleNamespace,
+    code: Any,
     it: Iterate,
     vertex: Candidates,
     hull: CorrectionState,
     now: LastStep,
     last: LastStep,
-    policy: list[float],
+    numbers: list[float],
 ) -> Tensor:  # (n,)
     """p_θ of one `Quadratic` in one call: here most of the time would be spent on calls."""
     assert isinstance(hull.domain, Simplex)
-    growth, momentum, share, cut = policy
     known: Any = (it.image, now.gradient, now.length, last.x, *vertex[:2], hull.points, hull.images)
     x = it.x.numpy()
     v = np.empty_like(x)
-    code.learned_atom(
-        x,
-        *(tensor.numpy() for tensor in known),
-        math.exp(min(max(growth, -4.0), 4.0)),
-        min(max(momentum, -1.0), 1.0),
-        min(max(share, 0.0), 1.0),
-        math.exp(min(max(cut, -15.0), 0.0)),
-        hull.domain.radius,
-        NEWTON_STEPS,
-        HALVINGS,
-        v,
-    )
+    arrays, limits = (tensor.numpy() for tensor in known), (NEWTON_STEPS, HALVINGS)
+    code.learned_atom(x, *arrays, *numbers, hull.domain.radius, *limits, v)
     return torch.from_numpy(v)
+
+
+def _numbers(policy: Tensor) -> Tensor:
+    """m, β, a and λ of θ, each within its limits."""
+    growth, momentum, share, cut = policy.unbind()
+    limited = (growth.clamp(-4.0, 4.0).exp(), momentum.clamp(-1.0, 1.0))
+    return torch.stack([*limited, share.clamp(0.0, 1.0), cut.clamp(-15.0, 0.0).exp()])
 
 
 @final

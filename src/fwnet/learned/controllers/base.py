@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
 
+from fwnet.directions import Direction
 from fwnet.domains import Domain, Simplex
+from fwnet.oracles import Oracle
 from fwnet.solvers import FrankWolfe
+from fwnet.starts import Start
+from fwnet.steps import StepRule
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from fwnet.solvers.presets import Budgets
+
+SLOTS = {"rule": StepRule, "direction": Direction, "oracle": Oracle, "start": Start}
 
 
 class Learned(nn.Module):
@@ -47,12 +52,13 @@ class Learned(nn.Module):
                 )
 
 
-class Controller(Learned, ABC):
+class Controller(Learned):
     """A slot with weights: a step rule, a direction, an oracle or a start that is learned.
 
     A controller of your own is a class with two bases, this one and the slot's (`StepRule`,
-    `Direction`, `Oracle` or `Start`). It passes its arguments to `super().__init__`, answers as any
-    such slot does, and says in `build_solver` which solver it steers:
+    `Direction`, `Oracle` or `Start`). It passes its arguments to `super().__init__` and answers as
+    any such slot does. Where it is made for other slots than those of a plain `FrankWolfe`, it
+    overrides `build_solver`.
 
         >>> class Scale(Controller, fwnet.StepRule):
         ...     domains = (Domain,)  # any
@@ -60,9 +66,6 @@ class Controller(Learned, ABC):
         ...     def __init__(self, first=1.0):
         ...         super().__init__(first=first)
         ...         self.scale = nn.Parameter(torch.tensor(first))
-        ...
-        ...     def build_solver(self, domain, **budgets):
-        ...         return FrankWolfe(domain, self, **budgets)
         ...
         ...     def init(self, problem, it):
         ...         return 0
@@ -87,9 +90,10 @@ class Controller(Learned, ABC):
         self.check_domain(domain)
         return self.build_solver(domain, **budgets)
 
-    @abstractmethod
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        """What `solver` returns, for a domain that is checked."""
+        """What `solver` returns, for a domain that is checked: Frank-Wolfe with this slot."""
+        slot: Any = {slot_of(self): self}
+        return FrankWolfe(domain, **slot, **budgets)
 
     def check_domain(self, domain: Domain) -> None:
         """Raise if it was not made for this domain, or its weights are broken."""
@@ -101,3 +105,12 @@ class Controller(Learned, ABC):
                 "vertices can be written as a simplex, too."
             )
         self.check_weights()
+
+
+def slot_of(controller: object) -> str:
+    """The slot that a controller is for."""
+    for slot, kind in SLOTS.items():
+        if isinstance(controller, kind):
+            return slot
+    kinds = ", ".join(kind.__name__ for kind in SLOTS.values())
+    raise TypeError(f"a controller must be a slot of a solver ({kinds}); got {controller!r}.")

@@ -10,9 +10,9 @@ import numpy as np
 from fwnet.learned.controllers.compiled_points import layer, project
 from fwnet.numerics.compiled import compiled, machine_code
 
-_scalar = machine_code("fwnet.quadratic.scalar")
-assert _scalar is not None  # this module needs Numba, too
-_factor, _substitute = _scalar._factor, _scalar._substitute
+_factor, _substitute = (
+    getattr(machine_code("fwnet.quadratic.scalar"), name) for name in ("_factor", "_substitute")
+)
 _compiled = compiled("reassoc", "contract")
 _BLOCK = 256  # coordinates at a time, so that what is worked on stays in the cache
 _SWEEPS = 20  # of Jacobi's rotations: six are usual

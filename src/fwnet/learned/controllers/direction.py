@@ -1,4 +1,4 @@
-"""LearnedDirection: a network proposes a point, an exact search over a hull keeps it honest."""
+"""LearnedDirection: a network proposes a point, an exact search over a hull makes it safe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fwnet.directions import Corrections, ProjectedStep, Proposal
 from fwnet.directions.proposals import Candidates, LastStep, exchanges, finite_or, next_step
 from fwnet.domains import Domain, Simplex
 from fwnet.iterates import Iterate
-from fwnet.learned.controllers.hull import HullDirection, compiled_code, is_single
+from fwnet.learned.controllers.hull import HullDirection, is_single
 from fwnet.learned.features import (
     COORDINATE_FEATURES,
     PROBLEM_FEATURES,
@@ -21,10 +21,12 @@ from fwnet.learned.features import (
     surplus_of,
 )
 from fwnet.numerics import checks
+from fwnet.numerics.compiled import machine_code
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 
 _REACH = 0.95  # multipliers of the step lie in [1/39, 39]
+_CODE = "fwnet.learned.controllers.compiled_points"
 
 
 @final
@@ -56,7 +58,7 @@ class LearnedPoint(Proposal):
         self, problem: Problem, domain: Domain, it: Iterate
     ) -> tuple[None, PointWeights | None]:
         """The last step, and the weights as arrays where compiled code takes them."""
-        if not is_single(it.x) or compiled_code() is None:
+        if not is_single(it.x) or machine_code(_CODE) is None:
             return None, None
         wide = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in self._weights())
         return None, PointWeights(*(w.numpy() for w in wide))
@@ -86,7 +88,7 @@ class LearnedPoint(Proposal):
         """u and P(x + u); of one problem in compiled code, where the calls would cost most."""
         vectors = (it.x, now.gradient, before.x, before.gradient)
         numbers = (lin.along, lin.decrease, now.length, before.length)
-        code = None if arrays is None else compiled_code()
+        code = None if arrays is None else machine_code(_CODE)
         if code is None:
             known = (*(v.detach() for v in vectors), *(v.detach()[..., None] for v in numbers))
             weights = PointWeights(*(w.to(it.x.dtype) for w in self._weights()))

@@ -31,8 +31,8 @@ class HierarchicalRNN(nn.Module):
         w   <- GRU_w(mean of the b_j; w)                        once
         out_i = head(c_i) · exp(rate(b_block(i)))
 
-    All coordinates share one cell, all blocks another, so the size is free; what one coordinate
-    learns reaches the others through the means. Permuting the coordinates of a block permutes the
+    All coordinates share one cell and all blocks another, so the network fits any size; coordinates
+    influence each other through the means. Permuting the coordinates of a block permutes the
     answers. Unlike an `EntrywiseLSTM`, it takes the last dimension for the problem, the others for
     a batch.
 

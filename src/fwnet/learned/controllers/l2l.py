@@ -7,7 +7,7 @@ are directions, taken at full length.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,6 @@ from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
-
 _OUTPUT = 0.1  # scale of the network's answers: its first steps are small
 
 
@@ -37,7 +32,7 @@ class LogitDirection(TargetDirection):
 
     network: nn.Module  # entries (*batch, n), memory -> entries, memory
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
 
     def remembered(self, radius: float, x: Tensor) -> Any:
@@ -97,7 +92,7 @@ class L2LLagrangian(TargetDirection):
         self.multiplier = multiplier
         self.network = EntrywiseLSTM(hidden, layers, preprocess=True)
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         return FrankWolfe(domain, Constant(1.0), direction=self, **budgets)
 
     def remembered(self, radius: float, x: Tensor) -> Any:

@@ -44,9 +44,10 @@ class MomentumStep(Proposal):
         M_t = μ_t M_{t−1} − ℓ_t G_t,   G_t = U diag(σ₁ (σ/σ₁)^{p_t}) Vᵀ,   point = P(W + M_t)
 
     ∇f(W) = U diag(σ) Vᵀ: p = 1 is the gradient, p = 0 moves all singular directions alike. ℓ_t is a
-    multiple of |G|² / ⟨G, ∇²f G⟩, which the vertices' images give for nothing. Log multiple, logit
-    of μ and of p/2 are linear in features without a unit: the length before, the gap since the
-    start, log t, and how far the last step followed the momentum. Untrained: 1, 0.8 and p = 1.
+    multiple of |G|² / ⟨G, ∇²f G⟩, which is known from the vertices' images. The log of the multiple
+    and the logits of μ and p/2 are linear in dimensionless features: the length before, the gap
+    since the start, log t, and how far the last step followed the momentum. Untrained, the multiple
+    is 1, μ = 0.8 and p = 1.
 
     Arguments:
         count: singular directions, which are in the hull as vertices too.
@@ -90,7 +91,7 @@ class MomentumStep(Proposal):
         last: MomentumState | None,
         b: int,
     ) -> Tensor:  # (*batch, FEATURES)
-        """Numbers without a unit, none far from 1."""
+        """Dimensionless numbers, none far from 1."""
         one = torch.ones_like(cauchy)
         if last is None:
             parts = [one, 0 * one, 0 * one, 0 * one, one]

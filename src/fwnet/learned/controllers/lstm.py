@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,8 @@ from fwnet.numerics.singular import power_iteration
 from fwnet.oracles import Linearization, Oracle, PowerIteration
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
-from fwnet.solvers import FrankWolfe
 from fwnet.steps import StepRule
 from fwnet.vertices import Rank1
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 
 @final
@@ -49,9 +43,6 @@ class LSTMStep(Controller, StepRule):
         super().__init__(hidden=hidden, layers=layers)
         self.network = EntrywiseLSTM(hidden, layers)
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, self, **budgets)
-
     def init(self, problem: Problem, it: Iterate) -> tuple[Tensor, None]:
         self.check_weights()
         return it.x.new_zeros(it.x.shape[: problem.batch_dims]), None
@@ -74,9 +65,6 @@ class SoftminDirection(TargetDirection):
     beta: float = 1.0
 
     network: nn.Module  # entries (*batch, n), memory -> entries, memory
-
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, direction=self, **budgets)
 
     def remembered(self, radius: float, x: Tensor) -> tuple[float, Any]:
         return radius, None
@@ -137,9 +125,6 @@ class LSTMPowerIteration(Controller, Oracle):
         super().__init__(hidden=hidden, layers=layers, steps=steps, preprocess=preprocess)
         self.network = EntrywiseLSTM(hidden, layers, preprocess)
         self.power = PowerIteration(steps)
-
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        return FrankWolfe(domain, oracle=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[Tensor, Memory | None]:
         self.check_domain(domain)

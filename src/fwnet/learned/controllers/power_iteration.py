@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,6 @@ from fwnet.oracles.base import Answer, CostOracle
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
 from fwnet.vertices import Rank1
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 
 class WarmStart(NamedTuple):
@@ -39,7 +34,7 @@ class LearnedPowerIteration(Controller, CostOracle):
         vertex = −radius · u vᵀ
 
     Shift s_k and momentum b_k are linear in 1, the logarithm of the residual |y − v_k|, how much it
-    fell in the last step and the share of steps that is left; none of them has a unit. Untrained,
+    fell in the last step and the share of steps that is left; all are dimensionless. Untrained,
     both are 0: the plain power iteration. The next solver step starts from v + a (v − v before), a
     learned too.
 
@@ -63,7 +58,7 @@ class LearnedPowerIteration(Controller, CostOracle):
         nn.init.zeros_(self.policy.weight)
         self.ahead = nn.Parameter(torch.zeros(()))
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         return FrankWolfe(domain, LineSearch(), oracle=self, **budgets)
 
     def begin(self, domain: Domain, x: Tensor) -> WarmStart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,6 @@ from fwnet.numerics.tensors import is_plain
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.steps import StepRule
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 FEATURES = 5
 
@@ -61,7 +56,7 @@ class LearnedPairwise(Controller, StepRule):
         self.second_order = second_order
         self.policy = nn.Parameter(torch.zeros(FEATURES))
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         return PairwiseFrankWolfe(domain, self, second_order=self.second_order, **budgets)
 
     def init(self, problem: Problem, it: Iterate) -> Any:

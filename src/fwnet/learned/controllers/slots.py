@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from torch import nn
 
-from fwnet.directions import Direction
 from fwnet.domains import Domain
-from fwnet.learned.controllers.base import Controller, Learned
-from fwnet.oracles import Oracle
+from fwnet.learned.controllers.base import SLOTS, Controller, Learned
 from fwnet.solvers import FrankWolfe
-from fwnet.starts import Start
-from fwnet.steps import StepRule
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
-
-SLOTS = {"rule": StepRule, "direction": Direction, "oracle": Oracle, "start": Start}
 _BUDGETS = (
     "max_steps",
     "tol",
@@ -78,7 +68,7 @@ class Slots(Learned):
     def fresh(self) -> Slots:
         return Slots({name: self[name].fresh() for name in self.controllers}, self.template)
 
-    def solver(self, domain: Domain | None = None, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def solver(self, domain: Domain | None = None, **budgets: Any) -> FrankWolfe:
         """The template with the controllers in their slots.
 
         Arguments:
@@ -92,14 +82,3 @@ class Slots(Learned):
         slots = {name: getattr(base, name) for name in SLOTS} | dict(self.controllers.items())
         kept: Any = {name: getattr(base, name) for name in _BUDGETS}
         return FrankWolfe(domain, slots.pop("rule"), **(slots | kept | budgets))
-
-
-def slot_of(controller: object) -> str:
-    """The slot that a controller is for."""
-    for slot, kind in SLOTS.items():
-        if isinstance(controller, kind):
-            return slot
-    raise TypeError(
-        f"meta_train(solver=...) needs a controller that is a slot of a solver "
-        f"({', '.join(kind.__name__ for kind in SLOTS.values())}); got {controller!r}."
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,6 @@ from fwnet.quadratic.faces import pack
 from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
 from fwnet.starts import Start
 from fwnet.vertices import Dense, OneHot
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 POINT_FEATURES = 11
 ENOUGH = 1e-5  # relative: a round that gains less is the last
@@ -85,7 +80,7 @@ class LearnedStart(Controller, Start):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         budgets.setdefault("start", self)
         return PairwiseFrankWolfe(domain, second_order=True, **budgets)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,6 @@ from fwnet.numerics.tensors import is_plain
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import StepRule
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 START = (-1.4, 0.0)  # c = 3.2 at every step
 _FEWEST, _MOST = 0.5, 32.0  # where the second feature is cut off
@@ -39,7 +34,7 @@ class LearnedStep(Controller, StepRule):
         c_t = a + (b − a) σ(θ₀ + θ₁ log(γ_LS (t + 1) / 4))
 
     with γ_LS, the step that a line search would take; 4/(t + 1) where the curvature is not known.
-    Two learned numbers without a unit. Most of the gain is the average's, whatever c near 3.
+    Two learned, dimensionless numbers. Most of the gain comes from the average, with any c near 3.
 
     **Never behind 2/(t + 2).** Where f(x_t + γ_t d) > f(x_t + d), d = z_{t+1} − x_t, the step goes
     all the way: γ = 1, x_{t+1} = z_{t+1}. So at every step and for every weight that is a number
@@ -73,7 +68,7 @@ class LearnedStep(Controller, StepRule):
         self.low, self.high = float(low), float(high)
         self.policy = nn.Parameter(torch.tensor(START))
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         return FrankWolfe(domain, self, direction=Averaging(), **budgets)
 
     def init(self, problem: Problem, it: Iterate) -> int:

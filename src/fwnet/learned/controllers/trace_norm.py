@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,6 @@ from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fwnet.solvers.presets import Budgets
 
 _LOW, _HIGH = 0.1, 100.0  # range of β: from all directions alike to the first alone
 
@@ -51,7 +46,7 @@ class LearnedTraceNorm(Controller, Oracle):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)  # β = √(low · high), about 3
 
-    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+    def build_solver(self, domain: Domain, **budgets: Any) -> FrankWolfe:
         return FrankWolfe(domain, LineSearch(), oracle=self, **budgets)
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> tuple[int, Tensor | None]:

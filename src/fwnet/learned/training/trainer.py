@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
 from fwnet.learned.controllers import Controller, Learned, Slots
-from fwnet.learned.controllers.slots import slot_of
+from fwnet.learned.controllers.base import slot_of
 from fwnet.learned.families import ProblemFamily
 from fwnet.learned.families.base import check_family
 from fwnet.learned.training.config import MetaConfig
@@ -36,7 +36,6 @@ from fwnet.show.progress import progress_bar
 from fwnet.solvers import FrankWolfe
 from fwnet.trace import Clock
 
-_M = TypeVar("_M", bound=nn.Module)
 Judge = Callable[[nn.Module], float]
 
 
@@ -44,30 +43,6 @@ class TrainingFailed(RuntimeWarning):
     """The best weights of a training are the first ones."""
 
 
-@overload
-def meta_train(
-    controller: Mapping[str, Controller],
-    family: ProblemFamily,
-    config: MetaConfig | None = None,
-    *,
-    solver: FrankWolfe | None = None,
-    validation: ProblemFamily | None = None,
-    out: str | Path | None = None,
-    minutes: float | None = None,
-    progress: bool = False,
-) -> tuple[Slots, MetaHistory]: ...
-@overload
-def meta_train(
-    controller: _M,
-    family: ProblemFamily | TrainingTask,
-    config: MetaConfig | None = None,
-    *,
-    solver: FrankWolfe | None = None,
-    validation: ProblemFamily | TrainingTask | None = None,
-    out: str | Path | None = None,
-    minutes: float | None = None,
-    progress: bool = False,
-) -> tuple[_M, MetaHistory]: ...
 def meta_train(
     controller: nn.Module | Mapping[str, Controller],
     family: ProblemFamily | TrainingTask,
@@ -78,7 +53,7 @@ def meta_train(
     out: str | Path | None = None,
     minutes: float | None = None,
     progress: bool = False,
-) -> tuple[nn.Module, MetaHistory]:
+) -> tuple[Any, MetaHistory]:
     """Train a controller; the one that is given stays as it is.
 
         min over θ of E over problems of the family of loss(f(x_1), …, f(x_T)),   x_t steered by θ
@@ -138,7 +113,8 @@ def meta_train(
     if out is not None:
         folder = TrainingFolder(Path(out), _facts(config, learned, task, others))
         folder.restore(attempts)
-    _train(attempts, task, others.judge(config), config, folder, Clock(_seconds(minutes)), progress)
+    clock = Clock(None if minutes is None else 60 * minutes)
+    _train(attempts, task, others.judge(config), config, folder, clock, progress)
     best = best_of(attempts)
     vector_to_parameters(best.best_weights, best.learned.parameters())
     best.history.attempts = tuple(state.history for state in attempts)
@@ -202,10 +178,6 @@ def _firsts(learned: nn.Module, config: MetaConfig) -> list[nn.Module]:
         )
     draws = [seeded(config.seed, "weights", k).initial_seed() for k in range(1, config.restarts)]
     return [learned, *(with_seed(learned.fresh, seed) for seed in draws)]
-
-
-def _seconds(minutes: float | None) -> float | None:
-    return None if minutes is None else 60 * minutes
 
 
 def _check_fit(learned: nn.Module, task: TrainingTask, solver: FrankWolfe | None) -> None:
