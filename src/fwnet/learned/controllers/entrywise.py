@@ -1,4 +1,4 @@
-"""EntrywiseLSTM: one LSTM applied to every entry of a tensor, with gradients at a low price."""
+"""EntrywiseLSTM: one LSTM applied to every entry of a tensor, with cheap gradients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Memory(NamedTuple):
 
     Arguments:
         h, c: `(layers, hidden, entries)`.
-        tape: the answers since the graph was cut; None if no gradient is wanted.
+        tape: the compiled steps since the graph was cut; None if there are none.
         step: the place of the last answer on the tape; −1 before the first.
     """
 
@@ -39,9 +39,9 @@ class EntrywiseLSTM(nn.Module):
 
     layer by layer; the answer is linear in the last h. The weights are those of an `nn.LSTM`.
 
-    Entries are what an optimizer sees, so nothing flows back into them. That makes gradients cheap:
-    each step is recorded on a tape, and one pass over the tape from its end finds those of the
-    weights.
+    Entries are what an optimizer sees, so nothing flows back into them. With Numba, that makes
+    gradients cheap: each step is recorded on a tape, and one pass over the tape from its end finds
+    those of the weights. Otherwise torch finds them.
 
     Arguments:
         hidden: units of a layer.
@@ -68,32 +68,25 @@ class EntrywiseLSTM(nn.Module):
             memory: of the last step; None before the first.
             feedback: the entries are σ of the last answers, and gradients flow back into those.
         """
-        z = entries.detach().to(self.head.weight.dtype).reshape(1, -1)
+        z = entries if feedback else entries.detach()
+        z = z.to(self.head.weight.dtype).reshape(1, -1)
         if self.preprocess:
             z = log_and_sign(z)
         if memory is None:
             zeros = z.new_zeros(self.lstm.num_layers, self.lstm.hidden_size, z.shape[-1])
             memory = Memory(zeros, zeros)
         memory = Memory(*memory)  # a layer that saves its states keeps plain tuples
-        weights = list(self.parameters())
-        if not (torch.is_grad_enabled() and any(w.requires_grad for w in weights)):
-            with torch.no_grad():
-                step = _Recorded(_Weights(weights), z, memory, feedback, recorded=False)
-            return self._like(entries, step.out), Memory(step.h, step.c)
-        tape = memory.tape
-        if tape is None or not tape.requires_grad:  # the first step since the graph was cut
-            tape = _Tape.apply(*weights)  # type: ignore[no-untyped-call]
-            memory = memory._replace(step=-1)
-        node: Any = tape.grad_fn
-        with torch.no_grad():
-            step = _Recorded(node.weights, z, memory, feedback, recorded=True)
-        node.steps.append(step)
-        out = _Answer.apply(tape, step)  # type: ignore[no-untyped-call]
-        return self._like(entries, out), Memory(step.h, step.c, tape, len(node.steps) - 1)
-
-    @staticmethod
-    def _like(entries: Tensor, out: Tensor) -> Tensor:
-        return out.reshape(entries.shape).to(entries.dtype)
+        parameters = list(self.parameters())
+        with_gradients = torch.is_grad_enabled() and any(w.requires_grad for w in parameters)
+        code = _code(4 * memory.c.numel(), z, with_gradients)
+        if code is None:
+            out, memory = _step(_Weights(parameters), z, memory)
+        elif with_gradients:
+            out, memory = _recorded_step(code, parameters, z.detach(), memory, feedback)
+        else:
+            step = _CompiledStep(code, _Weights(parameters), z, memory, feedback)
+            out, memory = step.out, Memory(step.h, step.c)
+        return out.reshape(entries.shape).to(entries.dtype), memory
 
 
 def log_and_sign(g: Tensor, p: float = 10.0, dim: int = 0) -> Tensor:
@@ -120,16 +113,44 @@ class _Weights:
         self.head, self.bias = weights[-2], weights[-1].unsqueeze(-1)
 
 
+def _step(weights: _Weights, z: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    """The answer `(1, n)` to `(inputs, n)` and the next memory, by torch."""
+    ones, hs, cs = z.new_ones(1, z.shape[-1]), [], []
+    for weight, h, c in zip(weights.layers, memory.h, memory.c, strict=True):
+        i, f, g, o = (weight @ torch.cat([z, h, ones])).chunk(4)
+        cs.append(torch.addcmul(f.sigmoid() * c, i.sigmoid(), g.tanh()))
+        z = o.sigmoid() * cs[-1].tanh()
+        hs.append(z)
+    out = torch.addmm(weights.bias, weights.head, z)
+    return out, Memory(torch.stack(hs), torch.stack(cs))
+
+
+def _recorded_step(
+    code: Any, parameters: list[Tensor], z: Tensor, memory: Memory, feedback: bool
+) -> tuple[Tensor, Memory]:
+    """The same by compiled code, recorded on the memory's tape."""
+    tape = memory.tape
+    if tape is None or not tape.requires_grad:  # the first step since the graph was cut
+        tape = _Tape.apply(*parameters)  # type: ignore[no-untyped-call]
+        memory = memory._replace(step=-1)
+    node: Any = tape.grad_fn
+    with torch.no_grad():
+        step = _CompiledStep(code, node.weights, z, memory, feedback)
+    node.steps.append(step)
+    out = _Answer.apply(tape, step)  # type: ignore[no-untyped-call]
+    return out, Memory(step.h, step.c, tape, len(node.steps) - 1)
+
+
 @final
-class _Recorded:
-    """One step of all layers.
+class _CompiledStep:
+    """One step of all layers by compiled code.
 
     Arguments:
+        code: `compiled_lstm`.
         weights: with which it is taken.
         z: what it sees, `(inputs, n)`.
         memory: where it starts.
         feedback: z is σ of the answer before.
-        recorded: it is on a tape, one of many.
 
     Attributes:
         out: the answer, `(1, n)`; d_out its gradient, once that is known.
@@ -139,45 +160,17 @@ class _Recorded:
     """
 
     def __init__(
-        self, weights: _Weights, z: Tensor, memory: Memory, feedback: bool, recorded: bool
+        self, code: Any, weights: _Weights, z: Tensor, memory: Memory, feedback: bool
     ) -> None:
         layers, hidden, n = memory.c.shape
-        self.before, self.c_before, self.feedback = memory.step, memory.c, feedback
+        self.code, self.before, self.c_before, self.feedback = code, memory.step, memory.c, feedback
         self.h, self.c, self.curved = (torch.empty_like(memory.c) for _ in range(3))
-        self.gates = z.new_empty(layers, 4 * hidden, n)
-        self.d_out: Tensor | None = None
-        self.code = _code(self.gates, recorded)
-        if self.code is None:
-            self.seen, self.out = self._taken(weights, z, memory)
-            return
+        self.gates, self.out = z.new_empty(layers, 4 * hidden, n), z.new_empty(1, n)
         self.seen = [z.new_empty(w.shape[1], n) for w in weights.layers]
-        self.out = z.new_empty(1, n)
-        arguments = (
-            z,
-            memory.h,
-            memory.c,
-            self.seen,
-            self.gates,
-            self.curved,
-            self.h,
-            self.c,
-            self.out,
-        )
-        self.code.step(*map(_array, (weights.layers, weights.head, weights.bias, *arguments)))
-
-    def _taken(self, weights: _Weights, z: Tensor, memory: Memory) -> tuple[list[Tensor], Tensor]:
-        """The step by torch: what the layers saw, and the answer."""
-        ones, all_seen = z.new_ones(1, z.shape[-1]), []
-        for k, weight in enumerate(weights.layers):
-            seen = torch.cat([z, memory.h[k], ones])
-            gates = torch.mm(weight, seen, out=self.gates[k])
-            i, f, g, o = gates.view(4, *memory.h[k].shape).unbind(0)
-            for gate in (i, f, o):
-                gate.sigmoid_()
-            torch.addcmul(f * memory.c[k], i, g.tanh_(), out=self.c[k])
-            z = torch.mul(o, torch.tanh(self.c[k], out=self.curved[k]), out=self.h[k])
-            all_seen.append(seen)
-        return all_seen, torch.addmm(weights.bias, weights.head, z)
+        self.d_out: Tensor | None = None
+        found = (self.seen, self.gates, self.curved, self.h, self.c, self.out)
+        given = (weights.layers, weights.head, weights.bias, z, memory.h, memory.c)
+        code.step(*map(_array, (*given, *found)))
 
     def back(self, weights: _Weights, found: _Weights, d_h: Tensor, d_c: Tensor) -> Tensor | None:
         """Add to the gradients that are found; d_h and d_c become those of the memory before.
@@ -188,53 +181,16 @@ class _Recorded:
         if d_out is None:
             d_out = torch.zeros_like(self.out)
         found.bias.add_(d_out.sum())
-        inputs = len(self.seen[0]) - d_h.shape[1] - 1
-        if self.code is not None:
-            d_z = d_out.new_empty(inputs, d_out.shape[-1])
-            arguments = (weights.layers, weights.head, self.c_before, self.h, self.seen, self.gates)
-            more = (self.curved, d_out.contiguous(), d_h, d_c, d_z, found.layers, found.head)
-            self.code.step_backward(*map(_array, (*arguments, *more)))
-        else:
-            d_z = self._back(weights, found, d_out, d_h, d_c)[:inputs]
-        if not self.feedback:
-            return None
-        z = self.seen[0][:inputs]
-        return d_z * z * (1 - z)
-
-    def _back(
-        self, weights: _Weights, found: _Weights, d_out: Tensor, d_h: Tensor, d_c: Tensor
-    ) -> Tensor:  # (inputs + hidden + 1, n)
-        """The same by torch; the gradient of what the first layer saw."""
-        found.head.addmm_(d_out, self.h[-1].mT)
-        d_h[-1].addmm_(weights.head.mT, d_out)
-        through = d_h
-        for k in reversed(range(len(d_h))):
-            d = self._gates_back(k, d_h[k], d_c[k])
-            found.layers[k].addmm_(d, self.seen[k].mT)
-            through = weights.layers[k].mT @ d
-            inputs = len(through) - d_h.shape[1] - 1
-            d_h[k] = through[inputs:-1]
-            if k:
-                d_h[k - 1] += through[:inputs]
-        return through
+        z = self.seen[0][: -d_h.shape[1] - 1]
+        d_z = torch.empty_like(z)
+        given = (weights.layers, weights.head, self.c_before, self.h, self.seen, self.gates)
+        more = (self.curved, d_out.contiguous(), d_h, d_c, d_z, found.layers, found.head)
+        self.code.step_backward(*map(_array, (*given, *more)))
+        return d_z * z * (1 - z) if self.feedback else None
 
     def add(self, d_out: Tensor) -> None:
         """Add to the gradient of the answer."""
         self.d_out = d_out if self.d_out is None else self.d_out + d_out
-
-    def _gates_back(self, k: int, d_h: Tensor, d_c: Tensor) -> Tensor:  # (4 hidden, n)
-        """The gradients of what the gates are functions of; d_c becomes that of c before."""
-        i, f, g, o = self.gates[k].view(4, *d_h.shape).unbind(0)
-        curved = self.curved[k]
-        d_c.addcmul_(d_h * o, 1 - curved.square())
-        found = [
-            d_c * g * i * (1 - i),
-            d_c * self.c_before[k] * f * (1 - f),
-            d_c * i * (1 - g.square()),
-            d_h * curved * o * (1 - o),
-        ]
-        d_c.mul_(f)
-        return torch.cat(found)
 
 
 @cache
@@ -243,10 +199,10 @@ def _linked() -> bool:
     return find_spec("scipy") is not None
 
 
-def _code(gates: Tensor, recorded: bool) -> Any | None:
+def _code(size: int, z: Tensor, recorded: bool) -> Any | None:
     """The step in compiled code where that saves more than loading it costs."""
-    few = gates.numel() < 8192 and not recorded
-    if few or gates.dtype != torch.float32 or gates.device.type != "cpu" or not _linked():
+    few = size < 8192 and not recorded
+    if few or z.dtype != torch.float32 or z.device.type != "cpu" or not _linked():
         return None
     return machine_code("fwnet.learned.controllers.compiled_lstm")
 
@@ -298,7 +254,7 @@ class _Answer(torch.autograd.Function):
     """The answer of a step; its backward keeps the gradient for the tape."""
 
     @staticmethod
-    def forward(ctx: Any, tape: Tensor, step: _Recorded) -> Tensor:
+    def forward(ctx: Any, tape: Tensor, step: _CompiledStep) -> Tensor:
         ctx.step = step
         return step.out.view_as(step.out)
 
