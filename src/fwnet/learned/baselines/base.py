@@ -15,10 +15,9 @@ from torch import Tensor
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
 from fwnet.oracles import certify
-from fwnet.problems import Gradient, Problem
-from fwnet.problems.base import FirstOrder
+from fwnet.problems import Problem
 from fwnet.trace import Result, Status, StepRecord, Trace
-from fwnet.vertices import OneHot, Vertex
+from fwnet.vertices import OneHot
 
 Report = Callable[..., bool]
 """report(f(x_t), x_t); the point may be left out by a method that is never called for its x."""
@@ -121,89 +120,59 @@ class Baseline(ABC):
         return recorder.trajectory()
 
 
+def start_of(problem: Problem, domain: Domain) -> Iterate:
+    """The domain's own start."""
+    assert problem.shape is not None
+    return problem.at(domain.start(tuple(problem.shape), problem.dtype, problem.device))
+
+
 class _Counter:
     """A copy of the problem that counts: its gradients, and the images of dense points."""
 
     def __init__(self, problem: Problem) -> None:
-        self._gradients = self._images = 0
+        self.gradients = self.images = 0
         self.problem = copy.copy(problem)
         # Set on the copy, so that it keeps its type and all else that it can do.
-        vars(self.problem).update(
-            gradient=self._gradient(problem.gradient),
-            first_order=self._first_order(problem.first_order),
-            image=self._image(problem.image),
-            vertex_image=self._vertex_image(problem.vertex_image),
-            hessian_vertex=self._hessian_vertex(problem.hessian_vertex),
-        )
+        for name in ("gradient", "first_order", "image", "vertex_image", "hessian_vertex"):
+            vars(self.problem)[name] = self._counted(name, getattr(problem, name))
 
-    @property
-    def evaluations(self) -> int:
-        return max(self._gradients, self._images)
+    def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(at: Any, *image: Any) -> Any:
+            found = call(at, *image)
+            if name == "image" or (name == "vertex_image" and not isinstance(at, OneHot)):
+                self.images += 1
+            elif name in ("gradient", "first_order"):
+                self.gradients += 1
+            elif name == "hessian_vertex":
+                self.gradients += found is not image[0]  # one pass over A, unless the image is it
+            return found
 
-    def _gradient(self, call: Any) -> Any:
-        def gradient(it: Iterate) -> Gradient:
-            self._gradients += 1
-            return call(it)
-
-        return gradient
-
-    def _first_order(self, call: Any) -> Any:
-        def first_order(it: Iterate) -> FirstOrder:
-            self._gradients += 1
-            return call(it)
-
-        return first_order
-
-    def _image(self, call: Any) -> Any:
-        def image(x: Tensor) -> Tensor | None:
-            self._images += 1
-            return call(x)
-
-        return image
-
-    def _vertex_image(self, call: Any) -> Any:
-        def vertex_image(vertex: Vertex) -> Tensor | None:
-            self._images += not isinstance(vertex, OneHot)
-            return call(vertex)
-
-        return vertex_image
-
-    def _hessian_vertex(self, call: Any) -> Any:
-        def hessian_vertex(vertex: Vertex, image: Tensor | None) -> Gradient | None:
-            product = call(vertex, image)
-            self._gradients += product is not image  # one pass over A, unless the image is it
-            return product
-
-        return hessian_vertex
+        return counted
 
 
 class _Recorder:
-    """Takes down each value with what it had cost; asks to stop at the target or the budget."""
+    """Records each value with its cost so far; asks to stop at the target or the budget."""
 
     def __init__(self, counter: _Counter, max_steps: int, target: Tensor | None) -> None:
         self.counter, self.max_steps, self.target = counter, max_steps, target
         self.values: list[Tensor] = []
-        self.gradients: list[int] = []
-        self.seconds: list[float] = []
+        self.costs: list[tuple[int, float]] = []  # gradient evaluations and seconds
         self.x: Tensor | None = None
         self.spent, self.since = 0.0, time.process_time()
 
     def __call__(self, value: Tensor | float, x: Tensor | None = None) -> bool:
-        self.spent += time.process_time() - self.since  # taking down is not the method's work
+        self.spent += time.process_time() - self.since  # recording is not the method's work
         value = torch.as_tensor(value, dtype=torch.float64)
         self.values.append(value)
+        self.costs.append((max(self.counter.gradients, self.counter.images), self.spent))
         self.x = x
-        self.gradients.append(self.counter.evaluations)
-        self.seconds.append(self.spent)
         done = self.target is not None and bool((value <= self.target).all())
         broken = not bool(torch.isfinite(value).all())
         self.since = time.process_time()
         return len(self.values) > self.max_steps or done or broken
 
     def trajectory(self) -> Trajectory:
+        gradients, seconds = zip(*self.costs, strict=True)
         return Trajectory(
-            torch.stack(self.values),
-            torch.tensor(self.gradients),
-            torch.tensor(self.seconds),
-            self.x,
+            torch.stack(self.values), torch.tensor(gradients), torch.tensor(seconds), self.x
         )

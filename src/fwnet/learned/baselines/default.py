@@ -1,4 +1,4 @@
-"""The hand-designed methods that a learned one has to face."""
+"""The hand-designed methods that learned ones are compared with."""
 
 from __future__ import annotations
 

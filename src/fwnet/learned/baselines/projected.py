@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
-from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.learned.baselines.base import Baseline, Report, start_of
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
 from fwnet.problems import Problem
@@ -46,7 +46,7 @@ class FISTA(Projected):
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         b = problem.batch_dims
-        here = ahead = _start(problem, domain)
+        here = ahead = start_of(problem, domain)
         before, theta = here, torch.ones_like(problem.value(here))
         gradient = dense_gradient(problem.gradient(ahead))
         smoothness = _first_curvature(problem, domain, here, gradient)
@@ -92,7 +92,7 @@ class SpectralProjectedGradient(Projected):
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         b = problem.batch_dims
-        here = _start(problem, domain)
+        here = start_of(problem, domain)
         gradient, value = dense_gradient(problem.gradient(here)), problem.value(here)
         length = 1 / _first_curvature(problem, domain, here, gradient)
         recent = [value]
@@ -146,7 +146,7 @@ class ProjectedMomentum(Projected):
         self.name = f"projected SGD [{rate:g}, {momentum:g}]"
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
-        x, terms = _start(problem, domain).x, problem.terms()
+        x, terms = start_of(problem, domain).x, problem.terms()
         speed, generator = torch.zeros_like(x), torch.Generator().manual_seed(0)
         part = problem
         while not report(problem.value(problem.at(x)), x):
@@ -158,11 +158,6 @@ class ProjectedMomentum(Projected):
                 gradient = dense_gradient(part.gradient(part.at(x)))
                 speed = self.momentum * speed - self.rate * gradient
                 x = _project(domain, x + speed)
-
-
-def _start(problem: Problem, domain: Domain) -> Iterate:
-    assert problem.shape is not None
-    return problem.at(domain.start(tuple(problem.shape), problem.dtype, problem.device))
 
 
 def _project(domain: Domain, x: Tensor) -> Tensor:

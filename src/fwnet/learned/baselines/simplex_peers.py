@@ -1,4 +1,4 @@
-"""Peers for the simplex that do not project: mirror descent, and Adam in two disguises."""
+"""Peers for the simplex that do not project: mirror descent, Adam on logits or a Lagrangian."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import Domain, Simplex
-from fwnet.learned.baselines.base import Baseline, Report
+from fwnet.learned.baselines.base import Baseline, Report, start_of
 from fwnet.numerics import checks
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
@@ -40,12 +40,11 @@ class MirrorDescent(OnSimplex):
         self.name = "mirror descent"
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
-        x = _centre(problem, domain)
-        radius = x.sum(-1, keepdim=True).double()
+        it = start_of(problem, domain)
+        x, radius = it.x, it.x.sum(-1, keepdim=True).double()
         # In double precision: near the minimum both sides of the bound are small differences, and
         # where they are rounding η is halved until nothing moves.
         logits = x.double().log().log_softmax(-1)
-        it = problem.at(x)
         gradient, value = dense_gradient(problem.gradient(it)).double(), problem.value(it)
         length = 1 / _spread(gradient)
         while not report(value, it.x):
@@ -83,9 +82,8 @@ class AdamSoftmax(OnSimplex):
         self.name = "Adam softmax"
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
-        x = _centre(problem, domain)
-        radius, logits, adam = x.sum(-1, keepdim=True), torch.zeros_like(x), _Adam(self.rate)
-        it = problem.at(x)
+        it, adam = start_of(problem, domain), _Adam(self.rate)
+        radius, logits = it.x.sum(-1, keepdim=True), torch.zeros_like(it.x)
         while not report(problem.value(it), it.x):
             gradient = dense_gradient(problem.gradient(it))
             along = (gradient * it.x).sum(-1, keepdim=True) / radius
@@ -114,9 +112,9 @@ class AdamLagrangian(OnSimplex):
         self.multiplier, self.name = multiplier, "Adam Lagrangian"
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
-        theta = _centre(problem, domain)
-        radius, adam = theta.sum(-1, keepdim=True), _Adam(self.rate / theta.shape[-1])
-        it = problem.at(theta)
+        it = start_of(problem, domain)
+        theta, radius = it.x, it.x.sum(-1, keepdim=True)
+        adam = _Adam(self.rate / theta.shape[-1])
         while not report(problem.value(it), it.x):
             if self.multiplier is None:
                 theta = it.x
@@ -146,11 +144,6 @@ class _Adam:
         # Relative to the largest entry: these gradients are far below Adam's usual 1e-8.
         floor = 1e-8 * scale.amax(-1, keepdim=True) + torch.finfo(scale.dtype).tiny
         return self.rate * (self.mean / (1 - 0.9**self.t)) / (scale + floor)
-
-
-def _centre(problem: Problem, domain: Domain) -> Tensor:
-    assert problem.shape is not None
-    return domain.start(tuple(problem.shape), problem.dtype, problem.device)
 
 
 def _spread(gradient: Tensor) -> Tensor:
