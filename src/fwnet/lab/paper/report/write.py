@@ -90,20 +90,7 @@ def _pictures(section: Section, folder: Path) -> None:
 def _raw(section: Section, folder: Path) -> None:
     """All seeds of an experiment in one file."""
     results = section.results
-    content = {
-        "experiment": results.experiment,
-        "profile": results.profile.value,
-        "config": results.config,
-        "seeds": [
-            {
-                "seed": each.seed,
-                "seconds": each.seconds,
-                "environment": each.environment,
-                "metrics": each.metrics,
-            }
-            for each in results.seeds
-        ],
-    }
+    content = vars(results) | {"seeds": [vars(each) for each in results.seeds]}
     _replace(folder / f"{section.name}.json", json.dumps(content, separators=(",", ":")))
 
 
