@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -16,13 +17,15 @@ from fwnet.learned.controllers import Controller
 from fwnet.learned.families import ProblemFamily
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.losses import relative_suboptimality
-from fwnet.learned.training.rollouts import draw
-from fwnet.learned.training.tasks import seeded
+from fwnet.learned.training.rollouts import Drawn, draw
+from fwnet.learned.training.tasks import seeded, with_seed
+from fwnet.learned.training.trainer import meta_train
 from fwnet.solvers import FrankWolfe
 
 SEED = 0
 
-Solvers = dict[str, Callable[[], FrankWolfe]]
+Families = Callable[[], tuple[Any, Any]]
+"""The family, or task, to train on, and that to choose by."""
 
 
 @final
@@ -78,27 +81,78 @@ class Recipe:
         return card
 
 
+def trained(
+    how: str, make: Callable[[], Controller], families: Families, config: MetaConfig
+) -> Callable[[int], Controller]:
+    """`Recipe.train`: what `make` builds, trained on a family and chosen by another."""
+
+    def train(seed: int) -> Controller:
+        training, validation = families()
+        first, plan = with_seed(make, seed), replace(config, seed=seed)
+        return meta_train(first, training, plan, validation=validation)[0]
+
+    train.__doc__ = how
+    return train
+
+
+@final
+@dataclass(frozen=True)
+class SimplexTraining:
+    """A controller of the simplex, trained and judged on problems of some sizes.
+
+    Arguments:
+        how: the card's words on the training.
+        make: builds what is trained.
+        families: sizes -> the families to train on and to choose by.
+        size: of the problems, from and to.
+        config: of the training.
+        rivals: hand-designed solvers for the card, as functions of their budget.
+        steps: of every run for the card.
+    """
+
+    how: str
+    make: Callable[[], Controller]
+    families: Callable[[tuple[int, int]], tuple[ProblemFamily, ProblemFamily]]
+    size: tuple[int, int]
+    config: MetaConfig
+    rivals: Mapping[str, Callable[..., FrankWolfe]]
+    steps: int
+
+    def recipe(self, trained_on: str) -> Recipe:
+        """The recipe, given the card's words on the data."""
+        train = trained(self.how, self.make, partial(self.families, self.size), self.config)
+        limits = self.config.limits
+        return Recipe(train, self.judge, trained_on, limits, self.size, config=self.config)
+
+    def judge(self, controller: Controller) -> dict[str, Any]:
+        """Median steps to a relative suboptimality of 1e-2 and 1e-4 on validation problems."""
+        family = self.families(self.size)[1]
+        problems = drawn_for_card(family)
+        table: dict[str, Any] = {}
+        for name, make in {
+            "learned": partial(controller.solver, family.domain),
+            **self.rivals,
+        }.items():
+            solver = make(max_steps=self.steps, tol=0.0)
+            runs = [suboptimality(solver, drawn) for drawn in problems]
+            table[name] = {
+                goal: torch.cat([_first(away <= float(goal)) for away in runs]).median().item()
+                for goal in ("1e-2", "1e-4")
+            }
+        return table
+
+
+def drawn_for_card(family: ProblemFamily) -> list[Drawn]:
+    """Three batches of eight problems."""
+    return [draw(family, 8, seeded(SEED, "card", k)) for k in range(3)]
+
+
 @torch.no_grad()
-def count_steps(
-    controller: Controller, rivals: Solvers, steps: int, family: ProblemFamily
-) -> dict[str, Any]:
-    """Median steps to a relative suboptimality of 1e-2 and 1e-4 on 24 problems of a family."""
-    solvers: Solvers = {
-        "learned": lambda: controller.solver(family.domain, max_steps=steps, tol=0.0),
-        **rivals,
-    }
-    table: dict[str, Any] = {}
-    problems = [draw(family, 8, seeded(SEED, "card", k)) for k in range(3)]
-    for name, make in solvers.items():
-        counts: dict[str, list[Tensor]] = {"1e-2": [], "1e-4": []}
-        for drawn in problems:
-            trace = make()(drawn.problem).trace
-            values = torch.stack([torch.as_tensor(record.value) for record in trace])
-            away = relative_suboptimality(values, values[0], drawn.best)
-            for goal, found in counts.items():
-                found.append(_first(away <= float(goal)))
-        table[name] = {goal: torch.cat(found).median().item() for goal, found in counts.items()}
-    return table
+def suboptimality(solver: FrankWolfe, drawn: Drawn) -> Tensor:  # (steps, batch)
+    """(f − f*)/|f*| at every step of a solve."""
+    trace = solver(drawn.problem).trace
+    values = torch.stack([torch.as_tensor(record.value) for record in trace])
+    return relative_suboptimality(values, values[0], drawn.best)
 
 
 def _first(reached: Tensor) -> Tensor:  # (steps, batch) -> (batch,)

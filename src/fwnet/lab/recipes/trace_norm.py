@@ -1,30 +1,24 @@
 """Recipes of `low-rank-softmax` and `power-iteration`: the trace-norm ball.
 
-Softmax regression on rows of scikit-learn's digits, and random matrices: MNIST is never looked at.
+Softmax regression on rows of scikit-learn's digits, and random matrices; MNIST is not used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fwnet.directions import Corrections, ProjectedStep, SingularVertices
-from fwnet.domains import Domain
-from fwnet.lab.recipes.base import SEED, Recipe
+from fwnet.lab.recipes.base import SEED, Recipe, drawn_for_card, suboptimality, trained
 from fwnet.learned.controllers import Controller, LearnedLowRank, LearnedPowerIteration
 from fwnet.learned.families import SoftmaxFamily
 from fwnet.learned.families.real import all_digits
 from fwnet.learned.spectra import SPECTRA, Spectra, matrices
 from fwnet.learned.training.config import Cosine, MetaConfig
 from fwnet.learned.training.gradients import EvolutionStrategies
-from fwnet.learned.training.losses import relative_suboptimality
-from fwnet.learned.training.rollouts import draw
-from fwnet.learned.training.tasks import seeded
-from fwnet.learned.training.trainer import meta_train
 from fwnet.numerics.singular import power_iteration
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
@@ -62,39 +56,20 @@ def family(part: str) -> SoftmaxFamily:
     return SoftmaxFamily([(scale * pixels, y[rows]) for scale in SCALES], n=(150, 350))
 
 
-def low_rank(seed: int) -> Controller:
-    """Evolution strategies over 10 to 40 steps, from a momentum of 0.8 and exact curvature."""
-    config = replace(LOW_RANK, seed=seed)
-    return meta_train(LearnedLowRank(), family("train"), config, validation=family("validation"))[0]
-
-
-def power(seed: int) -> Controller:
-    """Back-propagation through three calls of five iterations each, matrices drifting between."""
-    return meta_train(LearnedPowerIteration(5), Spectra(), replace(POWER, seed=seed))[0]
-
-
-@torch.no_grad()
 def judge_low_rank(controller: Controller) -> dict[str, Any]:
     """Median relative suboptimality after 10, 20 and 40 steps on 24 validation problems."""
-    problems, table = family("validation"), {}
-    drawn = [draw(problems, 8, seeded(SEED, "card", k)) for k in range(3)]
-    solvers: dict[str, Callable[[Domain], FrankWolfe]] = {
-        "learned": lambda domain: controller.solver(domain),
-        "untrained": lambda domain: LearnedLowRank().solver(domain),
-        "hand-designed hull": lambda domain: FrankWolfe(
-            domain, direction=Corrections(4, [ProjectedStep(), SingularVertices()], rounds=1)
-        ),
-        "line search": lambda domain: FrankWolfe(domain, LineSearch()),
+    problems = family("validation")
+    drawn, ball, table = drawn_for_card(problems), problems.domain, {}
+    hull = Corrections(4, [ProjectedStep(), SingularVertices()], rounds=1)
+    solvers: dict[str, Callable[..., FrankWolfe]] = {
+        "learned": partial(controller.solver, ball),
+        "untrained": partial(LearnedLowRank().solver, ball),
+        "hand-designed hull": partial(FrankWolfe, ball, direction=hull),
+        "line search": partial(FrankWolfe, ball, LineSearch()),
     }
     for name, make in solvers.items():
-        solver = make(problems.domain)
-        solver.max_steps, solver.tol = max(JUDGED), 0.0
-        found: list[Tensor] = []
-        for one in drawn:
-            trace = solver(one.problem).trace
-            values = torch.stack([torch.as_tensor(record.value) for record in trace])
-            found.append(relative_suboptimality(values, values[0], one.best))
-        away = torch.cat(found, 1).median(1).values
+        solver = make(max_steps=max(JUDGED), tol=0.0)
+        away = torch.cat([suboptimality(solver, one) for one in drawn], 1).median(1).values
         table[name] = {str(t): float(f"{away[t]:.2e}") for t in JUDGED}
     return table
 
@@ -120,7 +95,12 @@ def judge_power(controller: Controller) -> dict[str, Any]:
 
 RECIPES = {
     "low-rank-softmax": Recipe(
-        low_rank,
+        trained(
+            "Evolution strategies over 10 to 40 steps, from a momentum of 0.8 and exact curvature.",
+            LearnedLowRank,
+            lambda: (family("train"), family("validation")),
+            LOW_RANK,
+        ),
         judge_low_rank,
         "softmax regression on 150 to 350 rows of scikit-learn's digits, radius 30, pixels times "
         "0.5, 0.7 or 1; chosen by other rows",
@@ -130,7 +110,13 @@ RECIPES = {
         LOW_RANK,
     ),
     "power-iteration": Recipe(
-        power,
+        trained(
+            "Back-propagation through three calls of five iterations each, matrices drifting "
+            "between.",
+            partial(LearnedPowerIteration, 5),
+            lambda: (Spectra(), None),
+            POWER,
+        ),
         judge_power,
         "random matrices with sides of 8 to 64, flat, decaying and tied spectra",
         (5, 5),

@@ -55,7 +55,7 @@ def deep_svms(
 def circle_points(part: Part) -> tuple[Tensor, Tensor]:
     """2000 points `(2000, 2)` in [−1, 1]² of the part's own draw, and their circle."""
     _check(part)
-    X, y = _sklearn().make_circles(
+    X, y = sklearn_datasets().make_circles(
         2000, factor=0.2, noise=0.1, random_state=100 + list(CLASSES).index(part)
     )
     return torch.as_tensor(X / np.abs(X).max()), torch.as_tensor(y)
@@ -72,9 +72,6 @@ def all_digits() -> tuple[Tensor, Tensor]:
     return torch.as_tensor(X), torch.as_tensor(y)
 
 
-REAL = {"digits": digits_pairs, "circles": circles, "mnist-pairs": mnist_pairs}
-
-
 def _of_part(X: np.ndarray, y: np.ndarray, part: Part) -> tuple[Tensor, Tensor]:
     _check(part)
     kept = np.isin(y, CLASSES[part])
@@ -87,7 +84,7 @@ def _check(part: str) -> None:
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray]:
-    X, y = _sklearn().load_digits(return_X_y=True)
+    X, y = sklearn_datasets().load_digits(return_X_y=True)
     return X / 16.0, y
 
 
@@ -109,7 +106,8 @@ def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
     return images[rows] / 255.0, labels[rows]
 
 
-def _sklearn() -> Any:
+def sklearn_datasets() -> Any:
+    """`sklearn.datasets`, or an error that says how to install it."""
     try:
         from sklearn import datasets
     except ImportError:
