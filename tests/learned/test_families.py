@@ -23,7 +23,6 @@ FAMILIES = {
         n=8, domain=fwnet.L1Ball(1.5), dtype=torch.float64
     ),
     "mixture": families.Mixture([svm_family(), families.LeastSquaresFamily(n=10)]),
-    "scaled": families.Scaled(svm_family(), learned.LogUniform(0.01, 100.0)),
 }
 
 
@@ -88,13 +87,11 @@ def test_log_uniform_has_a_uniform_logarithm() -> None:
     assert torch.allclose(shares, torch.full((4,), 0.25, dtype=shares.dtype), atol=0.03)
 
 
-def test_a_scaled_problem_is_the_factor_times_the_problem() -> None:
-    scaled = families.Scaled(Ridged(), learned.LogUniform(4.0, 4.0))
-    problem, larger = (family.sample(2, seeded(1)) for family in (Ridged(), scaled))
-    x = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64)
-    assert torch.allclose(larger.value(larger.at(x)), 4 * problem.value(problem.at(x)))
-    wanted = 4 * problem.gradient(problem.at(x))
-    assert torch.allclose(larger.gradient(larger.at(x)), wanted)
+def test_a_ridge_is_part_of_the_minimum() -> None:
+    problem = Ridged().sample(2, seeded(1))
+    solved = fwnet.PairwiseFrankWolfe(fwnet.Simplex(), max_steps=500, tol=1e-9)(problem)
+    assert solved.status == ("converged", "converged")
+    assert torch.allclose(Ridged().best_values(problem), solved.value, rtol=0, atol=1e-8)
 
 
 def test_an_svm_family_is_the_dual_of_its_data() -> None:
@@ -162,8 +159,6 @@ def test_splits_share_no_pair_and_no_row() -> None:
         (lambda: families.Mixture([]), "at least one family"),
         (lambda: families.Mixture(svm_family()), "list of at least one family"),
         (lambda: families.Mixture(["svm"]), r"Mixture\(families\)\[0\] must be a ProblemFamily"),
-        (lambda: families.Scaled("svm", learned.LogUniform(1, 2)), "must be a ProblemFamily"),
-        (lambda: families.Scaled(svm_family(), 2.0), r"must be a LogUniform\(low, high\); got 2.0"),
         (lambda: svm_family(n="16"), "must be a whole number of at least 4; got '16'"),
         (lambda: svm_family(n=8.5), "must be a whole number of at least 4; got 8.5"),
         (lambda: svm_family(n=(8, 9, 10)), r"whole number of at least 4; got \(8, 9, 10\)"),

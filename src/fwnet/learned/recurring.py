@@ -17,6 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from fwnet.domains import Simplex
 from fwnet.learned.controllers import LearnedStart
 from fwnet.learned.families import LinearKernel, LogUniform, RBFKernel
+from fwnet.learned.families.svm import svm_matrix
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import Rollout
 from fwnet.learned.training.tasks import TrainingTask, mean_loss
@@ -42,16 +43,14 @@ MakeRecurring = Callable[[Tensor, Tensor, int, int, torch.Generator], Recurring]
 
 def c_paths(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generator) -> Recurring:
     """The next C of a path, 1.6 to 4 times the last one; the guess is the last one's solution."""
-    grams, ridges = [], []
+    last, new = [], []
     for _ in range(batch):
-        a, b = _classes(y, 2, generator)
-        rows = torch.cat([_some(y, a, n // 2, generator), _some(y, b, n // 2, generator)])
-        grams.append(_gram(X[rows], n // 2, _kernel(generator), generator))
+        rows = [_some(y, label, n // 2, generator) for label in _classes(y, 2, generator)]
+        gram = _kernel(generator)(X[torch.cat(rows)], generator)
         C = float(_C.sample(1, generator))
-        ridges.append((1 / C, 1 / (C * float(_RATIO.sample(1, generator)))))
-    K, eye = torch.stack(grams), torch.eye(n, dtype=torch.float64)
-    last, new = (K + torch.tensor(r).reshape(-1, 1, 1) * eye for r in zip(*ridges, strict=True))
-    return _solved(new, simplex_qp(last))
+        last.append(svm_matrix(gram, _signs(n), C))
+        new.append(svm_matrix(gram, _signs(n), C * float(_RATIO.sample(1, generator))))
+    return _solved(new, simplex_qp(torch.stack(last)))
 
 
 def one_vs_one(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generator) -> Recurring:
@@ -59,29 +58,26 @@ def one_vs_one(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Genera
     new, guesses = [], []
     half = n // 2
     for _ in range(batch):
-        rows = [_some(y, label, half, generator) for label in _classes(y, 3, generator)]
+        a, b, c = (_some(y, label, half, generator) for label in _classes(y, 3, generator))
         kernel, C = _kernel(generator), float(_C.sample(1, generator))
-        eye = torch.eye(n, dtype=torch.float64) / C
-
-        def matrix(one: Tensor, two: Tensor, kernel: Kernel = kernel, eye: Tensor = eye) -> Tensor:
-            return _gram(X[torch.cat([one, two])], half, kernel, generator) + eye
-
-        a, b, c = rows
-        sides = [simplex_qp(matrix(side, c))[:half] for side in (a, b)]
+        a_c, b_c, a_b = (
+            svm_matrix(kernel(X[torch.cat(pair)], generator), _signs(n), C)
+            for pair in ((a, c), (b, c), (a, b))
+        )
+        sides = [simplex_qp(matrix)[:half] for matrix in (a_c, b_c)]
         guesses.append(torch.cat([side / (2 * side.sum()) for side in sides]))
-        new.append(matrix(a, b))
-    return _solved(torch.stack(new), torch.stack(guesses))
+        new.append(a_b)
+    return _solved(new, torch.stack(guesses))
 
 
 def episodes(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generator) -> Recurring:
     """Two classes, a few points of each; the guess is the barycentre."""
     new = []
     for _ in range(batch):
-        a, b = _classes(y, 2, generator)
-        rows = torch.cat([_some(y, a, n // 2, generator), _some(y, b, n // 2, generator)])
-        gram = _gram(X[rows], n // 2, _kernel(generator), generator)
-        new.append(gram + torch.eye(n, dtype=torch.float64) / float(_C.sample(1, generator)))
-    return _solved(torch.stack(new), torch.full((batch, n), 1 / n, dtype=torch.float64))
+        rows = [_some(y, label, n // 2, generator) for label in _classes(y, 2, generator)]
+        gram = _kernel(generator)(X[torch.cat(rows)], generator)
+        new.append(svm_matrix(gram, _signs(n), float(_C.sample(1, generator))))
+    return _solved(new, torch.full((batch, n), 1 / n, dtype=torch.float64))
 
 
 TASKS: dict[str, tuple[MakeRecurring, tuple[int, ...]]] = {  # with the sizes to train on
@@ -214,18 +210,16 @@ def _steps(problem: Quadratic, target: Tensor, x0: Tensor | None) -> int:
     return len(result.trace) - 1
 
 
-Kernel = LinearKernel | RBFKernel
-
-
-def _kernel(generator: torch.Generator) -> Kernel:
+def _kernel(generator: torch.Generator) -> LinearKernel | RBFKernel:
     linear = bool(torch.randint(2, (), generator=generator))
     return LinearKernel() if linear else RBFKernel(_WIDTH)
 
 
-def _gram(X: Tensor, half: int, kernel: Kernel, generator: torch.Generator) -> Tensor:
-    signs = torch.ones(2 * half, dtype=X.dtype)
-    signs[half:] = -1.0
-    return signs.unsqueeze(-1) * (kernel(X, generator) + 1.0) * signs
+def _signs(n: int) -> Tensor:
+    """Labels of a first and a second class, half each."""
+    signs = torch.ones(n, dtype=torch.float64)
+    signs[n // 2 :] = -1.0
+    return signs
 
 
 def _classes(y: Tensor, count: int, generator: torch.Generator) -> list[int]:
@@ -242,6 +236,7 @@ def _some(y: Tensor, label: int, count: int, generator: torch.Generator) -> Tens
     return rows[torch.randperm(len(rows), generator=generator)[:count]]
 
 
-def _solved(Q: Tensor, guess: Tensor) -> Recurring:
+def _solved(matrices: list[Tensor], guess: Tensor) -> Recurring:
+    Q = torch.stack(matrices)
     problem, x = Quadratic(Q), simplex_qp(Q, start=guess)
     return Recurring(problem, guess, x, problem.value(problem.at(x)))

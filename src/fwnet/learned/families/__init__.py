@@ -1,6 +1,6 @@
 """Distributions of problems: what a controller is trained on, chosen by and tested on."""
 
-from fwnet.learned.families.base import Mixture, ProblemFamily, Scaled
+from fwnet.learned.families.base import Mixture, ProblemFamily
 from fwnet.learned.families.deep_svm import DeepSVMFamily
 from fwnet.learned.families.quadratics import LeastSquaresFamily, QuadraticFamily
 from fwnet.learned.families.real import Part, circles, deep_svms, digits, digits_pairs, mnist_pairs
@@ -20,7 +20,6 @@ __all__ = [
     "QuadraticFamily",
     "RBFKernel",
     "SVMFamily",
-    "Scaled",
     "SoftmaxFamily",
     "TrainingRuns",
     "circles",

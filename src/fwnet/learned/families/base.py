@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fwnet.domains import Domain, L1Ball, Simplex
-from fwnet.learned.ranges import LogUniform
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.problems import LeastSquares, Problem, Quadratic
 from fwnet.quadratic.solve import simplex_qp
@@ -70,45 +69,6 @@ class Mixture(ProblemFamily):
     def sample(self, batch: int, generator: torch.Generator) -> Problem:
         place = int(torch.randint(len(self.families), (), generator=generator))
         return self.families[place].sample(batch, generator)
-
-
-@final
-class Scaled(ProblemFamily):
-    """The quadratics of a family, each times a random factor: augmentation by scaling.
-
-        f <- factor · f
-
-    Arguments:
-        family: of `Quadratic` or `LeastSquares` problems.
-        factor: its distribution.
-    """
-
-    def __init__(self, family: ProblemFamily, factor: LogUniform) -> None:
-        check_family("Scaled(family)", family)
-        if not isinstance(factor, LogUniform):
-            raise TypeError(f"Scaled(factor) must be a LogUniform(low, high); got {factor!r}.")
-        self.family, self.factor, self.domain = family, factor, family.domain
-
-    def sample(self, batch: int, generator: torch.Generator) -> Problem:
-        problem = self.family.sample(batch, generator)
-        factor = self.factor.sample(batch, generator).unsqueeze(-1)
-        if isinstance(problem, Quadratic) and isinstance(problem.matrix, DenseMap):
-            K, c = problem.matrix.matrix, problem.c
-            factor = factor.to(K)
-            return Quadratic(factor.unsqueeze(-1) * K, None if c is None else factor * c)
-        if isinstance(problem, LeastSquares) and isinstance(problem.matrix, DenseMap):
-            root = factor.sqrt().to(problem.b)
-            A, b = root.unsqueeze(-1) * problem.matrix.matrix, root * problem.b
-            if problem.ridge is None:
-                return LeastSquares(A, b)
-            # A ridge is one for the whole batch, a factor is not: its root becomes rows of A.
-            n = A.shape[-1]
-            rows = root.unsqueeze(-1) * torch.diag(problem.ridge.sqrt().expand(n))
-            return LeastSquares(torch.cat([A, rows], -2), torch.cat([b, b.new_zeros(len(b), n)], 1))
-        raise TypeError(
-            f"Scaled takes families of dense Quadratic or LeastSquares problems; "
-            f"{type(self.family).__name__} gave {type(problem).__name__}."
-        )
 
 
 def check_family(name: str, family: object) -> None:

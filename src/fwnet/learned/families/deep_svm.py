@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import final
@@ -12,7 +13,7 @@ from torch import Tensor
 from fwnet.domains import Simplex
 from fwnet.learned.families.base import ProblemFamily
 from fwnet.learned.families.svm import Draw, LinearKernel, SVMFamily, svm_matrix
-from fwnet.learned.ranges import LogUniform
+from fwnet.learned.ranges import LogUniform, check_limits
 from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
 
@@ -23,7 +24,7 @@ _RATE = 0.05
 
 @final
 class DeepSVMFamily(ProblemFamily):
-    """Duals of SVMs on the features of a network, as they come by while a deep SVM is trained.
+    """Duals of SVMs on the features of a network, as they occur while a deep SVM is trained.
 
         f(α) = ½ αᵀ(yyᵀ ∘ (φ(X)φ(X)ᵀ/s + 1) + I/C) α   over the unit simplex
 
@@ -61,12 +62,7 @@ class DeepSVMFamily(ProblemFamily):
             raise ValueError("DeepSVMFamily(widths=...) needs at least one layer; got none.")
         for width in widths:
             checks.at_least("DeepSVMFamily(widths=...)", width, 1)
-        low, high = updates
-        checks.at_least("DeepSVMFamily(updates=...)", low, 0)
-        if checks.at_least("DeepSVMFamily(updates=...)", high, 0) < low:
-            raise ValueError(
-                f"DeepSVMFamily(updates=...) must be (low, high), low <= high; got {updates!r}."
-            )
+        check_limits("DeepSVMFamily(updates=...)", updates, 0)
         self.widths, self.updates, self.domain = tuple(widths), updates, Simplex()
 
     def sample(self, batch: int, generator: torch.Generator) -> Problem:
@@ -80,8 +76,8 @@ class DeepSVMFamily(ProblemFamily):
         return train, validation, test
 
     def _with(self, rows: SVMFamily) -> DeepSVMFamily:
-        family = DeepSVMFamily.__new__(DeepSVMFamily)
-        family.__dict__.update(self.__dict__, rows=rows)
+        family = copy.copy(self)
+        family.rows = rows
         return family
 
     def _matrix(self, draw: Draw, generator: torch.Generator) -> Tensor:  # (n, n)
@@ -96,7 +92,7 @@ class DeepSVMFamily(ProblemFamily):
 def _trained(
     X: Tensor, y: Tensor, widths: Sequence[int], updates: int, generator: torch.Generator
 ) -> Tensor:  # (n, widths[-1])
-    """φ(X) of a network after some updates, of which nothing is left but the features."""
+    """φ(X) of a new network after some updates."""
     sides = [X.shape[-1], *widths]
     weights = [
         torch.randn(a, b, generator=generator, dtype=X.dtype) * _GAIN * (2 / (a + b)) ** 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -23,7 +24,7 @@ _C, _WIDTHS = LogUniform(0.3, 100.0), LogUniform(0.3, 3.0)
 @final
 @dataclass(frozen=True)
 class LinearKernel:
-    """k(x, z) = ⟨x, z⟩ / mean ‖x‖²: the scale of the data, and with it that of C, is free."""
+    """k(x, z) = ⟨x, z⟩ / mean ‖x‖²: C means the same at any scale of the data."""
 
     def __call__(self, X: Tensor, generator: torch.Generator) -> Tensor:  # (n, n)
         gram = X @ X.mT
@@ -152,8 +153,8 @@ class SVMFamily(ProblemFamily):
         return train, validation, test
 
     def _with(self, sources: tuple[_Source, ...]) -> SVMFamily:
-        family = SVMFamily.__new__(SVMFamily)
-        family.__dict__.update(self.__dict__, _sources=sources)
+        family = copy.copy(self)
+        family._sources = sources
         return family
 
     def _pair(self, generator: torch.Generator) -> tuple[_Source, Tensor, Tensor]:
@@ -168,7 +169,7 @@ class SVMFamily(ProblemFamily):
         return svm_matrix(kernel(X, generator), y, C)
 
 
-def svm_matrix(gram: Tensor, y: Tensor, C: Tensor) -> Tensor:  # (n, n)
+def svm_matrix(gram: Tensor, y: Tensor, C: Tensor | float) -> Tensor:  # (n, n)
     """yyᵀ ∘ (k + 1) + I/C: the dual's matrix, a bias included."""
     return y.unsqueeze(-1) * (gram + 1.0) * y + torch.eye(len(y), dtype=gram.dtype) / C
 

@@ -8,16 +8,10 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from fwnet.learned.networks import (
-    LearnedUpdates,
-    Parameters,
-    Updates,
-    descend,
-    first_parameters,
-    forward,
-)
+from fwnet.learned.networks import LearnedUpdates, Parameters, Updates, first_parameters
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.recurrences import Recurrence, RecurrenceTask
 from fwnet.learned.training.tasks import with_seed
@@ -27,7 +21,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class NetworkStep(NamedTuple):
-    """The loss of a minibatch, and Σ⟨∇θ, θ⟩, whose gradient is that of the loss."""
+    """The loss of a minibatch, and Σ⟨∇θ, θ⟩ with ∇θ held fixed.
+
+    The gradient of this sum in the weights of learned updates is that of the loss.
+    """
 
     loss: float
     objective: Tensor
@@ -74,11 +71,15 @@ class NetworkTraining(Recurrence[NetworkStep]):
     def advance(self, state: NetworkState) -> tuple[NetworkState, NetworkStep]:
         parameters, memory, generator = state
         rows = torch.randint(self.X.shape[0], (self.batch,), generator=generator)
-        leaves, answers = forward(self.net, parameters, self.X[rows])
+        leaves = {name: theta.detach().requires_grad_() for name, theta in parameters.items()}
         with torch.enable_grad():
-            loss = self.loss(answers, self.y[rows])
-        parameters, memory, slope = descend(self.updates, parameters, memory, leaves, loss)
-        return NetworkState(parameters, memory, generator), NetworkStep(loss.item(), slope)
+            loss = self.loss(functional_call(self.net, leaves, (self.X[rows],)), self.y[rows])
+        found = torch.autograd.grad(loss, list(leaves.values()))
+        gradients = dict(zip(leaves, found, strict=True))
+        slopes = [(gradients[k] * p).sum() for k, p in parameters.items() if p.requires_grad]
+        step = NetworkStep(loss.item(), sum(slopes, torch.zeros(())))
+        parameters, memory = self.updates(parameters, gradients, memory)
+        return NetworkState(parameters, memory, generator), step
 
 
 @final
