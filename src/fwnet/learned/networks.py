@@ -7,7 +7,6 @@ from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fwnet.learned.controllers.base import Learned
 from fwnet.learned.controllers.entrywise import EntrywiseLSTM, Memory
@@ -142,25 +141,3 @@ def _kinds(parameters: Parameters) -> dict[str, list[str]]:
 def first_parameters(net: nn.Module) -> Parameters:
     """A copy of the network's weights, where a run starts."""
     return {name: theta.detach().clone() for name, theta in net.named_parameters()}
-
-
-def forward(net: nn.Module, parameters: Parameters, X: Tensor) -> tuple[Parameters, Tensor]:
-    """Leaves with the values of the parameters, and the network's answer with their graph."""
-    leaves = {name: theta.detach().requires_grad_() for name, theta in parameters.items()}
-    with torch.enable_grad():
-        return leaves, functional_call(net, leaves, (X,))
-
-
-def descend(
-    updates: Updates, parameters: Parameters, memory: Any, leaves: Parameters, loss: Tensor
-) -> tuple[Parameters, Any, Tensor]:
-    """The next parameters and memory; and Σ⟨∇θ, θ⟩ with ∇θ held fixed.
-
-    The gradient of this sum in the weights of learned updates is that of the loss.
-    """
-    found = torch.autograd.grad(loss, list(leaves.values()))
-    gradients = dict(zip(leaves, found, strict=True))
-    with_graph = [name for name, theta in parameters.items() if theta.requires_grad]
-    slope = sum(((gradients[k] * parameters[k]).sum() for k in with_graph), torch.zeros(()))
-    moved, memory = updates(parameters, gradients, memory)
-    return moved, memory, slope

@@ -80,7 +80,7 @@ class Claim:
         words: the claim as the paper puts it.
         paper: the paper's number, such as "20 against 500 iterations".
         sentence: what we found, in one plain sentence with its number.
-        readings: all of them, the one kinder to the paper first.
+        readings: all of them, the one that favours the paper first.
         spread: over seeds or problems, such as "17 to 45 (44 pairs)".
         grid: what the baselines were tuned over.
         untrained: why it could not be judged: the training that it needs did not succeed.

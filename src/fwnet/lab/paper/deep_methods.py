@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from torch import nn
 
@@ -51,7 +50,7 @@ def tuned(config: DeepConfig) -> dict[str, dict[str, Method]]:
             for lr in config.lr_grid
         },
         TODAY: {
-            f"lr = {lr:g}": partial(_training, mover=ExactSVM(config.C), updates=Adam(lr))
+            f"lr = {lr:g}": partial(DeepTraining, mover=ExactSVM(config.C), updates=Adam(lr))
             for lr in config.lr_grid
         },
     }
@@ -75,7 +74,3 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
         ),
     }
     return {name: {"": every[name]} for name in names}
-
-
-def _training(svm: Any, mover: Any, updates: Updates) -> DeepTraining:
-    return DeepTraining(svm, mover, updates)

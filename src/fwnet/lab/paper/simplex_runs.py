@@ -137,7 +137,7 @@ class Descent:
 @final
 @dataclass(frozen=True, eq=False)
 class SimplexTasks:
-    """A batch of SVM duals and their exact optima f* `(batch,)`; ones if nobody asks for them."""
+    """A batch of SVM duals and their exact optima f* `(batch,)`; ones where they are not needed."""
 
     problem: SVMDual
     best: Tensor

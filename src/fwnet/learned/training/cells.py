@@ -28,8 +28,8 @@ Cell = Callable[[Problem, Iterate, SlotStates], CellState]
 def cell_of(solver: FrankWolfe) -> Cell:
     """`FWNet(solver).cell`, or the same step in a third of its operations.
 
-    That is for points s of the simplex which a network or a softmin chooses, and step sizes that
-    do not look at f: all that training the paper's LSTMs needs.
+    The short form serves directions to a point s of the simplex that a network or a softmin
+    chooses, with step sizes that do not depend on f: the paper's LSTMs.
     """
     softmin = _plain_softmin(solver)
     known = isinstance(solver.direction, TargetDirection) or softmin is not None

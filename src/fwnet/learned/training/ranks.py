@@ -13,9 +13,9 @@ Stream = Iterator[tuple[float, Tensor]]
 def gathered(starts: Sequence[Callable[[], Stream]]) -> Iterator[list[tuple[float, Tensor]]]:
     """Losses and gradients of all groups, stretch by stretch, in the order of the groups.
 
-    Group g is computed by process g mod world size, in full; only its result travels. Every
+    Process g mod world size computes group g and sends its loss and gradient to all others. Every
     process then sees the same numbers in the same order, so that the sum over groups, and with it
-    the training, does not depend on how many processes there are, on processors of one kind.
+    the training, does not depend on the number of processes (on processors of one kind).
     """
     world, rank = size_and_rank()
     streams = [start() if g % world == rank else None for g, start in enumerate(starts)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,7 @@ class MetaRecord(NamedTuple):
 
 
 @final
-class MetaHistory(Sequence[MetaRecord]):
+class MetaHistory(list[MetaRecord]):
     """The records of a training, in order.
 
     Attributes:
@@ -55,28 +55,11 @@ class MetaHistory(Sequence[MetaRecord]):
     """
 
     def __init__(self) -> None:
-        self._records: list[MetaRecord] = []
+        super().__init__()
         self.initial: float | None = None
         self.learning_rate = math.nan
         self.skipped = 0
         self.attempts: tuple[MetaHistory, ...] = (self,)
-
-    def append(self, record: MetaRecord) -> None:
-        """Add the next record."""
-        self._records.append(record)
-
-    @overload
-    def __getitem__(self, index: int) -> MetaRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[MetaRecord]: ...
-    def __getitem__(self, index: int | slice) -> MetaRecord | list[MetaRecord]:
-        return self._records[index]
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __iter__(self) -> Iterator[MetaRecord]:
-        return iter(self._records)
 
     def __repr__(self) -> str:
         found = self.validations

@@ -13,8 +13,9 @@ import torch
 
 from fwnet.lab.paper.claims import Claim, Comparison, Reading
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
-from fwnet.lab.paper.figures import Curves, Figure, bands
+from fwnet.lab.paper.figures import Curves, Figure, band
 from fwnet.lab.paper.measures import range_text
+from fwnet.lab.paper.updates import Adam
 from fwnet.numerics.singular import power_iteration
 
 POWER, SVD, ADAM = "five power iterations", "full SVD", "Adam's update"
@@ -61,7 +62,6 @@ class Scaling(Experiment[ScalingConfig]):
 
     def figures(self, results: Results) -> Sequence[Figure]:
         sides = results.config["sides"]
-        lines = bands(results.by_name("seconds"), (SVD, ADAM))
         return [
             Curves(
                 "seconds",
@@ -70,7 +70,10 @@ class Scaling(Experiment[ScalingConfig]):
                 "iterations and the move to the vertex.",
                 "rows and columns",
                 "seconds",
-                [type(each)(each.name, sides, each.y, baseline=each.baseline) for each in lines],
+                [
+                    band(name, sides, seconds, name != POWER)
+                    for name, seconds in results.by_name("seconds").items()
+                ],
                 log_x=True,
                 log_y=True,
             )
@@ -113,7 +116,8 @@ def _steps(
 ) -> dict[str, Callable[[], object]]:
     start = torch.randn(G.shape[-1], generator=generator)
     start = start / start.norm()
-    mean, square = torch.zeros_like(W), torch.zeros_like(W)
+    adam, weights = Adam(0.001), {"W": W}
+    memory = adam.init(weights)
 
     def power() -> torch.Tensor:
         u, _, v = power_iteration(G, start, 5)
@@ -123,11 +127,7 @@ def _steps(
         u, _, vt = torch.linalg.svd(G)
         return torch.lerp(W, -50 * u[:, :1] * vt[:1], 0.001)
 
-    def adam() -> torch.Tensor:
-        first, second = torch.lerp(G, mean, 0.9), torch.lerp(G.square(), square, 0.999)
-        return W - 0.001 * (first / 0.1) / ((second / 0.001).sqrt() + 1e-8)
-
-    return {POWER: power, SVD: svd, ADAM: adam}
+    return {POWER: power, SVD: svd, ADAM: lambda: adam(weights, {"W": G}, memory)}
 
 
 def _interleaved(steps: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
