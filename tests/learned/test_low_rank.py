@@ -88,7 +88,12 @@ def test_it_trains() -> None:
             return FISTA().run(problem, BALL, 200).values.amin(0)
 
     config = learned.MetaConfig(
-        steps=2, unroll=4, batch=2, gradient=learned.EvolutionStrategies(1, 0.1), validate_every=1
+        steps=2,
+        unroll=4,
+        batch=2,
+        gradient=learned.EvolutionStrategies(1, 0.1),
+        validate_every=1,
+        validation_problems=2,
     )
     controller, history = learned.meta_train(learned.LearnedLowRank(memory=1), Small(), config)
     assert len(history) == 2

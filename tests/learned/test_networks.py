@@ -78,7 +78,13 @@ def network() -> nn.Module:
 
 RUNS, OTHERS = TrainingRuns(network, three_classes(0), 20), TrainingRuns(network, three_classes(1))
 CONFIG = learned.MetaConfig(
-    steps=12, horizon=20, unroll=10, batch=1, learning_rate=0.01, validate_every=3
+    steps=12,
+    horizon=20,
+    unroll=10,
+    batch=1,
+    learning_rate=0.01,
+    validate_every=3,
+    validation_problems=3,
 )
 
 

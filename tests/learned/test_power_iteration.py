@@ -152,8 +152,10 @@ def test_the_papers_oracle_is_trained_in_any_solver() -> None:
     family = learned.families.SoftmaxFamily([(X, X[:, :4].argmax(1))], radius=10.0, n=64)
     template = fwnet.FrankWolfe(family.domain, fwnet.Constant(0.1), max_steps=10)
     torch.manual_seed(0)
-    fresh = learned.LSTMPowerIteration(hidden=6, layers=1, steps=3)
-    config = learned.MetaConfig(steps=60, unroll=10, learning_rate=0.01)
+    fresh = learned.LSTMPowerIteration(hidden=6, steps=3)
+    config = learned.MetaConfig(
+        steps=60, unroll=10, learning_rate=0.01, loss=learned.SumOfValues(), validation_problems=8
+    )
     trained, _ = learned.meta_train(copy.deepcopy(fresh), family, config, solver=template)
     problem = family.sample(4, seeded(9))
 

@@ -80,7 +80,8 @@ def test_a_face_has_at_most_the_largest_number_of_coordinates() -> None:
 def test_training_brings_the_start_nearer() -> None:
     torch.manual_seed(0)
     training, validation = (
-        Starts(*digits(part), tasks=("few-shot episodes",)) for part in ("train", "validation")
+        Starts(*digits(part), tasks=("few-shot episodes",), pool=6)
+        for part in ("train", "validation")
     )
     config = learned.MetaConfig(steps=150, learning_rate=5e-3, validate_every=50, seed=1)
     start, history = learned.meta_train(
