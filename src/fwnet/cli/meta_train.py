@@ -111,7 +111,7 @@ def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
         "lstm-direction": learned.LSTMDirection,
         "hierarchical": lambda: learned.HierarchicalDirection(blocks=2),
     }
-    recipes = {"step": STEP, "direction": DIRECTION}
+    recipes = {"step": STEP.config, "direction": DIRECTION.config}
     return made[name](), recipes.get(name) or learned.MetaConfig()
 
 
