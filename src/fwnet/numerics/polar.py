@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
+from fwnet.numerics.tensors import is_read
 
 # Odd polynomials a s + b s³ + c s⁵, each closest to 1 on the range that the one before leaves; the
 # first range is [0.02, 1]. Greedy choices are optimal: Amsel et al., The Polar Express (2025).
@@ -19,6 +20,7 @@ _POLYNOMIALS = (
     (1.884209, -1.260195, 0.376021),
 )
 _LAST = (1.875, -1.25, 0.375)  # converges from there on
+_ROUNDED_UP = 1.004  # the norm is rounded itself
 
 
 def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
@@ -40,25 +42,51 @@ def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
     wide = matrix.shape[-2] <= matrix.shape[-1]
     x = matrix if matrix.ndim == 2 else matrix.reshape(-1, *matrix.shape[-2:])
     product, update = (torch.mm, torch.addmm) if x.ndim == 2 else (torch.bmm, torch.baddbmm)
-    tiny, eps = torch.finfo(x.dtype).tiny, torch.finfo(x.dtype).eps  # tiny: instead of 0 / 0
-    x = x / x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)  # squares stay in range
-    gram = product(x, x.mT) if wide else product(x.mT, x)
-    square = product(gram, gram)
-    size = torch.linalg.vector_norm(square, dim=(-2, -1), keepdim=True).clamp_min(tiny)
-    share = (size * 1.004).rsqrt()  # the norm is rounded itself
-    x, factor = x * share.sqrt(), 1.0
-    rounding = 4 * math.sqrt(max(matrix.shape[-2:])) * eps
-    for k, (a, b, c) in enumerate(coefficients(steps)):
-        if k == 0:
-            inner = torch.addcmul(gram * (b * share), square, share * share, value=c)
-        else:
-            gram = product(x, x.mT) if wide else product(x.mT, x)
-            inner = update(gram, gram, gram, beta=b, alpha=c)
-        if k == steps - 1:
-            factor = scale / peak(steps, rounding)
+    rounding = 4 * math.sqrt(max(matrix.shape[-2:])) * torch.finfo(x.dtype).eps
+    end = scale / peak(steps, rounding)
+    plain = x.ndim == 2 and is_read(x) and not (torch.is_grad_enabled() and x.requires_grad)
+    x = (_first_by_numbers if plain else _first)(x, wide, end if steps == 1 else 1.0)
+    for k, (a, b, c) in enumerate(coefficients(steps)[1:], 2):
+        gram = product(x, x.mT) if wide else product(x.mT, x)
+        inner = update(gram, gram, gram, beta=b, alpha=c)
         left, right = (inner, x) if wide else (x, inner)
+        factor = end if k == steps else 1.0
         x = update(x, left, right, beta=a * factor, alpha=factor)
     return x if matrix.ndim == 2 else x.reshape(matrix.shape)
+
+
+def _first(x: Tensor, wide: bool, factor: float) -> Tensor:
+    """The first step, of matrices `(batch, d, m)` or `(d, m)`, times the factor."""
+    a, b, c = _POLYNOMIALS[0]
+    tiny = torch.finfo(x.dtype).tiny  # instead of 0 / 0
+    x = x / torch.linalg.vector_norm(x, math.inf, (-2, -1), keepdim=True).clamp_min(tiny)
+    gram = x @ x.mT if wide else x.mT @ x  # of entries up to 1, so that squares stay in range
+    square = gram @ gram
+    size = torch.linalg.vector_norm(square, dim=(-2, -1), keepdim=True).clamp_min(tiny)
+    share = (size * _ROUNDED_UP).rsqrt()
+    inner = torch.addcmul(gram, square, share, value=c / b) * share
+    x = x * share.sqrt()
+    left, right = (inner, x) if wide else (x, inner)
+    update = torch.addmm if x.ndim == 2 else torch.baddbmm
+    return update(x, left, right, beta=a * factor, alpha=b * factor)
+
+
+def _first_by_numbers(x: Tensor, wide: bool, factor: float) -> Tensor:
+    """The same for one matrix whose size may be read: fewer and smaller calls."""
+    a, b, c = _POLYNOMIALS[0]
+    largest = float(torch.linalg.vector_norm(x, math.inf))
+    if largest == 0:
+        return torch.zeros_like(x)
+    if not 1e-12 < largest < 1e12:  # squares would leave the range of float32
+        x, largest = x / largest, 1.0
+    left, right = (x, x.mT) if wide else (x.mT, x)
+    gram = torch.addmm(x.new_empty(()), left, right, beta=0.0, alpha=largest**-2)
+    square = torch.mm(gram, gram)
+    share = (_ROUNDED_UP * float(torch.linalg.vector_norm(square))) ** -0.5
+    inner = torch.add(gram, square, alpha=c * share / b)
+    size = factor * math.sqrt(share) / largest
+    left, right = (inner, x) if wide else (x, inner)
+    return torch.addmm(x, left, right, beta=a * size, alpha=b * share * size)
 
 
 def coefficients(steps: int) -> tuple[tuple[float, float, float], ...]:

@@ -5,59 +5,59 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from fwnet.optim.groups import Group
 from fwnet.optim.layouts import place_of
 from fwnet.optim.mixing import drifts, margin, settle
 from fwnet.optim.weights import HALF, gathered, local, write
 
-Group = dict[str, Any]
 
-
-@torch.no_grad()
-def average_in(group: Group, state: Any) -> None:
-    """Update the average of every parameter of the group with its new value.
+@final
+class Averages:
+    """The averages of a group's parameters.
 
         x̄ <- x̄ + c (w − x̄),   c = (a + 1) / (a + t)
 
     The k-th iterate gets a weight that grows like kᵃ: the start is forgotten, and the last
     1/(a + 1) of the run counts most, however long it is.
     """
-    exponent = float(group["averaging"])
-    alike: defaultdict[float, list[Tensor]] = defaultdict(list)  # parameters with the same c
-    for parameter in group["params"]:
-        own = state[parameter]
-        if "average" not in own:
-            own["average"], own["averaged"] = _now(parameter, own).clone(), 0
-        own["averaged"] += 1
-        share = (exponent + 1) / (exponent + own["averaged"])
-        if _loses_digits(parameter, group, own):
-            _average_doubled(own, parameter, share)
-        else:
-            alike[share].append(parameter)
-    for share, parameters in alike.items():
-        torch._foreach_lerp_(
-            [local(state[p]["average"]) for p in parameters],
-            [local(_now(p, state[p])) for p in parameters],
-            share,
-        )
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.lossy = [_loses_digits(parameter, group["domain"]) for parameter in group["params"]]
+
+    def update(self, state: Any) -> None:
+        """Take the new values in."""
+        exponent = float(self.group["averaging"])
+        alike: defaultdict[float, list[tuple[Tensor, Tensor]]] = defaultdict(
+            list
+        )  # with the same c
+        for parameter, lossy in zip(self.group["params"], self.lossy, strict=True):
+            own = state[parameter]
+            now = own.get("master", parameter)  # with all its digits
+            if "average" not in own:
+                own["average"], own["averaged"] = now.detach().clone(), 0
+            own["averaged"] += 1
+            share = (exponent + 1) / (exponent + own["averaged"])
+            if lossy:
+                _average_doubled(own, parameter, share)
+            else:
+                alike[share].append((local(own["average"]), local(now)))
+        for share, pairs in alike.items():
+            means, values = zip(*pairs, strict=True)
+            torch._foreach_lerp_(means, values, share)
 
 
-def _now(parameter: Tensor, own: dict[str, Any]) -> Tensor:
-    """The weights with all their digits."""
-    now: Tensor = own.get("master", parameter.detach())
-    return now
-
-
-def _loses_digits(parameter: Tensor, group: Group, own: dict[str, Any]) -> bool:
+def _loses_digits(parameter: Tensor, domain: Any) -> bool:
     """Whether rounding would swallow small updates, or its errors would accumulate."""
-    if own["average"].dtype in HALF:
-        return True
-    place = place_of(parameter, group["domain"])
-    return place is not None and drifts(place.domain, parameter)
+    place = place_of(parameter, domain)
+    if place is None:
+        return parameter.dtype in HALF  # it has no master
+    return drifts(place.domain, parameter)
 
 
 def _average_doubled(own: dict[str, Any], parameter: Tensor, share: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,27 +14,29 @@ from torch import Tensor
 
 from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.numerics import checks
-from fwnet.optim.adam import adam_step
-from fwnet.optim.averages import average_in, averages_in_place
+from fwnet.optim.adam import Adam
+from fwnet.optim.averages import Averages, averages_in_place
+from fwnet.optim.groups import Group, check_rate, gradient_of, name_of
 from fwnet.optim.layouts import is_ambiguous, place_of
-from fwnet.optim.moves import Bucket, Group, Held, bucket_key
-from fwnet.optim.points import check_fits, check_kind, check_known, name_of
+from fwnet.optim.moves import Bucket, Held, State, bucket_key
+from fwnet.optim.points import check_fits, check_kind, check_known
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
-from fwnet.optim.weights import local
+from fwnet.optim.weights import address, local
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
 
 Closure = Callable[[], Any]
+Moving = tuple[Bucket, Tensor, list[State]]  # with gradients and states
 RESCALES = (None, "vertex", "diameter", "gradient")
 
 
 class StepPlan(NamedTuple):
-    """What a step does: the parameters for Adam, group by group, and the buckets."""
+    """What a step does, while options and places of parameters are those of the signature."""
 
     signature: list[Any]
-    choices: list[Any]  # kept alive, since the signature holds their identities
-    free: list[tuple[Group, list[Tensor]]]
+    free: list[Adam]
     held: list[Held]
     buckets: list[Bucket]
+    averages: list[Averages]
 
 
 class VertexOptimizer(torch.optim.Optimizer):
@@ -64,7 +65,7 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     def check_group(self, group: Group) -> None:
         """Raise a clear error if the options do not fit each other or the parameters."""
-        _check_rate(group)
+        check_rate(group)
         for name in ("eps", "weight_decay"):
             checks.non_negative(name, group[name])
         _below_one("momentum", group["momentum"])
@@ -123,13 +124,12 @@ class VertexOptimizer(torch.optim.Optimizer):
                 self.check_group(group)
             self._loaded = False
         plan = self._plan()
-        buckets = self._moving(plan)  # errors come before changes
-        for group, parameters in plan.free:
-            adam_step(parameters, [_gradient(p) for p in parameters], group, self.state)
-        self._move(buckets)
-        for group in self.param_groups:
-            if group["averaging"] is not None:
-                average_in(group, self.state)
+        moving = self._moving(plan)  # errors come before changes
+        for adam in plan.free:
+            adam.step(self.state)
+        self._move(moving)
+        for averages in plan.averages:
+            averages.update(self.state)
         return loss
 
     @contextmanager
@@ -152,23 +152,23 @@ class VertexOptimizer(torch.optim.Optimizer):
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
         self._shown, versions = True, self._versions()
-        unchanged = [p for p, version in versions.items() if p._version == version]
+        unchanged = [p for p, last in versions.items() if last == (p._version, address(p))]
         try:
             with averages_in_place(self.param_groups, self.state, self.feasible):
                 yield
         finally:
             self._shown = False
-            versions.update({p: p._version for p in unchanged})  # they came back to the bit
+            versions.update(
+                {p: (p._version, address(p)) for p in unchanged}
+            )  # they came back to the bit
 
     def _plan(self) -> StepPlan:
         """Which parameters Adam moves and which move in their domains; kept while it is valid."""
-        for group in self.param_groups:
-            _check_rate(group)  # a schedule may have changed it
-        signature = [_signature(group) for group in self.param_groups]
+        signature = _signature(self.param_groups)
         plan: StepPlan | None = self.__dict__.get("_kept")
         if plan is not None and plan.signature == signature:
             return plan
-        free: list[tuple[Group, list[Tensor]]] = []
+        free: list[Adam] = []
         held: list[Held] = []
         for group in self.param_groups:
             rest = []
@@ -183,11 +183,10 @@ class VertexOptimizer(torch.optim.Optimizer):
                     oracle = oracle_of(place.domain, group["oracle"])
                     held.append(Held(parameter, group, place, oracle))
             if rest:
-                free.append((group, rest))
-        choices = [(group["domain"], group["oracle"]) for group in self.param_groups]
-        self.__dict__["_kept"] = plan = StepPlan(
-            signature, choices, free, held, self._buckets(held)
-        )
+                free.append(Adam(group, rest))
+        averages = [Averages(g) for g in self.param_groups if g["averaging"] is not None]
+        plan = StepPlan(signature, free, held, self._buckets(held), averages)
+        self.__dict__["_kept"] = plan
         return plan
 
     def _buckets(self, held: Sequence[Held]) -> list[Bucket]:
@@ -196,29 +195,33 @@ class VertexOptimizer(torch.optim.Optimizer):
             alike[bucket_key(one)].append(one)
         return [Bucket(members, self.feasible) for members in alike.values()]
 
-    def _moving(self, plan: StepPlan) -> list[tuple[Bucket, Tensor]]:
-        """The buckets with their gradients, without parameters that have no direction yet."""
-        pairs = [(bucket, bucket.gradient()) for bucket in plan.buckets]
-        still = {id(one) for bucket, g in pairs for one in bucket.still(g, self.state)}
+    def _moving(self, plan: StepPlan) -> list[Moving]:
+        """The buckets that move, without parameters that have no direction yet."""
+        moving = [self._ready(bucket) for bucket in plan.buckets]
+        still = {id(one) for bucket, g, owns in moving for one in bucket.still(g, owns)}
         if still:
-            rest = self._buckets([one for one in plan.held if id(one) not in still])
-            pairs = [(bucket, bucket.gradient()) for bucket in rest]
-        return pairs
+            rest = [one for one in plan.held if id(one) not in still]
+            moving = [self._ready(bucket) for bucket in self._buckets(rest)]
+        return moving
 
-    def _move(self, buckets: list[tuple[Bucket, Tensor]]) -> None:
+    def _ready(self, bucket: Bucket) -> Moving:
+        return bucket, bucket.gradient(), [self.state[p] for p in bucket.parameters]
+
+    def _move(self, moving: list[Moving]) -> None:
         versions = self._versions()
-        for bucket, gradient in buckets:
+        for bucket, gradient, owns in moving:
+            for parameter, own in zip(bucket.parameters, owns, strict=True):
+                now = parameter._version, address(parameter)
+                if versions.get(parameter, now) != now:  # the user changed the weights
+                    for name in ("radius", "master", "rest"):
+                        own.pop(name, None)
+            bucket.move(gradient, owns)
             for parameter in bucket.parameters:
-                if versions.get(parameter, parameter._version) != parameter._version:
-                    for name in ("radius", "master", "rest"):  # the user changed the weights
-                        self.state[parameter].pop(name, None)
-            bucket.move(gradient, self.state)
-            for parameter in bucket.parameters:
-                versions[parameter] = parameter._version
+                versions[parameter] = parameter._version, address(parameter)
 
-    def _versions(self) -> dict[Tensor, int]:
-        """How often each parameter had been changed after its last step."""
-        versions: dict[Tensor, int] = self.__dict__.setdefault("_last_versions", {})
+    def _versions(self) -> dict[Tensor, tuple[int, int]]:
+        """How often each parameter had been changed after its last step, and where it was."""
+        versions: dict[Tensor, tuple[int, int]] = self.__dict__.setdefault("_last_versions", {})
         return versions
 
     def state_dict(self) -> dict[str, Any]:
@@ -239,6 +242,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict | {"param_groups": groups})
         in_full_precision(self.state, self.param_groups, state_dict)
         self._versions().clear()
+        self.__dict__.pop("_kept", None)
         self._loaded = True
 
 
@@ -263,38 +267,36 @@ def _below_one(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie in [0, 1); got {value!r}.")
 
 
-def _gradient(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
-
-
-def _signature(group: Group) -> list[Any]:
-    """What a plan depends on."""
-    signature: list[Any] = [id(group), id(group["domain"]), id(group["oracle"])]
-    signature += [group["rescale"], group["momentum"], group["maximize"]]
-    for p in group["params"]:
-        gradient = p.grad
-        signature += (None,) if gradient is None else (gradient.layout, p.dtype, p.is_cpu)
+def _signature(groups: list[Group]) -> list[Any]:
+    """What a plan depends on; raise if a schedule made a learning rate invalid."""
+    signature: list[Any] = []
+    for group in groups:
+        check_rate(group)
+        signature.append((id(group), *(group.get(name) for name in _DECISIVE)))
+        for p in group["params"]:
+            gradient = p.grad
+            signature.append(address(p) if gradient is None else (address(p), gradient.layout))
     return signature
 
 
+_DECISIVE = (
+    "domain",
+    "oracle",
+    "rescale",
+    "momentum",
+    "maximize",
+    "constrained",
+    "foreach",
+    "averaging",
+)
+
+
 def _check_dense(parameter: Tensor, group: Group) -> None:
-    if _gradient(parameter).layout is not torch.strided:
+    if gradient_of(parameter).layout is not torch.strided:
         raise RuntimeError(
             f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does not "
             "support. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
         )
-
-
-def _check_rate(group: Group) -> None:
-    lr = group["lr"]
-    if type(lr) is float and 0 <= lr < math.inf:
-        return
-    if isinstance(lr, Tensor) and lr.numel() == 1:
-        lr = lr.detach().reshape(()) if not lr.requires_grad else lr
-        if lr.device.type != "cpu":  # a check of its value would wait for the device
-            return
-    checks.non_negative("lr", lr)
 
 
 def _warn_of_rows(group: Group) -> None:

@@ -9,8 +9,8 @@ from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
 from fwnet.optim.base import VertexOptimizer
+from fwnet.optim.groups import Group
 from fwnet.optim.layouts import Layout
-from fwnet.optim.moves import Group
 from fwnet.optim.norms import OperatorNorm, spectral
 from fwnet.oracles import CostOracle
 

@@ -9,10 +9,10 @@ from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
 from fwnet.optim.base import VertexOptimizer
+from fwnet.optim.groups import Group, name_of
 from fwnet.optim.layouts import Layout, place_of
-from fwnet.optim.moves import Group
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import check_inside, name_of
+from fwnet.optim.points import check_inside
 from fwnet.oracles import CostOracle
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from fwnet.domains import NormBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
+from fwnet.optim.groups import Group, name_of, rate_of
 from fwnet.optim.layouts import Place
 from fwnet.optim.mixing import (
     MATRIX_BALLS,
@@ -24,7 +25,6 @@ from fwnet.optim.mixing import (
     precision,
     settle,
 )
-from fwnet.optim.points import name_of
 from fwnet.optim.weights import (
     HALF,
     gathered,
@@ -39,7 +39,7 @@ from fwnet.optim.weights import (
 from fwnet.oracles import CostOracle
 from fwnet.vertices import Dense, OneHot, Rank1, Vertex
 
-Group = dict[str, Any]
+State = dict[str, Any]  # of one parameter
 
 
 class Held(NamedTuple):
@@ -90,19 +90,24 @@ class Bucket:
         self.root = math.sqrt(math.prod(self.shape[-self.event_dim :]))
         widths = [member.place.domain.diameter(self.shape) for member in members]
         self.per_rate = [self.root / width if width > 0 else 0.0 for width in widths]
+        self.views: list[Tensor] = []  # of parameters that are moved in place
+        if self.plain and all(parameter.is_contiguous() for parameter in self.parameters):
+            self.views = [m.place.points(m.parameter.detach()) for m in members]
+        self.momentum: Tensor | None = None  # of all members, stacked
+        self.parts: list[Tensor] = []  # of each member, in its shape
 
     def gradient(self) -> Tensor:
         """The gradients as points, stacked; of shards, those of this worker as they are."""
-        gradients: list[Any] = [
-            p.grad if self.plain else precise(local(p.grad)) for p in self.parameters
-        ]
+        gradients: list[Any] = [p.grad for p in self.parameters]
+        if not self.plain:
+            gradients = [precise(local(gradient)) for gradient in gradients]
         if self.sharded:
             return torch.cat([gradient.reshape(-1) for gradient in gradients])
         return self._joined(
             [m.place.points(g) for m, g in zip(self.members, gradients, strict=True)]
         )
 
-    def still(self, gradient: Tensor, state: Any) -> list[Held]:
+    def still(self, gradient: Tensor, owns: Sequence[State]) -> list[Held]:
         """The members that have no direction yet; raise if a gradient is not finite.
 
         While all gradients of a parameter were 0, every vertex is optimal. No host waits for a
@@ -110,45 +115,48 @@ class Bucket:
         """
         if not self.on_cpu:
             return []
-        begun = all("momentum" in state[parameter] for parameter in self.parameters)
+        begun = all("momentum" in own for own in owns)
         if begun and not self.sharded and math.isfinite(float(gradient.sum())):
             return []  # a sum with a number that is not finite is not finite
         sizes = [_size(member) for member in self.members]
         return [
             member
-            for member, size in zip(self.members, sizes, strict=True)
-            if size == 0 and "momentum" not in state[member.parameter]
+            for member, own, size in zip(self.members, owns, sizes, strict=True)
+            if size == 0 and "momentum" not in own
         ]
 
-    def move(self, gradient: Tensor, state: Any) -> None:
+    def move(self, gradient: Tensor, owns: Sequence[State]) -> None:
         """One step of every member."""
-        owns = [state[parameter] for parameter in self.parameters]
-        pairs = zip(self.parameters, owns, strict=True)
-        tensors = [p.detach() if self.plain else read(p, own) for p, own in pairs]
-        views = [m.place.points(x) for m, x in zip(self.members, tensors, strict=True)]
-        for member, own, view, radius in zip(self.members, owns, views, self.radii, strict=True):
-            self._begin(member, own, view, radius)
+        xs = self.views or [
+            m.place.points(read(m.parameter, own))
+            for m, own in zip(self.members, owns, strict=True)
+        ]
+        self._begin(owns, xs)
         cost, live = self._cost(gradient, owns)
-        vertex, answered = self.oracle.ask(self.asked, cost, self._states(owns))
-        self._keep_states(owns, answered)
+        vertex, states = self.oracle.ask(self.asked, cost, self._states(owns))
+        self._keep_states(owns, states)
         if self.factors is not None:
             vertex = scaled(vertex, self.factors)
-        parts = _unbound(vertex) if self.batched else (vertex,)
-        sizes = self._step_sizes(vertex, parts, views)
+        parts = _unbound(vertex) if self.batched else [vertex]
+        sizes = self._step_sizes(vertex, parts, xs)
         if live is not None:
             sizes = [size * part for size, part in zip(sizes, live, strict=True)]
-        for k, (member, own, view) in enumerate(zip(self.members, owns, views, strict=True)):
-            self._advance(member, own, view, parts[k], sizes[k])
-            if not (self.plain and tensors[k].is_contiguous()):  # else the view is the parameter
-                moved = member.place.tensor(view, tuple(tensors[k].shape))
-                write(member.parameter, own, moved, member.place)
+        self._advance(owns, xs, parts, sizes)
+        if not self.views:
+            for m, own, x in zip(self.members, owns, xs, strict=True):
+                write(m.parameter, own, m.place.tensor(x, tuple(m.parameter.shape)), m.place)
 
-    def _cost(self, gradient: Tensor, owns: Sequence[dict[str, Any]]) -> tuple[Tensor, Any]:
-        """m, the first one is g; or g itself, if β = 0. On a device also which members may move.
+    def _begin(self, owns: Sequence[State], xs: Sequence[Tensor]) -> None:
+        """The state before the first step; also after the user changed the weights or a radius."""
+        for member, own, x, radius in zip(self.members, owns, xs, self.radii, strict=True):
+            if "oracle" not in own:
+                own["oracle"] = self.oracle.begin(self.domain, x)
+            if self.feasible and own.get("radius", math.nan) != radius:
+                own["radius"] = radius
+                own["bound"] = settle(member.place.domain, x, self.margin)
 
-        Momenta are parts of one tensor, so that one call updates them; they are joined anew when
-        they were loaded or the bucket is new.
-        """
+    def _cost(self, gradient: Tensor, owns: Sequence[State]) -> tuple[Tensor, Any]:
+        """m, the first one is g; or g itself, if β = 0. On a device also which members may move."""
         beta = float(self.group["momentum"])
         if self.group["maximize"]:
             gradient = -gradient
@@ -167,30 +175,30 @@ class Bucket:
         live = finite & (self._largest(cost) != 0)
         return cost, live.unbind(0) if self.batched else (live,)
 
-    def _momentum(self, gradient: Tensor, owns: Sequence[dict[str, Any]]) -> Tensor:
-        whole: Tensor | None = self.__dict__.get("_joint")
-        parts = self.__dict__.get("_parts", ())
-        known = [own.get("momentum") for own in owns]
-        if whole is not None and all(a is b for a, b in zip(known, parts, strict=True)):
-            return whole
-        points = gradient if self.batched else gradient.unsqueeze(0)
-        firsts = [
-            g if m is None else member.place.points(m)
-            for member, g, m in zip(self.members, points.unbind(0), known, strict=True)
-        ]
-        whole = torch.stack(firsts)
-        parts = [
-            member.place.tensor(part, tuple(member.parameter.shape))
-            for member, part in zip(self.members, whole.unbind(0), strict=True)
-        ]
-        for own, part in zip(owns, parts, strict=True):
-            own["momentum"] = part
-        self._parts, self._joint = parts, whole if self.batched else whole[0]
-        return self._joint
+    def _momentum(self, gradient: Tensor, owns: Sequence[State]) -> Tensor:
+        """The momenta before the step: parts of one tensor, so that one call updates them.
 
-    def _cost_of_shards(
-        self, gradient: Tensor, beta: float, owns: Sequence[dict[str, Any]]
-    ) -> Tensor:
+        They are joined anew when they were loaded or the bucket is new.
+        """
+        known = [own.get("momentum") for own in owns]
+        if self.momentum is None or any(a is not b for a, b in zip(known, self.parts, strict=True)):
+            points = gradient.unbind(0) if self.batched else [gradient]
+            whole = torch.stack(
+                [
+                    g if m is None else member.place.points(m)
+                    for member, g, m in zip(self.members, points, known, strict=True)
+                ]
+            )
+            self.momentum = whole if self.batched else whole[0]
+            self.parts = [
+                member.place.tensor(part, tuple(member.parameter.shape))
+                for member, part in zip(self.members, whole.unbind(0), strict=True)
+            ]
+            for own, part in zip(owns, self.parts, strict=True):
+                own["momentum"] = part
+        return self.momentum
+
+    def _cost_of_shards(self, gradient: Tensor, beta: float, owns: Sequence[State]) -> Tensor:
         """The same; each worker keeps its part of m, and the parts are gathered."""
         costs = []
         sizes = [local(parameter).numel() for parameter in self.parameters]
@@ -209,21 +217,14 @@ class Bucket:
     def _largest(self, points: Tensor) -> Tensor:
         return (points.flatten(1) if self.batched else points.reshape(-1)).abs().amax(-1)
 
-    def _begin(self, member: Held, own: dict[str, Any], view: Tensor, radius: float | None) -> None:
-        """The state before the first step; also after the user changed the weights or a radius."""
-        if "oracle" not in own:
-            own["oracle"] = self.oracle.begin(self.domain, view)
-        if self.feasible and own.get("radius", math.nan) != radius:
-            own["radius"], own["bound"] = radius, self.settle(member, view)
-
     def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
         return torch.stack(list(tensors)) if self.batched else tensors[0]
 
-    def _states(self, owns: Sequence[dict[str, Any]]) -> Any:
+    def _states(self, owns: Sequence[State]) -> Any:
         states = [own["oracle"] for own in owns]
         return self._joined(states) if isinstance(states[0], Tensor) else states[0]
 
-    def _keep_states(self, owns: Sequence[dict[str, Any]], states: Any) -> None:
+    def _keep_states(self, owns: Sequence[State], states: Any) -> None:
         parts = [states] * len(owns)
         if self.batched and isinstance(states, Tensor):
             parts = list(states.unbind(0))
@@ -273,21 +274,29 @@ class Bucket:
         return [s.clamp_min(least) for s, least in zip(parts, self.per_rate, strict=True)]
 
     def _advance(
-        self, member: Held, own: dict[str, Any], x: Tensor, vertex: Vertex, step_size: StepSize
+        self,
+        owns: Sequence[State],
+        xs: Sequence[Tensor],
+        vertices: Sequence[Vertex],
+        step_sizes: Sequence[StepSize],
     ) -> None:
         """x <- x + γ (vertex − x), and back inside if rounding crossed the boundary."""
-        if not self.group.get("constrained", True):
-            vertex.add_to(x, step_size)
-        elif self.drifts:
-            own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
-        else:
-            mix(x, vertex, step_size)
-            if self.matrices:
-                radius = own["radius"]
-                bound = self._bound(radius, own["bound"], step_size)
-                own["bound"] = bound if bound <= radius else self.settle(member, x)
-            elif self.feasible and isinstance(self.domain, NormBall):
-                self.settle(member, x)
+        moves = zip(self.members, owns, xs, vertices, step_sizes, strict=True)
+        pulled = self.group.get("constrained", True)
+        for member, own, x, vertex, step_size in moves:
+            if not pulled:
+                vertex.add_to(x, step_size)
+            elif self.drifts:
+                own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
+            else:
+                mix(x, vertex, step_size)
+                if self.matrices:
+                    bound = self._bound(own["radius"], own["bound"], step_size)
+                    if bound > own["radius"]:
+                        bound = settle(member.place.domain, x, self.margin)
+                    own["bound"] = bound
+                elif self.feasible and isinstance(self.domain, NormBall):
+                    settle(member.place.domain, x, self.margin)
 
     def _bound(self, radius: float, bound: float, step_size: StepSize) -> float:
         """An upper bound on the norm after a step; while it is small, no decomposition is due.
@@ -302,10 +311,6 @@ class Bucket:
         pulled = bound + (most if distance > 0 else least) * distance
         return pulled + (1 + 2 * most) * self.rounding * radius
 
-    def settle(self, member: Held, x: Tensor) -> float:
-        """Undo outward rounding in place; return a bound on the norm, 0 where there is none."""
-        return settle(member.place.domain, x, self.margin)
-
 
 def scaled(vertex: Vertex, factor: Tensor) -> Vertex:
     """factor · vertex, a factor `(members, *batch)` for each."""
@@ -314,17 +319,6 @@ def scaled(vertex: Vertex, factor: Tensor) -> Vertex:
     if isinstance(vertex, OneHot):
         return OneHot(vertex.index, vertex.value * factor, vertex.size)
     return Dense(vertex.dense() * expand(factor, vertex.event_dim), vertex.event_dim)
-
-
-def rate_of(group: Group) -> float | Tensor:
-    """The learning rate: a number, or a tensor that lives on an accelerator."""
-    lr = group["lr"]
-    if type(lr) is float:
-        return lr
-    if isinstance(lr, Tensor):
-        lr = lr.reshape(())
-        return float(lr) if lr.device.type == "cpu" else lr
-    return float(lr)
 
 
 def batches(held: Held) -> bool:
@@ -347,8 +341,10 @@ def bucket_key(held: Held) -> Any:
     return kind, held.place.kind, shape, stored, id(held.oracle), options
 
 
-def _unbound(vertex: Vertex) -> list[Vertex]:
+def _unbound(vertex: Vertex) -> Sequence[Vertex]:
     """The vertices of a stack, one by one."""
+    if isinstance(vertex, Dense):
+        return [Dense(x, vertex.dims) for x in vertex.x.unbind(0)]
     fields = vars(vertex)
     parts = {name: fields[name].unbind(0) for name in vertex.tensors}
     count = len(next(iter(parts.values())))

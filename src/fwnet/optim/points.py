@@ -41,14 +41,6 @@ _ROUNDED = (
 )
 
 
-def name_of(parameter: Tensor, group: dict[str, Any]) -> str:
-    """What to call a parameter in an error."""
-    place = next(k for k, other in enumerate(group["params"]) if other is parameter)
-    names = group.get("param_names")
-    shape = "unknown shape" if is_lazy(parameter) else f"shape {tuple(parameter.shape)}"
-    return names[place] if names else f"parameter {place} of {shape}"
-
-
 def check_kind(domain: Any) -> None:
     """Raise a TypeError unless it is a domain, a norm, a layout or None."""
     if domain is not None and not isinstance(domain, Domain | OperatorNorm | Layout):

@@ -10,13 +10,12 @@ from torch import Tensor
 
 from fwnet import domains, oracles
 from fwnet.domains import Domain
+from fwnet.optim.groups import Group, name_of
 from fwnet.optim.layouts import Layout
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import name_of
 from fwnet.optim.weights import HALF
 from fwnet.oracles import CostOracle
 
-Group = dict[str, Any]
 Choice = Domain | OperatorNorm | Layout | CostOracle
 _KNOWN = {
     **{name: getattr(domains, name) for name in domains.__all__},

@@ -1,0 +1,50 @@
+"""What a parameter group says: its learning rate, the names and gradients of its parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from fwnet.numerics import checks
+
+Group = dict[str, Any]
+
+
+def name_of(parameter: Tensor, group: Group) -> str:
+    """What to call a parameter in an error."""
+    place = next(k for k, other in enumerate(group["params"]) if other is parameter)
+    names = group.get("param_names")
+    shape = "unknown shape" if is_lazy(parameter) else f"shape {tuple(parameter.shape)}"
+    return names[place] if names else f"parameter {place} of {shape}"
+
+
+def gradient_of(parameter: Tensor) -> Tensor:
+    """The gradient of a parameter that has one."""
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def rate_of(group: Group) -> float | Tensor:
+    """The learning rate: a number, or a tensor that lives on an accelerator."""
+    lr = group["lr"]
+    if type(lr) is float:
+        return lr
+    if isinstance(lr, Tensor):
+        lr = lr.detach().reshape(())
+        return float(lr) if lr.device.type == "cpu" else lr
+    return float(lr)
+
+
+def check_rate(group: Group) -> None:
+    """Raise unless the learning rate is a number of at least 0; one on a device is not read."""
+    lr = group["lr"]
+    if type(lr) is float and 0 <= lr < math.inf:
+        return
+    if isinstance(lr, Tensor) and lr.numel() == 1:
+        lr = lr.detach().reshape(()) if not lr.requires_grad else lr
+        if lr.device.type != "cpu":  # a check of its value would wait for the device
+            return
+    checks.non_negative("lr", lr)
