@@ -1,4 +1,4 @@
-"""python -m benchmarks.optim [--seeds 5] [--out FILE] [--only NAME] [--methods A B]: optimizers.
+"""python -m benchmarks.optim [--seeds 5] [--minutes M] [--out FILE] [--only NAME] [--methods A B].
 
 Four networks: digits MLP, the paper's MNIST CNN, a small convolutional network on CIFAR-10, a
 character GPT on Python's help topics. Every method tries four learning rates on validation data
@@ -10,14 +10,15 @@ Shrunk, so that a run takes some fifteen minutes of one core: 4000 training imag
 CIFAR-10, four epochs; a GPT of 0.12 million weights and 200 steps. MNIST and CIFAR-10 are read
 from the folder FWNET_DATA and left out without it.
 
-A run that was interrupted continues: rows are kept in --out, one line of JSON each. Muon's bfloat16
-products need ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 on some virtual machines; it is set unless it is
-already.
+A run that was interrupted, or stopped after --minutes, continues: rows are kept in --out, one line
+of JSON for each network, method, rate and seed. Muon's bfloat16 products need
+ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 on some virtual machines; it is set unless it is already.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import sys
@@ -30,7 +31,7 @@ import torch
 
 from benchmarks.optim.methods import METHODS, Method
 from benchmarks.optim.problems import PROBLEMS, Problem
-from benchmarks.optim.runs import Results, Row
+from benchmarks.optim.runs import OutOfTime, Results, Row
 from benchmarks.svm.data import folder
 
 TUNING_SEED, SEEDS = 1000, 2000
@@ -86,6 +87,7 @@ def compare(results: Results, problem: Problem, methods: Sequence[Method], seeds
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--only", default="", help="part of the name of a network")
     names = [method.name for method in METHODS]
@@ -93,10 +95,13 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [m for m in METHODS if m.name in options.methods or m is METHODS[0]]
     torch.set_num_threads(1)
-    results = Results(options.out)
-    for problem in PROBLEMS:
-        if options.only in problem.name and (folder() is not None or not problem.needs_files):
-            compare(results, problem, chosen, options.seeds)
+    results = Results(options.out, options.minutes)
+    try:
+        for problem in PROBLEMS:
+            if options.only in problem.name and (folder() is not None or not problem.needs_files):
+                compare(results, problem, chosen, options.seeds)
+    except OutOfTime:
+        sys.stdout.write(f"out of time, {len(results.rows)} rows; the same command continues\n")
 
 
 if __name__ == "__main__":

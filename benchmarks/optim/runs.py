@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -20,11 +21,20 @@ EVALUATIONS, FEW = 25, 300  # losses along the way, and the rows that they are c
 Row = dict[str, Any]
 
 
-class Results:
-    """Rows in a file of JSON lines; what is known is not run again."""
+class OutOfTime(Exception):
+    """The minutes of this run are over; another run continues."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+
+class Results:
+    """Rows in a file of JSON lines; what is known is not run again.
+
+    Arguments:
+        path: of the file.
+        minutes: by the clock, after which no training begins.
+    """
+
+    def __init__(self, path: Path, minutes: float = math.inf) -> None:
+        self.path, self.end = path, time.monotonic() + 60 * minutes
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text().splitlines() if path.exists() else []
         self.rows: list[Row] = [json.loads(line) for line in lines if line.strip()]
@@ -34,6 +44,8 @@ class Results:
         for row in self.rows:
             if all(row[name] == value for name, value in key.items()):
                 return row
+        if time.monotonic() > self.end:
+            raise OutOfTime
         row = key | train(problem, method, lr, seed, part)
         self.rows.append(row)
         with self.path.open("a") as file:

@@ -105,7 +105,8 @@ class _Joined:
 
     def step(self, group: Group) -> None:
         lr, (beta1, beta2) = float(rate_of(group)), group["betas"]
-        gradient = torch.cat([gradient_of(p).reshape(-1) for p in self.parameters])
+        gradients: list[Any] = [p.grad for p in self.parameters]
+        gradient = torch.cat([g if g.ndim == 1 else g.reshape(-1) for g in gradients])
         if group["maximize"]:
             gradient.neg_()
         if group["weight_decay"] != 0:

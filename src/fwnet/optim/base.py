@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from fwnet.optim.layouts import is_ambiguous, place_of
 from fwnet.optim.moves import Bucket, Held, State, bucket_key
 from fwnet.optim.points import check_fits, check_kind, check_known
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
-from fwnet.optim.weights import address, local
+from fwnet.optim.weights import local
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
 
 Closure = Callable[[], Any]
@@ -152,21 +153,22 @@ class VertexOptimizer(torch.optim.Optimizer):
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
         self._shown, versions = True, self._versions()
-        unchanged = [p for p, last in versions.items() if last == (p._version, address(p))]
+        unchanged = [p for p, last in versions.items() if last == p._version]
         try:
             with averages_in_place(self.param_groups, self.state, self.feasible):
                 yield
         finally:
             self._shown = False
-            versions.update(
-                {p: (p._version, address(p)) for p in unchanged}
-            )  # they came back to the bit
+            versions.update({p: p._version for p in unchanged})  # they came back to the bit
 
     def _plan(self) -> StepPlan:
         """Which parameters Adam moves and which move in their domains; kept while it is valid."""
+        for group in self.param_groups:
+            check_rate(group)  # a schedule may have changed it
         signature = _signature(self.param_groups)
         plan: StepPlan | None = self.__dict__.get("_kept")
-        if plan is not None and plan.signature == signature:
+        kept = plan is not None and plan.signature == signature
+        if plan is not None and kept and all(bucket.is_current() for bucket in plan.buckets):
             return plan
         free: list[Adam] = []
         held: list[Held] = []
@@ -211,17 +213,17 @@ class VertexOptimizer(torch.optim.Optimizer):
         versions = self._versions()
         for bucket, gradient, owns in moving:
             for parameter, own in zip(bucket.parameters, owns, strict=True):
-                now = parameter._version, address(parameter)
+                now = parameter._version
                 if versions.get(parameter, now) != now:  # the user changed the weights
                     for name in ("radius", "master", "rest"):
                         own.pop(name, None)
             bucket.move(gradient, owns)
             for parameter in bucket.parameters:
-                versions[parameter] = parameter._version, address(parameter)
+                versions[parameter] = parameter._version
 
-    def _versions(self) -> dict[Tensor, tuple[int, int]]:
-        """How often each parameter had been changed after its last step, and where it was."""
-        versions: dict[Tensor, tuple[int, int]] = self.__dict__.setdefault("_last_versions", {})
+    def _versions(self) -> dict[Tensor, int]:
+        """How often each parameter had been changed after its last step."""
+        versions: dict[Tensor, int] = self.__dict__.setdefault("_last_versions", {})
         return versions
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,7 +252,7 @@ def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
     """Exact for vectors; for matrices the chosen oracle, by default one that suits minibatches.
 
     Minibatch gradients agree a little in many singular directions but hardly in the first one, so
-    rank-1 vertices cancel each other.
+    rank-1 vertices cancel each other. A fourth step of Newton-Schulz does not train better.
     """
     if domain.event_dim == 1:
         return _EXACT
@@ -259,7 +261,7 @@ def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
     return _SPECTRAL if isinstance(domain, SpectralBall | TraceNormBall) else _EXACT
 
 
-_EXACT, _SPECTRAL = Exact(), NewtonSchulz()
+_EXACT, _SPECTRAL = Exact(), NewtonSchulz(3)
 
 
 def _below_one(name: str, value: float) -> None:
@@ -268,27 +270,16 @@ def _below_one(name: str, value: float) -> None:
 
 
 def _signature(groups: list[Group]) -> list[Any]:
-    """What a plan depends on; raise if a schedule made a learning rate invalid."""
+    """What a plan depends on: options, and which gradients there are."""
     signature: list[Any] = []
     for group in groups:
-        check_rate(group)
-        signature.append((id(group), *(group.get(name) for name in _DECISIVE)))
-        for p in group["params"]:
-            gradient = p.grad
-            signature.append(address(p) if gradient is None else (address(p), gradient.layout))
+        signature += (id(group), group.get("constrained"), _options(group))
+        gradients = [p.grad for p in group["params"]]
+        signature += [None if g is None else g.layout for g in gradients]
     return signature
 
 
-_DECISIVE = (
-    "domain",
-    "oracle",
-    "rescale",
-    "momentum",
-    "maximize",
-    "constrained",
-    "foreach",
-    "averaging",
-)
+_options = itemgetter("domain", "oracle", "rescale", "momentum", "maximize", "foreach", "averaging")
 
 
 def _check_dense(parameter: Tensor, group: Group) -> None:

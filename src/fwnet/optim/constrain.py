@@ -142,7 +142,7 @@ def _warn_of_stacks(net: nn.Module, name: str, parameter: Tensor, domain: Choice
 
 
 def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
-    """One group; with "init", one per parameter, since each has its own radius."""
+    """One group; with "init", one per matrix, since each has its own radius, and one of biases."""
     for name in names:
         if place_of(parameters[name], domain) is not None:
             checks.finite(name, parameters[name].detach())
@@ -151,7 +151,10 @@ def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choic
         own = place_of(parameters[name], choice)
         if own is not None:
             check_fits(name, parameters[name], own)
-    shared = [[name] for name in names] if _unsized(domain) else [names]
+    shared = [names]
+    if _unsized(domain):
+        free = [name for name in names if sized[name] is None]
+        shared = [[name] for name in names if sized[name] is not None] + ([free] if free else [])
     return [
         {
             "params": [parameters[name] for name in some],

@@ -93,8 +93,13 @@ class Bucket:
         self.views: list[Tensor] = []  # of parameters that are moved in place
         if self.plain and all(parameter.is_contiguous() for parameter in self.parameters):
             self.views = [m.place.points(m.parameter.detach()) for m in members]
+        self.addresses = [parameter.data_ptr() for parameter in self.parameters]
         self.momentum: Tensor | None = None  # of all members, stacked
         self.parts: list[Tensor] = []  # of each member, in its shape
+
+    def is_current(self) -> bool:
+        """Whether the weights still are where the views are."""
+        return self.addresses == [parameter.data_ptr() for parameter in self.parameters]
 
     def gradient(self) -> Tensor:
         """The gradients as points, stacked; of shards, those of this worker as they are."""
@@ -103,8 +108,13 @@ class Bucket:
             gradients = [precise(local(gradient)) for gradient in gradients]
         if self.sharded:
             return torch.cat([gradient.reshape(-1) for gradient in gradients])
-        return self._joined(
-            [m.place.points(g) for m, g in zip(self.members, gradients, strict=True)]
+        if self.members[0].place.kind == "columns":
+            gradients = [gradient.flatten(1).mT for gradient in gradients]
+        stacked = self._joined(gradients)  # other points are parts of a weight as it is stored
+        return (
+            stacked.reshape(len(gradients), *self.shape)
+            if self.batched
+            else stacked.reshape(self.shape)
         )
 
     def still(self, gradient: Tensor, owns: Sequence[State]) -> list[Held]:
@@ -137,11 +147,10 @@ class Bucket:
         self._keep_states(owns, states)
         if self.factors is not None:
             vertex = scaled(vertex, self.factors)
-        parts = _unbound(vertex) if self.batched else [vertex]
-        sizes = self._step_sizes(vertex, parts, xs)
+        sizes = self._step_sizes(vertex, xs)
         if live is not None:
             sizes = [size * part for size, part in zip(sizes, live, strict=True)]
-        self._advance(owns, xs, parts, sizes)
+        self._advance(owns, xs, vertex, sizes)
         if not self.views:
             for m, own, x in zip(self.members, owns, xs, strict=True):
                 write(m.parameter, own, m.place.tensor(x, tuple(m.parameter.shape)), m.place)
@@ -238,9 +247,7 @@ class Bucket:
         extra = len(self.shape) - self.event_dim
         return numbers.reshape(-1, *(1,) * extra) if self.batched else numbers.reshape(())
 
-    def _step_sizes(
-        self, vertex: Vertex, parts: Sequence[Vertex], views: Sequence[Tensor]
-    ) -> Sequence[StepSize]:
+    def _step_sizes(self, vertex: Vertex, xs: Sequence[Tensor]) -> Sequence[StepSize]:
         """γ of each member: a number, or a tensor `(*batch)` if its points differ."""
         rates = [rate_of(member.group) for member in self.members]
         rescale = self.group["rescale"]
@@ -248,8 +255,8 @@ class Bucket:
             shares: Sequence[StepSize] = [1.0] * len(rates)
         elif rescale == "gradient":
             shares = [
-                _share_of(member, part, view)
-                for member, part, view in zip(self.members, parts, views, strict=True)
+                _share_of(member, part, x)
+                for member, part, x in zip(self.members, self._each(vertex), xs, strict=True)
             ]
         elif rescale == "vertex" and isinstance(self.domain, TraceNormBall):
             shares = self._shares(vertex)
@@ -277,39 +284,48 @@ class Bucket:
         self,
         owns: Sequence[State],
         xs: Sequence[Tensor],
-        vertices: Sequence[Vertex],
+        vertex: Vertex,
         step_sizes: Sequence[StepSize],
     ) -> None:
         """x <- x + γ (vertex − x), and back inside if rounding crossed the boundary."""
-        moves = zip(self.members, owns, xs, vertices, step_sizes, strict=True)
-        pulled = self.group.get("constrained", True)
-        for member, own, x, vertex, step_size in moves:
-            if not pulled:
-                vertex.add_to(x, step_size)
-            elif self.drifts:
-                own["rest"] = mix_doubled(x, own.get("rest", 0.0), vertex, step_size)
-            else:
-                mix(x, vertex, step_size)
-                if self.matrices:
-                    bound = self._bound(own["radius"], own["bound"], step_size)
-                    if bound > own["radius"]:
-                        bound = settle(member.place.domain, x, self.margin)
-                    own["bound"] = bound
-                elif self.feasible and isinstance(self.domain, NormBall):
+        moves = zip(owns, xs, self._each(vertex), step_sizes, strict=True)
+        if not self.group.get("constrained", True):
+            for _, x, part, step_size in moves:
+                part.add_to(x, step_size)
+        elif self.drifts:
+            for own, x, part, step_size in moves:
+                own["rest"] = mix_doubled(x, own.get("rest", 0.0), part, step_size)
+        else:
+            for _, x, part, step_size in moves:
+                mix(x, part, step_size)
+            if self.matrices:
+                self._stay_inside(owns, xs, step_sizes)
+            elif self.feasible and isinstance(self.domain, NormBall):
+                for member, x in zip(self.members, xs, strict=True):
                     settle(member.place.domain, x, self.margin)
 
-    def _bound(self, radius: float, bound: float, step_size: StepSize) -> float:
-        """An upper bound on the norm after a step; while it is small, no decomposition is due.
+    def _each(self, vertex: Vertex) -> Sequence[Vertex]:
+        return unbound(vertex) if self.batched else [vertex]
+
+    def _stay_inside(
+        self, owns: Sequence[State], xs: Sequence[Tensor], step_sizes: Sequence[StepSize]
+    ) -> None:
+        """Carry an upper bound on the norms; only if it reaches the radius decompose a matrix.
 
             bound <- bound + γ (radius (1 − margin) − bound) + (1 + 2γ) eps √k · radius
 
         The rounding of one update has Frobenius norm at most (1 + 2γ) eps ‖W‖_F and full rank k, so
         its trace norm is up to √k times that. Steps of γ > 1/1000 outweigh it for good.
         """
-        least, most = _extremes(step_size)
-        distance = radius * (1 - self.margin) - bound
-        pulled = bound + (most if distance > 0 else least) * distance
-        return pulled + (1 + 2 * most) * self.rounding * radius
+        for member, own, x, step_size in zip(self.members, owns, xs, step_sizes, strict=True):
+            radius, bound = own["radius"], own["bound"]
+            least, most = _extremes(step_size)
+            distance = radius * (1 - self.margin) - bound
+            bound += (most if distance > 0 else least) * distance
+            bound += (1 + 2 * most) * self.rounding * radius
+            if bound > radius:
+                bound = settle(member.place.domain, x, self.margin)
+            own["bound"] = bound
 
 
 def scaled(vertex: Vertex, factor: Tensor) -> Vertex:
@@ -341,7 +357,7 @@ def bucket_key(held: Held) -> Any:
     return kind, held.place.kind, shape, stored, id(held.oracle), options
 
 
-def _unbound(vertex: Vertex) -> Sequence[Vertex]:
+def unbound(vertex: Vertex) -> Sequence[Vertex]:
     """The vertices of a stack, one by one."""
     if isinstance(vertex, Dense):
         return [Dense(x, vertex.dims) for x in vertex.x.unbind(0)]

@@ -21,11 +21,6 @@ def is_sharded(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def address(tensor: Tensor) -> int:
-    """Where its values are, or those that this worker holds; 0 if it has none yet."""
-    return local(tensor).data_ptr()
-
-
 def local(tensor: Any) -> Tensor:
     """The part of a DTensor that this worker holds; any other tensor as it is."""
     part: Tensor = tensor.to_local() if is_sharded(tensor) else tensor

@@ -11,8 +11,9 @@ from torch import Tensor
 from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.numerics.singular import power_iteration
+from fwnet.numerics.tensors import is_read
 from fwnet.oracles.base import Answer, CostOracle
-from fwnet.vertices import Rank1
+from fwnet.vertices import Rank1, Vertex
 
 _STARTS = ("warm", "fixed", "random")
 
@@ -84,6 +85,16 @@ class PowerIteration(CostOracle):
             following = following, t + 1
         return Answer(Rank1(-domain.radius * u, v), -domain.radius * sigma, following)
 
+    def ask(self, domain: Domain, cost: Cost, state: Any) -> tuple[Vertex, Any]:
+        """As `answer`; one iteration from a warm start, the usual one of an optimizer, at once."""
+        if self.steps == 1 and self.start == "warm" and isinstance(cost, Tensor) and is_read(cost):
+            assert isinstance(domain, TraceNormBall)
+            pair = _one_iteration(cost, state)
+            if pair is not None:
+                u, length, v = pair
+                return Rank1(u * (-domain.radius / length), v), v
+        return super().ask(domain, cost, state)
+
     def _drawn(self, like: Tensor, t: int) -> Tensor:
         """Random unit vectors `(*batch, m)` for step t."""
         generator = self.generator
@@ -91,3 +102,22 @@ class PowerIteration(CostOracle):
             generator = torch.Generator(device=like.device).manual_seed(t)
         v = torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
         return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+
+
+@torch.no_grad()
+def _one_iteration(G: Tensor, v: Tensor) -> tuple[Tensor, Any, Tensor] | None:
+    """u = G v, |u| and Gᵀu / |Gᵀu|; None if squares would leave the range of float32, or u = 0."""
+    if G.ndim == 2:
+        u = G.mv(v)
+        length = float(torch.linalg.vector_norm(u))
+        if not 1e-9 < length < 1e9:
+            return None
+        image = G.mT.mv(u)
+        return u, length, image / float(torch.linalg.vector_norm(image))
+    column = G @ v.unsqueeze(-1)
+    lengths = torch.linalg.vector_norm(column, dim=-2)
+    if not (float(lengths.min()) > 1e-9 and float(lengths.max()) < 1e9):
+        return None
+    image = (G.mT @ column).squeeze(-1)
+    sizes = torch.linalg.vector_norm(image, dim=-1, keepdim=True)
+    return column.squeeze(-1), lengths, image / sizes
