@@ -11,11 +11,11 @@ from torch import Tensor
 from fwnet.iterates import Iterate, Move, image_of
 from fwnet.numerics import checks
 from fwnet.numerics.linear_maps import DenseMap, LinearMap
-from fwnet.numerics.tensors import Cost
-from fwnet.numerics.tensors import dense_cost as dense_gradient
+from fwnet.numerics.tensors import Cost, dense_cost
 from fwnet.vertices import Vertex
 
 Gradient = Cost
+dense_gradient = dense_cost
 
 
 class FirstOrder(NamedTuple):
