@@ -26,7 +26,7 @@ import torch.distributed as dist
 from benchmarks import THREADS
 from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed.fit import fit
-from fwnet.estimators.low_rank.distributed.rows import take_rows
+from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.low_rank import Factors
@@ -82,7 +82,7 @@ def worker(data: Path, steps: int, out: Path) -> None:
     """numbers, loopback bytes, wall and CPU seconds of each kind of work, in order."""
     team = join()
     config = FitConfig(CLASSES, 188.0)
-    rows = take_rows(open_shards(data), CLASSES, config.block, team)
+    rows = WorkerRows(open_shards(data), CLASSES, config.block, team)
     problem = ShardedSoftmax(rows, CLASSES, config.radius, team)
     solver = ShardedRun(problem, config, out.parent, print).solver
     it = problem.at_atoms(Factors.zero(FEATURES, CLASSES, problem.dtype).atoms(config.radius))

@@ -41,7 +41,7 @@ def reference(X: np.ndarray, y: np.ndarray, classes: int, radius: float) -> floa
     smoothness = np.linalg.norm(X, 2) ** 2 / (2 * n)
     W = V = np.zeros((X.shape[1], classes))
     momentum = 1.0
-    for _ in range(3000):
+    for _ in range(1000):
         z = X @ V
         P = np.exp(z - z.max(1, keepdims=True))
         P /= P.sum(1, keepdims=True)
@@ -73,7 +73,7 @@ def test_the_gap_is_a_certificate_and_the_loss_near_the_optimum(
 
 def test_the_gap_is_that_of_the_dense_gradient(tmp_path: Path) -> None:
     X, y = rows(200, 25, 20)
-    model = fit(folder(tmp_path, 200, 25, 20), tmp_path / "m", FitConfig(20, 10.0, max_steps=50))
+    model = fit(folder(tmp_path, 200, 25, 20), tmp_path / "m", FitConfig(20, 10.0, max_steps=20))
     W = ((model.U * model.s) @ model.V.mT).numpy()
     P = np.exp(X @ W)
     P /= P.sum(1, keepdims=True)
@@ -84,7 +84,7 @@ def test_the_gap_is_that_of_the_dense_gradient(tmp_path: Path) -> None:
 
 
 def test_float32_shards_stay_in_the_ball(tmp_path: Path) -> None:
-    config = FitConfig(20, 10.0, max_steps=100, checkpoint_every=20)
+    config = FitConfig(20, 10.0, max_steps=40, checkpoint_every=20)
     model = fit(folder(tmp_path, 200, 25, 20, np.float32), tmp_path / "m", config)
     assert model.U.dtype == torch.float32
     W = (model.U.double() * model.s) @ model.V.double().mT
@@ -93,7 +93,7 @@ def test_float32_shards_stay_in_the_ball(tmp_path: Path) -> None:
 
 def test_a_saved_model_predicts(tmp_path: Path) -> None:
     X, _ = rows(300, 8, 5)
-    made = fit(folder(tmp_path, 300, 8, 5), tmp_path / "m", FitConfig(5, 20.0, tol=0.1))
+    made = fit(folder(tmp_path, 300, 8, 5), tmp_path / "m", FitConfig(5, 20.0, max_steps=20))
     model = load_model(tmp_path / "m")
     W = ((made.U * made.s) @ made.V.mT).numpy()
     assert (model.predict(torch.from_numpy(X)).numpy() == (X @ W).argmax(1)).all()
@@ -123,7 +123,7 @@ def test_a_damaged_model_file_is_refused(tmp_path: Path, fault: str) -> None:
         load_model(tmp_path / "m")
 
 
-def test_models_of_other_kinds_are_told_apart(tmp_path: Path) -> None:
+def test_models_of_other_kinds_are_distinguished(tmp_path: Path) -> None:
     X, y = rows(100, 5, 3)
     fit(folder(tmp_path, 100, 5, 3), tmp_path / "m", FitConfig(3, 5.0, max_steps=2))
     with pytest.raises(ValueError, match="holds a LowRankModel, not a fitted model"):

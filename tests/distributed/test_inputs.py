@@ -99,7 +99,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_shards_get_a_sentence(name: str, tmp_path: Path) -> None:
+def test_bad_shards_raise_clear_errors(name: str, tmp_path: Path) -> None:
     data = by_hand(folder(tmp_path, 200, 4, 3))
     spoil, text = BAD[name]
     spoil(data)
@@ -168,7 +168,7 @@ def test_features_of_zero_have_nothing_to_learn(tmp_path: Path) -> None:
         ({"max_seconds": 0.0}, "max_seconds must be a positive finite number; got 0.0."),
     ],
 )
-def test_bad_settings_get_a_sentence(change: dict[str, float], text: str) -> None:
+def test_bad_settings_raise_clear_errors(change: dict[str, float], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         FitConfig(**{"classes": 3, "radius": 5.0, **change})
 
@@ -202,12 +202,12 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path: Path) ->
     assert seen == []
 
 
-def test_settings_that_are_no_config_get_a_sentence(tmp_path: Path) -> None:
+def test_settings_that_are_no_config_raise_clear_errors(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"config must be a FitConfig\(...\); got dict\."):
         fit(folder(tmp_path, 200, 4, 3), tmp_path / "m", {"classes": 3})
 
 
-def test_no_cuda_and_no_threads_get_a_sentence(
+def test_no_cuda_and_no_threads_raise_clear_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

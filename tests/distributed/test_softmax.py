@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from distributed.cases import folder, rows
 from fwnet.distributed import Team, open_shards
-from fwnet.estimators.low_rank.distributed.rows import take_rows
+from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.iterates import ActiveSet
 from fwnet.low_rank import Factors, RowProblem, SoftmaxLoss
@@ -23,7 +23,7 @@ RADIUS = 6.0
 @pytest.fixture
 def problem(tmp_path: Path) -> ShardedSoftmax:
     shards = open_shards(folder(tmp_path, 150, 7, 5))
-    return ShardedSoftmax(take_rows(shards, 5, 32, Team()), 5, RADIUS, Team())
+    return ShardedSoftmax(WorkerRows(shards, 5, 32, Team()), 5, RADIUS, Team())
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from distributed.cases import by_hand, sparse_rows
 from fwnet.cli import run as command
 from fwnet.distributed import FitConfig, Team, open_shards, write_shards
 from fwnet.estimators.low_rank.distributed.fit import fit
-from fwnet.estimators.low_rank.distributed.rows import take_rows
+from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 
 CONFIG = FitConfig(5, 8.0, max_steps=12, checkpoint_every=6, block=16)
 
@@ -57,7 +57,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     blocks = shards.blocks(32)
     whole = sparse.vstack([shards.read(block)[0].data for block in blocks])
     assert abs(whole - 2 * X).max() == 0
-    rows = take_rows(shards, 5, 32, Team())
+    rows = WorkerRows(shards, 5, 32, Team())
     assert rows.reach == pytest.approx(2 * np.sqrt(X.power(2).sum(1).max()))
 
 
@@ -102,7 +102,7 @@ def spoil(path: Path, name: str, index: int, value: float) -> None:
         ("shape", 0, 7, "are not the parts of one CSR matrix"),
     ],
 )
-def test_damaged_parts_get_a_sentence(
+def test_damaged_parts_raise_clear_errors(
     name: str, index: int, value: float, text: str, tmp_path: Path
 ) -> None:
     parts = by_hand(write_shards(tmp_path / "a", *sparse_rows(100, 9, 5)))
@@ -123,10 +123,12 @@ def test_sparse_rows_stay_on_the_cpu(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="sparse shards are computed on the CPU; fit with --device"
     ):
-        take_rows(shards, 5, 16, Team(device=torch.device("meta")))
+        WorkerRows(shards, 5, 16, Team(device=torch.device("meta")))
 
 
-def test_without_scipy_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scipy_a_clear_error_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = by_hand(write_shards(tmp_path / "a", *sparse_rows(100, 9, 5)))
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ImportError, match=r'sparse rows need SciPy\. .* pip install "fwnet\[lp\]"'):

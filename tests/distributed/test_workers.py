@@ -27,22 +27,23 @@ from distributed.cases import (
 from fwnet.distributed import FitConfig, write_shards
 from fwnet.estimators.low_rank.distributed.fit import fit
 
-SIZES = (1, 2, 4)
 KINDS = {"single": np.float32, "double": np.float64, "sparse": np.float32}
+SIZES = {"single": (1, 3), "double": (1, 2, 4), "sparse": (1, 3)}  # of teams
 
 
 class Teams(NamedTuple):
     """What the teams of this page left behind."""
 
     folder: Path
-    codes: list[list[int]]
+    same: dict[str, list[list[int]]]  # exit codes of the teams that must agree
+    codes: list[list[int]]  # of the others
     out: str
     errors: str
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
-    """Twelve teams, one after the other: one import of torch serves them all."""
+    """Ten teams at the same time: one import of torch serves them all."""
     path = tmp_path_factory.mktemp("teams")
     asked = ("--radius", "12", "--max-steps", "6", "--checkpoint-every", "3")
     runs = []
@@ -50,7 +51,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
         make = sparse_rows if name == "sparse" else rows
         parts = make(230, 21, 19, dtype)  # shards of 100: blocks of 16 rows and of 4
         data = write_shards(path / name / "parts", *parts, rows=100)
-        runs += [(p, fit_arguments(data, path / f"{name}{p}", 19, *asked)) for p in SIZES]
+        runs += [(p, fit_arguments(data, path / f"{name}{p}", 19, *asked)) for p in SIZES[name]]
     few = folder(path / "few", 20, 5, 3)  # two blocks
     late = ("--radius", "5", "--max-seconds", "1e-9")
     runs.append((4, fit_arguments(few, path / "late", 3, *late)))
@@ -61,35 +62,37 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
     runs.append((4, fit_arguments(bad, path / "m", 3, "--radius", "5")))
     runs.append((2, fit_arguments(bad, path / "m", 3, "--radius", "0")))
     codes, done = teams(*runs)
-    return Teams(path, codes, done.stdout, done.stderr)
+    found = iter(codes)
+    same = {name: [next(found) for _ in sizes] for name, sizes in SIZES.items()}
+    return Teams(path, same, list(found), done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_one_two_and_four_workers_give_the_same_bits(name: str, ran: Teams) -> None:
-    first = len(SIZES) * list(KINDS).index(name)
-    assert ran.codes[first : first + len(SIZES)] == [[0] * p for p in SIZES]
-    assert len({(ran.folder / f"{name}{p}" / "model.safetensors").read_bytes() for p in SIZES}) == 1
+def test_any_number_of_workers_gives_the_same_bits(name: str, ran: Teams) -> None:
+    assert ran.same[name] == [[0] * p for p in SIZES[name]]
+    models = [ran.folder / f"{name}{p}" / "model.safetensors" for p in SIZES[name]]
+    assert len({model.read_bytes() for model in models}) == 1
 
 
 def test_only_worker_0_talks(ran: Teams) -> None:
     lines = [line for line in ran.out.splitlines() if line.startswith("step")]
-    assert [int(line.split()[1]) for line in lines] == [0, 3, 6] * 9 + [0]
+    assert sorted(int(line.split()[1]) for line in lines) == sorted([0, 3, 6] * 7 + [0])
 
 
 def test_more_workers_than_blocks_stop_together_when_the_time_is_over(ran: Teams) -> None:
-    assert ran.codes[-3] == [0] * 4
+    assert ran.codes[0] == [0] * 4
     assert json.loads((ran.folder / "late" / "model.json").read_text())["steps"] == 0
 
 
-def test_a_fault_of_one_worker_stops_all_with_its_sentence(ran: Teams) -> None:
-    assert ran.codes[-2] == [1] * 4
+def test_a_fault_of_one_worker_stops_all_with_its_message(ran: Teams) -> None:
+    assert ran.codes[1] == [1] * 4
     text = "worker 3: X must be finite; row 307 (row 7 of part-00003.X.npy), column 2, is nan"
     assert text in ran.errors
     assert ran.errors.count("X must be finite") == 1
 
 
 def test_a_bad_setting_is_said_once(ran: Teams) -> None:
-    assert ran.codes[-1] == [1] * 2
+    assert ran.codes[2] == [1] * 2
     assert ran.errors.count("fwnet: radius must be a positive finite number; got 0.0.") == 1
 
 
@@ -100,14 +103,13 @@ def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> 
         classes=20, radius=15.0, max_steps=50, checkpoint_every=10, tol=0.0, block=16
     )
     asked = ("--radius", "15", "--max-steps", "50", "--checkpoint-every", "10", "--tol", "0")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    launch += ["--nproc-per-node", "2", "--max-restarts", "2", "-m", "fwnet.distributed"]
+    arguments = json.dumps(fit_arguments(data, tmp_path / "killed", 20, *asked))
     errors = tmp_path / "errors"
     seen: list[int] = []
     with (
         errors.open("w") as log,
         subprocess.Popen(
-            [*launch, *fit_arguments(data, tmp_path / "killed", 20, *asked)],
+            [sys.executable, str(WORKERS), "restarted", arguments],
             env=environment() | {"PYTHONWARNINGS": ""},  # torchrun has warnings of its own
             stdout=subprocess.PIPE,
             stderr=log,

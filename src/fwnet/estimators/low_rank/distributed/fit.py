@@ -10,7 +10,7 @@ import torch
 
 from fwnet.estimators.low_rank.distributed.config import FitConfig, Report
 from fwnet.estimators.low_rank.distributed.model import LowRankModel
-from fwnet.estimators.low_rank.distributed.rows import take_rows
+from fwnet.estimators.low_rank.distributed.rows import WorkerRows
 from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.shards import open_shards
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
@@ -59,7 +59,7 @@ def fit(
         raise TypeError(f"config must be a FitConfig(...); got {type(config).__name__}.")
     team, folder = team or Team(), Path(out)
     shards = team.together(lambda: open_shards(data))
-    rows = take_rows(shards, config.classes, config.block, team)
+    rows = WorkerRows(shards, config.classes, config.block, team)
     problem = ShardedSoftmax(rows, config.classes, config.radius, team)
     return ShardedRun(problem, config, folder, say or _nothing)(on_report or _nothing)
 

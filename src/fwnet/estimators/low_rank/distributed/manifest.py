@@ -86,15 +86,6 @@ class Manifest:
                         f"it is cut off or was changed. {_REMEDY}"
                     )
 
-    def check_rows(self, rows: Sequence[tuple[int, ...]], dtype: str) -> None:
-        """Raise unless the shapes and the dtype in the headers are those that were written."""
-        wanted = [(shard.rows, self.features) for shard in self.shards]
-        if list(rows) != wanted or dtype != self.dtype:
-            raise ValueError(
-                f"{MANIFEST} lists shards of shapes {wanted}, {self.dtype}; the files hold "
-                f"{list(rows)}, {dtype}. {_REMEDY}"
-            )
-
     def check_hashes(self, folder: Path, index: int) -> None:
         """Raise unless the files of a shard hold what was written."""
         for file, note in self.shards[index].files.items():
@@ -156,6 +147,4 @@ def check_names(folder: Path, names: Sequence[str], labels: Sequence[str]) -> No
 
 def _shard(found: dict[str, Any]) -> ShardNote:
     files = {str(name): FileNote(**note) for name, note in found["files"].items()}
-    if any(Path(name).name != name for name in files):
-        raise ValueError("a file of it lies in another folder")
     return ShardNote(str(found["name"]), int(found["rows"]), files)

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.low_rank.rows import Block
-from fwnet.numerics.files import FileError, FileFormat, make_folder, written_whole
+from fwnet.numerics.files import FileFormat, make_folder, written_whole
 
-_FACTS = {"radius", "value", "gap", "steps", "config"}
 _FILE, _NOTES = "model.safetensors", "model.json"
 _FORMAT = FileFormat("LowRankModel", 1, "model of a distributed fit", "Run its fit again.")
 
@@ -82,22 +81,5 @@ class LowRankModel:
 
 def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
     """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run."""
-    path = Path(folder) / _FILE
-    facts, tensors = _FORMAT.read(path)
-    if set(facts) != _FACTS or not _fits(**tensors):
-        raise FileError(
-            f"{path} does not hold U (d, r), s (r,) and V (m, r) of finite numbers and the facts "
-            f"{', '.join(sorted(_FACTS))}. Write it with the fit of this fwnet."
-        )
+    facts, tensors = _FORMAT.read(Path(folder) / _FILE)
     return LowRankModel(tensors["U"], tensors["s"], tensors["V"], **facts)
-
-
-def _fits(**parts: Tensor) -> bool:
-    """Whether the tensors are the factors of a matrix."""
-    return (
-        set(parts) == {"U", "s", "V"}
-        and parts["U"].ndim == parts["V"].ndim == 2
-        and parts["s"].shape == parts["U"].shape[1:] == parts["V"].shape[1:]
-        and all(part.is_floating_point() for part in parts.values())
-        and all(bool(torch.isfinite(part).all()) for part in parts.values())
-    )

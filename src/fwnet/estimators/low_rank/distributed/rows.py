@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -21,37 +21,47 @@ _SMALLEST_NORM = 1e-150
 
 @final
 class WorkerRows(Rows):
-    """This worker's blocks, and what is true of the rows of all workers.
+    """This worker's blocks, every number in them checked, and what is true of all rows.
+
+    The blocks depend only on the files and on `block`. Worker r of p takes the r-th of p nearly
+    equal runs of them; a worker without a block adds zeros to every sum.
 
     Arguments:
         shards: where the rows are.
-        spans: the blocks of this worker, neighbours in the global list.
-        labels: of each block, int64.
+        classes: m; labels are 0, …, m − 1.
         block: rows of a block, at most.
-        device: where products are computed.
-        reach: the largest Euclidean norm of a row, of all workers.
-        checksum: of rows and labels in their blocks, of all workers.
+        team: the workers.
 
     Attributes:
+        spans: the blocks of this worker, neighbours in the global list.
+        labels: of each of its blocks, int64.
         count: n, of all workers; `n` is that of this one.
         total_blocks: of all workers.
+        reach: the largest Euclidean norm of a row, of all workers.
+        checksum: of rows and labels in their blocks, of all workers.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        spans: Sequence[Span],
-        labels: Sequence[Tensor],
-        block: int,
-        device: torch.device,
-        *,
-        reach: float,
-        checksum: int,
-    ) -> None:
-        self.shards, self.spans, self.labels = shards, spans, labels
-        self.block, self.device, self.reach, self.checksum = block, device, reach, checksum
-        self.n, self.d, self.dtype = sum(map(len, labels)), shards.features, shards.dtype
-        self.count, self.total_blocks = shards.rows, len(shards.blocks(block))
+    def __init__(self, shards: Shards, classes: int, block: int, team: Team) -> None:
+        if team.device.type != "cpu" and not all(isinstance(X, DenseFile) for X in shards.X):
+            raise ValueError("sparse shards are computed on the CPU; fit with --device cpu.")
+        every = shards.blocks(block)
+        first, last = (len(every) * r // team.size for r in (team.rank, team.rank + 1))
+        self.shards, self.spans, self.block = shards, every[first:last], block
+        self.device, self.d, self.dtype = team.device, shards.features, shards.dtype
+        self.count, self.total_blocks = shards.rows, len(every)
+        team.together(lambda: shards.check_hashes({span.shard for span in self.spans}))
+        looked = team.together(lambda: [_look(shards, span, classes) for span in self.spans])
+        self.labels = [y.to(team.device) for y, _, _ in looked]
+        self.n = sum(map(len, self.labels))
+        squares = torch.tensor([0.0, *(square for _, square, _ in looked)], dtype=torch.float64)
+        self.reach = float(team.max(squares.max().reshape(1).to(team.device)).sqrt())
+        if 0.0 < self.reach < _SMALLEST_NORM:
+            raise ValueError(
+                f"the largest norm of a row of X must be 0 or at least {_SMALLEST_NORM:.0e}, or "
+                "its square underflows; it is smaller. Scale the features up."
+            )
+        checksum = sum(k * crc for k, (_, _, crc) in enumerate(looked, first + 1)) % (1 << 52)
+        self.checksum = int(team.sum(torch.tensor([checksum], device=team.device)))
 
     def blocks(self, height: int = 0) -> Iterator[tuple[int, Block]]:
         """X of each block, whatever the height: they are the unit of every sum.
@@ -66,32 +76,6 @@ class WorkerRows(Rows):
             lo += len(block)
 
 
-def take_rows(shards: Shards, classes: int, block: int, team: Team) -> WorkerRows:
-    """Give each worker its part of the blocks, and check every number in it.
-
-    The blocks depend only on the files and on `block`. Worker r of p takes the r-th of p nearly
-    equal runs of them; a worker without a block adds zeros to every sum.
-    """
-    if team.device.type != "cpu" and not all(isinstance(X, DenseFile) for X in shards.X):
-        raise ValueError("sparse shards are computed on the CPU; fit with --device cpu.")
-    every = shards.blocks(block)
-    first, last = (len(every) * r // team.size for r in (team.rank, team.rank + 1))
-    mine = tuple(every[first:last])
-    team.together(lambda: shards.check_hashes({b.shard for b in mine}))
-    looked = team.together(lambda: [_look(shards, b, classes) for b in mine])
-    squares = torch.tensor([0.0, *(square for _, square, _ in looked)], dtype=torch.float64)
-    reach = float(team.max(squares.max().reshape(1).to(team.device)).sqrt())
-    if 0.0 < reach < _SMALLEST_NORM:
-        raise ValueError(
-            f"the largest norm of a row of X must be 0 or at least {_SMALLEST_NORM:.0e}, or its "
-            "square underflows; it is smaller. Scale the features up."
-        )
-    checksum = sum(k * crc for k, (_, _, crc) in enumerate(looked, first + 1)) % (1 << 52)
-    total = int(team.sum(torch.tensor([checksum], device=team.device)))
-    labels = tuple(y.to(team.device) for y, _, _ in looked)
-    return WorkerRows(shards, mine, labels, block, team.device, reach=reach, checksum=total)
-
-
 def _look(shards: Shards, block: Span, classes: int) -> tuple[Tensor, float, int]:
     """Labels, the largest squared norm of a row, and a checksum of a block without faults."""
     read, y = shards.read(block)
@@ -102,7 +86,6 @@ def _look(shards: Shards, block: Span, classes: int) -> tuple[Tensor, float, int
     squares = X.double().square().sum(-1) if dense else _squares(X)
     if not bool(torch.isfinite(squares).all()):
         _refuse_row(shards, block, X, int((~torch.isfinite(squares)).nonzero()[0]))
-    y = y.to(torch.int64)
     outside = ((y < 0) | (y >= classes)).nonzero().flatten()
     if len(outside):
         row = int(outside[0])

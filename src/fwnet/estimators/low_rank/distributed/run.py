@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
+from torch import Tensor
+
 from fwnet.domains import TraceNormBall
-from fwnet.estimators.low_rank.distributed.checkpoints import load_checkpoint, save_checkpoint
 from fwnet.estimators.low_rank.distributed.config import FitConfig, Report
 from fwnet.estimators.low_rank.distributed.model import LowRankModel
 from fwnet.estimators.low_rank.distributed.segment import (
@@ -19,13 +20,20 @@ from fwnet.estimators.low_rank.distributed.segment import (
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.iterates import ActiveSet, Iterate
-from fwnet.numerics.files import fingerprint, make_folder
+from fwnet.numerics.files import CheckpointSeries, FileFormat, fingerprint, make_folder
 from fwnet.oracles import Linearization, certify
 from fwnet.solvers import FrankWolfe, SlotStates
 from fwnet.solvers.loop import run
 from fwnet.solvers.watch import Watch
 from fwnet.trace import Clock
 from fwnet.vertices import Rank1
+
+_CHECKPOINT = FileFormat(
+    "fwnet distributed checkpoint",
+    1,
+    "checkpoint of a distributed fit",
+    "Delete it to go on without it, or choose another folder.",
+)
 
 
 @final
@@ -48,7 +56,7 @@ class ShardedRun:
     ) -> None:
         self.problem, self.config, self.team = problem, config, problem.team
         self.folder, self.say = folder, say
-        self.checkpoints = folder / "checkpoints"
+        self.checkpoints = CheckpointSeries(folder / "checkpoints", _CHECKPOINT)
         self.solver = FrankWolfe(
             TraceNormBall(config.radius),
             SearchOnShards(config.search_rows),
@@ -94,19 +102,25 @@ class ShardedRun:
     def _first(self) -> tuple[int, Iterate]:
         """Steps and iterate of the newest whole checkpoint, or W = 0."""
         rows, config, device = self.problem.rows, self.config, self.team.device
-
-        def load() -> dict[str, Any] | None:
-            make_folder(self.checkpoints)  # now, and not after a thousand steps
-            return load_checkpoint(self.checkpoints, self._facts(), self.say)
-
-        saved = self.team.share(self.team.together(load if self.team.rank == 0 else lambda: None))
+        saved = self.team.share(self.team.on_first(self._load))
         if saved is None:
             zero = Factors.zero(rows.d, config.classes, rows.dtype, device)
             return 0, self.problem.at_atoms(zero.atoms(config.radius))
+        t, tensors = saved
         if self.team.rank == 0:
-            self.say(f"going on from the checkpoint of step {saved['t']}.")
-        atoms = Rank1(saved["u"].to(device), saved["v"].to(device))
-        return saved["t"], self.problem.at_atoms(ActiveSet(atoms, saved["weights"].to(device)))
+            self.say(f"going on from the checkpoint of step {t}.")
+        u, v, weights = (tensors[name].to(device) for name in ("u", "v", "weights"))
+        return t, self.problem.at_atoms(ActiveSet(Rank1(u, v), weights))
+
+    def _load(self) -> tuple[int, dict[str, Tensor]] | None:
+        """Steps and tensors of the newest whole checkpoint of this fit, if there is one."""
+        make_folder(self.checkpoints.folder)  # now, and not after a thousand steps
+        newest = self.checkpoints.read(self.say)
+        if newest is None:
+            return None
+        path, found, tensors = newest
+        _CHECKPOINT.check_run(f"checkpoint {path}", found["fit"], self._facts())
+        return found["t"], tensors
 
     def _save(self, t: int, it: Iterate) -> None:
         """Worker 0 writes the iterate, after all have found that they hold the same one."""
@@ -120,11 +134,8 @@ class ShardedRun:
                 f"the workers computed different iterates before step {t}: they must run on "
                 "the same kind of processor with the same libraries and --threads."
             )
-
-        def write() -> None:
-            save_checkpoint(self.checkpoints, t, self._facts(), tensors)
-
-        self.team.together(write if self.team.rank == 0 else lambda: None)
+        facts = {"fit": self._facts(), "t": t}
+        self.team.on_first(lambda: self.checkpoints.write(t, facts, tensors))
 
     def _finished(self, t: int, active: ActiveSet, value: float, gap: float) -> LowRankModel:
         atoms, radius, used = active.atoms, self.config.radius, active.used
@@ -139,9 +150,7 @@ class ShardedRun:
             steps=t,
             config={**asdict(self.config), "rows": self.problem.rows.count},
         )
-        self.team.together(
-            (lambda: model.save(self.folder)) if self.team.rank == 0 else lambda: None
-        )
+        self.team.on_first(lambda: model.save(self.folder))
         return model
 
     def _facts(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from fwnet.directions import Direction
 from fwnet.domains import Domain
 from fwnet.estimators.low_rank.distributed.softmax import Derivatives, ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
-from fwnet.numerics import checks
 from fwnet.numerics.line_search import scalar_root
 from fwnet.oracles import Linearization, Oracle, PowerIteration
 from fwnet.problems import Problem
@@ -110,13 +109,9 @@ class RecentVertices(Direction):
 
     keeps_atoms = True
 
-    def __init__(self, memory: int = 8, rows: int = 65_536) -> None:
+    def __init__(self, memory: int, rows: int) -> None:
         super().__init__()
-        self.memory = checks.at_least("RecentVertices(memory=...)", memory, 1)
-        self.rows = checks.at_least("RecentVertices(rows=...)", rows, 1)
-
-    def extra_repr(self) -> str:
-        return f"memory={self.memory}, rows={self.rows}"
+        self.memory, self.rows = memory, rows
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
@@ -168,12 +163,9 @@ class SearchOnShards(StepRule):
 
     reads_objective = True
 
-    def __init__(self, rows: int = 65_536) -> None:
+    def __init__(self, rows: int) -> None:
         super().__init__()
-        self.rows = checks.at_least("SearchOnShards(rows=...)", rows, 1)
-
-    def extra_repr(self) -> str:
-        return f"rows={self.rows}"
+        self.rows = rows
 
     def forward(
         self, problem: Problem, it: Iterate, move: Move, state: Any

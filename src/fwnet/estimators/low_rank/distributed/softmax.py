@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, final
 
 import torch
@@ -242,11 +242,7 @@ class ShardedSoftmax(Problem):
         """
         every = torch.stack([*parts, torch.zeros(size, dtype=torch.float64, device=self.device)])
         largest = float(self.team.max(every.abs().max().reshape(1)))
-        sums = FixedPoint(self.rows.total_blocks * largest)
-        total = self._zeros(size)
-        for part in parts:
-            total += sums.encode(part)
-        return sums.decode(self.team.sum(total)).div(self.rows.count)
+        return self._total(FixedPoint(self.rows.total_blocks * largest), parts, size)
 
     def _sum(
         self, parts: Iterator[Tensor], size: tuple[int, int], columns: Tensor | None
@@ -257,11 +253,15 @@ class ShardedSoftmax(Problem):
         """
         norms = columns.to(torch.float64).square().sum(0) if columns is not None else torch.ones(1)
         sums = FixedPoint(2.0 * self.rows.count * self.rows.reach * float(norms.max().sqrt()))
-        total = self._zeros(size[0] * size[1])
-        for part in parts:
-            total += sums.encode(part.flatten())
-        whole = sums.decode(self.team.sum(total)).div(self.rows.count)
+        whole = self._total(sums, (part.flatten() for part in parts), size[0] * size[1])
         return whole.to(self.dtype).reshape(size)
+
+    def _total(self, sums: FixedPoint, parts: Iterable[Tensor], size: int) -> Tensor:
+        """Σ_b parts_b / n over the blocks of all workers, `(size,)`."""
+        total = self._zeros(size)
+        for part in parts:
+            total += sums.encode(part)
+        return sums.decode(self.team.sum(total)).div(self.rows.count)
 
 
 def _check_scale(dtype: torch.dtype, radius: float, reach: float) -> None:

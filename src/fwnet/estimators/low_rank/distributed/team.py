@@ -84,6 +84,10 @@ class Team:
                 raise ValueError(text if self.size == 1 else f"worker {rank}: {text}")
         return answer  # type: ignore[return-value]  # nothing failed, so work() answered
 
+    def on_first(self, work: Callable[[], _T]) -> _T | None:
+        """work() on worker 0 only; if it fails there, its message is raised on all."""
+        return self.together(work if self.rank == 0 else lambda: None)
+
     def agree(self, digest: int) -> bool:
         """Whether all workers hold the same number, of at most 62 bits."""
         pair = torch.tensor([digest, -digest], device=self.device)
