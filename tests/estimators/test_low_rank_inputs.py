@@ -140,7 +140,7 @@ def test_blocks_may_be_what_fit_takes(kind: str) -> None:
         ),
     ],
 )
-def test_bad_blocks_get_a_sentence(blocks: object, text: str) -> None:
+def test_bad_blocks_raise_clear_errors(blocks: object, text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=text):
         model().fit_blocks(blocks(*rows()))
 
@@ -200,7 +200,7 @@ def test_bad_radii_of_a_path(radii: object) -> None:
         LowRankSoftmaxClassifierCV(radii).fit(*rows())
 
 
-def test_no_folds_and_sparse_targets_get_a_sentence() -> None:
+def test_no_folds_and_sparse_targets_raise_clear_errors() -> None:
     X, y = rows()
     with pytest.raises(ValueError, match=r"cv must give at least one fold; got \[\]"):
         LowRankSoftmaxClassifierCV([1.0], cv=[]).fit(X, y)

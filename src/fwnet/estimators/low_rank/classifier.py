@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from operator import methodcaller
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.inputs import (
     Array,
-    BlockSource,
     generator_of,
     matrix_and_targets,
     relative,
     rows_of,
+    rows_of_blocks,
 )
 from fwnet.estimators.low_rank.losses import SoftmaxLoss
 from fwnet.estimators.low_rank.problems import RowProblem
@@ -34,7 +34,32 @@ _BATCH, _WIDTH = 512, 32  # of partial_fit
 _fit_to = partial(methodcaller, "fit")
 
 
-class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
+class SoftmaxPredictor(ClassifierMixin, LinearLowRankEstimator):
+    """Classes and probabilities from the logits X · W."""
+
+    classes_: Array
+
+    def decision_function(self, X: Any) -> Array:
+        """The logits (n, classes); for two classes their difference (n,)."""
+        Z = self._scores(X)
+        return Z[:, 1] - Z[:, 0] if len(self.classes_) == 2 else Z
+
+    def predict(self, X: Any) -> Array:
+        """The class of each row (n,)."""
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (n, classes)."""
+        return torch.softmax(torch.from_numpy(self._scores(X)), -1).numpy()
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities (n, classes)."""
+        return torch.log_softmax(torch.from_numpy(self._scores(X)), -1).numpy()
+
+
+@final
+class LowRankSoftmaxClassifier(SoftmaxPredictor):
     """Softmax regression whose weights have a small trace norm, hence a low rank.
 
         min Σ wᵢ (log Σⱼ exp zᵢⱼ − z_{i,yᵢ}) / Σ wᵢ,   Z = XW,   ‖W‖_* <= radius
@@ -123,12 +148,9 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
                 walked once for every pass, always in the same order.
         """
         self._budget()
-        source = BlockSource(blocks)
-        shape, targets, dtype = source.survey()
-        y = np.concatenate(targets)
+        rows, y = rows_of_blocks(blocks, self.fit_intercept)
         check_classification_targets(y)
-        self.n_features_in_ = shape[1]
-        rows = source.rows(shape, dtype, self.fit_intercept)
+        self.n_features_in_ = rows.d - bool(self.fit_intercept)
         self._minimize(self._problem(rows, y, np.ones(len(y))))
         self._again = methodcaller("fit_blocks", blocks)
         return self
@@ -199,24 +221,6 @@ class LowRankSoftmaxClassifier(ClassifierMixin, LinearLowRankEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows of the last fit: what is pickled or copied is the model."""
         return {key: value for key, value in super().__getstate__().items() if key != "_again"}
-
-    def decision_function(self, X: Any) -> Array:
-        """The logits (n, classes); for two classes their difference (n,)."""
-        Z = self._scores(X)
-        return Z[:, 1] - Z[:, 0] if len(self.classes_) == 2 else Z
-
-    def predict(self, X: Any) -> Array:
-        """The class of each row (n,)."""
-        scores = self._scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n, classes)."""
-        return torch.softmax(torch.from_numpy(self._scores(X)), -1).numpy()
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of the probabilities (n, classes)."""
-        return torch.log_softmax(torch.from_numpy(self._scores(X)), -1).numpy()
 
     def _problem(self, rows: Rows, y: Array, weight: Array) -> RowProblem:
         self.classes_ = np.unique(y)

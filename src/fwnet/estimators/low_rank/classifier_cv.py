@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, final
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer, log_loss, make_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.inputs import check_switches, sample_weights
-from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
+from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier, SoftmaxPredictor
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, rows_of
 from fwnet.estimators.low_rank.radius import natural_radius
+from fwnet.numerics import checks
 
 
-def _of_best(name: str, what: str) -> Any:
-    """An attribute of the last fit."""
-    return property(lambda model: getattr(model._best(), name), doc=what)
-
-
-class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
+@final
+class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
     """`LowRankSoftmaxClassifier` with the radius that does best in cross-validation.
 
     On each fold one path of growing radii, each fit from the one before; then one fit to all
@@ -69,11 +64,6 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifierCV:
         """Choose the radius, then fit to all rows."""
         check_switches(self)
@@ -99,8 +89,10 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
             raise ValueError(f"cv must give at least one fold; got {self.cv!r}.")
         self.scores_ = np.array(scores)
         self.radius_ = float(self.radii_[self.scores_.mean(axis=0).argmax()])
-        self.best_estimator_ = self._model(radius=self.radius_, tol=self.tol).fit(X, y, weight)
-        self.n_iter_ = self.best_estimator_.n_iter_
+        best = self._model(radius=self.radius_, tol=self.tol).fit(X, y, weight)
+        self.best_estimator_ = best
+        self.U_, self.s_, self.V_ = best.U_, best.s_, best.V_
+        self.duality_gap_, self.n_iter_ = best.duality_gap_, best.n_iter_
         return self
 
     def _scorer(self) -> Any:
@@ -121,44 +113,15 @@ class LowRankSoftmaxClassifierCV(ClassifierMixin, BaseEstimator):
 
     def _grid(self, X: Any, y: Array, weight: Array) -> list[float]:
         whole = isinstance(self.radii, numbers.Integral) and not isinstance(self.radii, bool)
-        if not whole:
-            given = np.ravel(self.radii)
-            radii = given.tolist() if given.dtype.kind in "fiu" else []
-            if not radii or not np.isfinite(radii).all() or min(radii) <= 0:
-                raise ValueError(
-                    f"radii must be a whole number above 0, or numbers above 0; got {self.radii!r}."
-                )
-            return sorted(set(map(float, radii)))
-        if self.radii < 1:
-            raise ValueError(f"radii must be at least 1; got {self.radii!r}.")
-        rows = rows_of(X, self.fit_intercept)
-        unit = natural_radius(self._model()._problem(rows, y, weight))
-        return [unit * 4.0**k for k in range(int(self.radii))]
-
-    def decision_function(self, X: Any) -> Array:
-        """As of the last fit."""
-        return self._best().decision_function(X)
-
-    def predict(self, X: Any) -> Array:
-        """The class of each row (n,)."""
-        return self._best().predict(X)
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n, classes)."""
-        return self._best().predict_proba(X)
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of the probabilities (n, classes)."""
-        return self._best().predict_log_proba(X)
-
-    def _best(self) -> LowRankSoftmaxClassifier:
-        check_is_fitted(self)
-        return self.best_estimator_
-
-    U_ = _of_best("U_", "Left singular vectors of the last fit.")
-    s_ = _of_best("s_", "Singular values of the last fit.")
-    V_ = _of_best("V_", "Right singular vectors of the last fit.")
-    coef_ = _of_best("coef_", "Wᵀ of the last fit without its intercepts, `(classes, features)`.")
-    intercept_ = _of_best("intercept_", "Intercepts of the last fit, `(classes,)`.")
-    rank_ = _of_best("rank_", "Rank of the last fit.")
-    duality_gap_ = _of_best("duality_gap_", "Certified gap of the last fit.")
+        if whole:
+            count = checks.at_least("radii", self.radii, 1)
+            rows = rows_of(X, self.fit_intercept)
+            unit = natural_radius(self._model()._problem(rows, y, weight))
+            return [unit * 4.0**k for k in range(count)]
+        given = np.ravel(self.radii)
+        radii = given.tolist() if given.dtype.kind in "fiu" else []
+        if not radii or not np.isfinite(radii).all() or min(radii) <= 0:
+            raise ValueError(
+                f"radii must be a whole number above 0, or numbers above 0; got {self.radii!r}."
+            )
+        return sorted(set(map(float, radii)))

@@ -14,7 +14,7 @@ from fwnet.estimators.low_rank.problems import RowProblem
 from fwnet.estimators.low_rank.projection import AcceleratedProjection
 
 _ENTRIES = 1 << 18  # of X, and of the logits
-_SIDE = 64  # the shorter one of W: with more, its SVD takes longer than a basis of it
+_SIDE = 64  # the shorter one of W; beyond it, following a basis is faster than a full SVD
 _ALL = slice(None)
 
 
@@ -59,7 +59,7 @@ class DenseProjection(AcceleratedProjection[DensePoint]):
         return Factors.of_product(W, torch.eye(W.shape[1], dtype=self.dtype), self.radius)
 
     def follow(self, v: Tensor) -> None:
-        """Every vertex is within reach."""
+        """Nothing to do: a dense step reaches every vertex."""
 
     def _look(self, ahead: DensePoint) -> float:
         self.errors = torch.empty_like(ahead.image)
@@ -82,7 +82,7 @@ class DenseProjection(AcceleratedProjection[DensePoint]):
         distance = float(torch.linalg.matrix_norm(new.W - ahead.W))
         self.is_still = distance <= torch.finfo(self.dtype).eps * self.radius
         if self.is_still:
-            return 0.0  # only rounding lies between them
+            return 0.0  # the difference is rounding error
         errors, between = torch.empty_like(self.errors), new.image - ahead.image
         self.loss.errors_(new.image, _ALL, out=errors)
         seen = float(((errors - self.errors) * between).sum()) / distance**2

@@ -28,7 +28,7 @@ from fwnet.trace import Clock, Result, Trace
 
 _Model = TypeVar("_Model", bound="LowRankEstimator")
 _CHOICE = 1500, 20_000  # between these, a quarter of the rows chooses a radius
-_REACH = 1e4  # natural radii beyond which a ball is too large for double precision to walk in
+_REACH = 1e4  # natural radii; in larger balls, steps are lost in the rounding errors of W
 
 
 class LowRankEstimator(BaseEstimator):
@@ -69,7 +69,7 @@ class LowRankEstimator(BaseEstimator):
         if not isinstance(model, cls):
             raise ForeignFile(
                 f"{str(path)!r} holds a {type(model).__name__}, not a {cls.__name__}. Load it with "
-                "the class that saved it, or with fwnet.estimators.load_model."
+                "that class, or with fwnet.estimators.load_model."
             )
         model.trace_ = Trace()
         return model
@@ -148,8 +148,8 @@ class LowRankEstimator(BaseEstimator):
     ) -> Result:
         """`found`, or what is better: the solution in a smaller ball, or W = 0.
 
-        In a ball that is too large for the features, a step is shorter than the rounding errors of
-        its W. The smaller ball's W is certified in the whole one.
+        In a ball that is far too large for the features, steps are lost in the rounding errors of
+        W. The solution in the smaller ball is certified in the larger one.
         """
         zero = Factors.zero(*problem.shape, problem.dtype)
         at_zero, gap, _ = certify(problem, zero, self.radius_)

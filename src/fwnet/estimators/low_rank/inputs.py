@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from fwnet.estimators.low_rank.rows import ArrayRows, Rows, StreamedRows
+from fwnet.estimators.low_rank.rows import ArrayRows, StreamedRows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _HEIGHT = 4096  # rows that are checked at a time
@@ -90,57 +90,58 @@ def rows_of(X: Any, intercept: bool) -> ArrayRows:
     return ArrayRows(X, 1.0 if intercept else None)
 
 
-class BlockSource:
-    """Pairs (X, y) that can be walked again and again.
+def rows_of_blocks(blocks: Any, intercept: bool) -> tuple[StreamedRows, Array]:
+    """Rows and targets (n,) of pairs (X, y), all of them checked in one walk.
 
     Arguments:
-        source: a list of pairs, or a function that returns a new iterator of pairs.
+        blocks: a list of pairs, or a function that returns a new iterator of pairs.
+        intercept: add a column of ones.
     """
-
-    def __init__(self, source: Any) -> None:
-        if isinstance(source, Iterator):
-            raise TypeError(
-                "blocks must be walked several times, and an iterator is spent after one. Pass a "
-                "list of pairs (X, y), or a function that returns a new iterator."
+    walk = _walk_of(blocks)
+    n, width, targets, double = 0, 0, [], False
+    for number, (X, y) in enumerate(walk()):
+        width = width or X.shape[1]
+        if X.shape[1] != width:
+            raise ValueError(
+                f"Block {number} has {X.shape[1]} columns, the blocks before it {width}."
             )
-        if not callable(source) and not isinstance(source, Iterable):
-            raise TypeError(
-                "blocks must be a list of pairs (X, y), or a function that returns an iterator of "
-                f"them; got {type(source).__name__}."
-            )
-        self.source: Callable[[], Iterable[Any]] = source if callable(source) else lambda: source
+        check_finite("X", X, n)
+        n += X.shape[0]
+        targets.append(y)
+        double = double or X.dtype == np.float64
+    if n == 0:
+        raise ValueError("blocks holds no rows: every (X, y) must have at least one.")
+    dtype = torch.float64 if double else torch.float32
+    rows = StreamedRows(
+        lambda: (X for X, _ in walk()), (n, width), dtype, 1.0 if intercept else None
+    )
+    return rows, np.concatenate(targets)
 
-    def survey(self) -> tuple[tuple[int, int], list[Array], torch.dtype]:
-        """One walk: the shape of all X, the targets of each block, the type; all of it checked."""
-        n, width, targets, double = 0, 0, [], False
-        parts = self.source()
-        if not isinstance(parts, Iterable):
+
+def _walk_of(blocks: Any) -> Callable[[], Iterator[tuple[Any, Array]]]:
+    """A function that goes through all pairs, checked, as often as it is called."""
+    if isinstance(blocks, Iterator):
+        raise TypeError(
+            "blocks must be walked several times, and an iterator is spent after one. Pass a "
+            "list of pairs (X, y), or a function that returns a new iterator."
+        )
+    if not callable(blocks) and not isinstance(blocks, Iterable):
+        raise TypeError(
+            "blocks must be a list of pairs (X, y), or a function that returns an iterator of "
+            f"them; got {type(blocks).__name__}."
+        )
+
+    def walk() -> Iterator[tuple[Any, Array]]:
+        pairs = blocks() if callable(blocks) else blocks
+        if not isinstance(pairs, Iterable):
             raise TypeError(
                 "the function for blocks must return an iterator of pairs (X, y); got "
-                f"{type(parts).__name__}."
+                f"{type(pairs).__name__}."
             )
-        for number, pair in enumerate(parts):
-            X, y = _pair(number, pair)
-            if number == 0:
-                width = X.shape[1]
-            if X.shape[1] != width:
-                raise ValueError(
-                    f"Block {number} has {X.shape[1]} columns, the blocks before it {width}."
-                )
-            check_finite("X", X, n)
-            n += X.shape[0]
-            targets.append(y)
-            double = double or X.dtype == np.float64
-        if n == 0:
-            raise ValueError("blocks holds no rows: every (X, y) must have at least one.")
-        return (n, width), targets, torch.float64 if double else torch.float32
+        for number, pair in enumerate(pairs):
+            yield _pair(number, pair)
 
-    def rows(self, shape: tuple[int, int], dtype: torch.dtype, intercept: bool) -> Rows:
-        """Their X as rows."""
-        return StreamedRows(self._matrices, shape, dtype, 1.0 if intercept else None)
-
-    def _matrices(self) -> Iterator[Any]:
-        return (_pair(number, pair)[0] for number, pair in enumerate(self.source()))
+    return walk
 
 
 def _pair(number: int, pair: Any) -> tuple[Any, Array]:

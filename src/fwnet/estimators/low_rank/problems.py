@@ -15,14 +15,14 @@ from fwnet.estimators.low_rank.losses import Loss
 from fwnet.estimators.low_rank.rows import ArrayRows, Block, Rows
 from fwnet.numerics.tensors import ImplicitMatrix
 
-_ENTRIES = 1 << 19  # of a block of rows: 2 MB of float32 stay near between their uses
-_CACHED = 1 << 30  # bytes of errors that are kept; beyond, they are computed again
+_ENTRIES = 1 << 19  # of a block of rows: 2 MB of float32, which stay in the cache
+_CACHED = 1 << 30  # bytes of errors that are kept; larger ones are recomputed
 
 
 class Look(NamedTuple):
-    """What one pass over the data finds of f at a point.
+    """What one pass over the data computes of f at a point.
 
-    The gradient is good until the next look: the problem writes its errors into one place.
+    Valid until the next look, which overwrites the errors that the gradient is made of.
     """
 
     value: float  # f(W)
@@ -76,14 +76,14 @@ class FactoredProblem(ABC):
     def sample(self, count: int, generator: torch.Generator) -> FactoredProblem:
         """f over some of its terms, or all if they are few, in float64.
 
-        A step rule that looks ahead asks it for differences that are rounding in float32.
+        Curvatures are taken from differences that would be rounding errors in float32.
         """
 
     @abstractmethod
     def split(
         self, count: int, share: float, generator: torch.Generator
     ) -> tuple[FactoredProblem, FactoredProblem]:
-        """Two problems in memory over at most `count` rows; the second has a share of them."""
+        """Two disjoint problems in memory, at most `count` rows; the second has this share."""
 
 
 @final

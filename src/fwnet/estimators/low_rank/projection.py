@@ -75,7 +75,7 @@ class AcceleratedProjection(ABC, Generic[P]):
         value: f at the last Y.
         estimate: of the gap there, from below.
         length: η.
-        is_still: whether the last step was no longer than rounding.
+        is_still: whether the last step was within rounding errors.
 
     Reference: Beck and Teboulle (2009); O'Donoghue and Candès (2015) for the restart.
     """
@@ -118,7 +118,7 @@ class AcceleratedProjection(ABC, Generic[P]):
 
     @abstractmethod
     def follow(self, v: Tensor) -> None:
-        """Take the oracle's right vector v `(m,)` into account: its vertex is within reach."""
+        """Let the next steps reach the oracle's vertex, whose right singular vector is v `(m,)`."""
 
     @abstractmethod
     def _look(self, ahead: P) -> float:
@@ -201,12 +201,12 @@ class FactoredProjection(AcceleratedProjection[FactoredPoint]):
     def _curvature(self, ahead: FactoredPoint, new: FactoredPoint) -> float:
         both = torch.cat([new.V, ahead.V], 1).double()
         apart = torch.cat([new.left, -ahead.left], 1).double()
-        # By small triangles: a difference of inner products would be rounding near the optimum.
+        # By QR factors: near the optimum a difference of inner products would be rounding error.
         triangles = torch.linalg.qr(apart, mode="r").R @ torch.linalg.qr(both, mode="r").R.mT
         distance = float(torch.linalg.matrix_norm(triangles))
         self.is_still = distance <= torch.finfo(self.problem.dtype).eps * self.radius
         if self.is_still:
-            return 0.0  # only rounding lies between them
+            return 0.0  # the difference is rounding error
         slopes, noise = [], 0.0
         images = [self.sample.scores(point.left.double()) for point in (new, ahead)]
         between = torch.cat([images[0], -images[1]], 1)  # X · apart

@@ -16,9 +16,9 @@ from fwnet.estimators.low_rank.solve import Budget, rough_fit, solve
 from fwnet.trace import Clock, Result
 
 _GRID = [4.0**k for k in range(-2, 6)]  # of the natural radius
-_FEW = 100  # held-out terms: with fewer, the curve is too bumpy to stop where it rises a little
-_CLEARLY = 1.2  # times the smallest value, a rise that is no bump
-_SLACK = 1e-3  # of the held-out value at W = 0: differences that nobody notices
+_FEW = 100  # held-out terms; with fewer, a small rise may be noise
+_CLEARLY = 1.2  # times the smallest value: a rise that is not noise
+_SLACK = 1e-3  # of the held-out value at W = 0: a negligible difference
 _INSIDE = 0.5  # of the radius: a minimum with a smaller norm does not touch its ball
 _STEPS, _TOL = 25, 1e-2  # of a rough fit; neither more steps nor a smaller gap choose better
 

@@ -22,7 +22,7 @@ from fwnet.trace import MESSAGES, Clock, Observer, Recorder, Result, Status, Ste
 
 _WIDTH = 32  # columns of the factors while minibatches move them
 _MANY_TERMS = 4096  # from here on, minibatches are worth a start
-_PATIENCE = 10  # steps no longer than rounding
+_PATIENCE = 10  # steps in a row within rounding errors
 
 
 @final
@@ -33,7 +33,7 @@ class Budget:
     Arguments:
         tol: stop once gap <= tol · max(f(W), f(0)/1000).
         max_steps: passes over the data, those of minibatches included.
-        max_seconds: None for no limit; the certificate comes after it.
+        max_seconds: None for no limit; certifying the result takes additional time.
         max_rank: None for no limit.
         epochs: passes of minibatches, where there are many terms and columns and no start.
     """
