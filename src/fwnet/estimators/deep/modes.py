@@ -14,79 +14,61 @@ Minimising f(α) itself over the network would be wrong: a smaller margin gives 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from fwnet.estimators.deep.head import Head, Penalty, head_of, solve_head, with_bias
 from fwnet.layers import FWNet
 from fwnet.problems import SVMDual
 
-OBJECTIVES = ("svm", "squared_hinge", "logistic")
 
+def svm_loss(weights: Tensor, H: Tensor, Y: Tensor, C: Penalty) -> Tensor:
+    """2P(w)/ΣC = (|w|² + Σ Cᵢ max(0, 1 − yᵢ⟨w, hᵢ⟩)²)/ΣC, the mean over the problems.
 
-@final
-@dataclass(frozen=True, eq=False)
-class TrainingBatch:
-    """What one iteration sees: features with their graph, labels, C, which points."""
-
-    features: Tensor  # (n, d)
-    labels: Tensor  # (problems, n) of −1, +1
-    C: Penalty
-    points: Tensor  # (n,) indices
-
-
-def objective_value(name: str, weights: Tensor, H: Tensor, Y: Tensor, C: Penalty) -> Tensor:
-    """Mean over the problems of the loss at the margins mᵢ = yᵢ⟨w, hᵢ⟩.
-
-    svm            (|w|² + Σ Cᵢ max(0, 1 − mᵢ)²)/ΣC = 2P(w)/ΣC: at most 1 at the solution
-    squared_hinge  Σ Cᵢ max(0, 1 − mᵢ)²/ΣC
-    logistic       Σ Cᵢ log(1 + exp(−mᵢ))/ΣC
+    At most 1 at the solution, since P(0) = ΣC/2.
     """
-    margins = Y * (weights @ H.mT)
-    share = C * H.new_ones(H.shape[0])
-    total = share.sum()
-    share = share / total
-    if name == "logistic":
-        return (share * softplus(-margins)).sum(-1).mean()
-    loss = (share * (1 - margins).clamp_min(0).square()).sum(-1).mean()
-    if name == "squared_hinge":
-        return loss
-    return loss + weights.square().sum(-1).mean() / total
+    each = C * H.new_ones(H.shape[0])
+    hinge = (1 - Y * (weights @ H.mT)).clamp_min(0)
+    return (weights.square().sum(-1) + (each * hinge.square()).sum(-1)).mean() / each.sum()
 
 
 class Mode(ABC):
-    """The SVM on top during training; `state` is what a checkpoint keeps of it."""
+    """The SVM on top during training.
+
+    Attributes:
+        state: what a checkpoint keeps of it; None where each batch is solved anew.
+    """
 
     state: Tensor | None = None
-
-    def __init__(self, objective: str) -> None:
-        self.objective = objective
 
     @abstractmethod
     def begin(self, head: Head) -> None:
         """Start from the head that is exact for the first features of all points."""
 
     @abstractmethod
-    def loss(self, batch: TrainingBatch) -> tuple[Tensor, Head]:
-        """The loss of a batch, to be differentiated, and the head behind it."""
+    def loss(self, features: Tensor, Y: Tensor, C: Penalty, points: Tensor) -> tuple[Tensor, Head]:
+        """The loss of a batch, to be differentiated, and the head behind it.
+
+        Arguments:
+            features: `(n, d)`, with their graph.
+            Y: labels −1, +1 `(problems, n)`.
+            points: which of all points they are, `(n,)`.
+        """
 
 
 @final
 class ExactMode(Mode):
-    """Solve the SVM of each batch; the last weights are the next start."""
+    """Solve the SVM of each batch."""
 
     def begin(self, head: Head) -> None:
-        self.state = head.weights
+        """Nothing is carried from one batch to the next."""
 
-    def loss(self, batch: TrainingBatch) -> tuple[Tensor, Head]:
-        H = with_bias(batch.features)
-        head = solve_head(H.detach(), batch.labels, batch.C, self.state, tol=1e-9)
-        self.state = head.weights
-        return objective_value(self.objective, head.weights, H, batch.labels, batch.C), head
+    def loss(self, features: Tensor, Y: Tensor, C: Penalty, points: Tensor) -> tuple[Tensor, Head]:
+        H = with_bias(features)
+        head = solve_head(H.detach(), Y, C, tol=1e-9)
+        return svm_loss(head.weights, H, Y, C), head
 
 
 @final
@@ -97,36 +79,33 @@ class NetMode(Mode):
     points share a batch.
 
     Arguments:
-        objective: see `objective_value`.
         net: the Frank-Wolfe network on the simplex.
         unrolled: differentiate through its steps.
     """
 
-    def __init__(self, objective: str, net: FWNet, unrolled: bool) -> None:
-        super().__init__(objective)
+    def __init__(self, net: FWNet, unrolled: bool) -> None:
         self.net, self.unrolled = net, unrolled
 
     def begin(self, head: Head) -> None:
         # From α = 1/n, a network that moves faster than α settled in poor minima for some seeds.
         self.state = head.beta.clone()
 
-    def loss(self, batch: TrainingBatch) -> tuple[Tensor, Head]:
+    def loss(self, features: Tensor, Y: Tensor, C: Penalty, points: Tensor) -> tuple[Tensor, Head]:
         assert self.state is not None
-        Y, C = batch.labels, batch.C
-        H = with_bias(batch.features)
-        features = batch.features if self.unrolled else batch.features.detach()
-        start = self.state[:, batch.points]
+        H = with_bias(features)
+        features = features if self.unrolled else features.detach()
+        start = self.state[:, points]
         total = start.sum(-1, keepdim=True)
         start = torch.where(total > 0, start / total, 1.0 / start.shape[-1])
         problem = SVMDual(features=features.expand(len(Y), -1, -1), y=Y, C=C)
         with torch.set_grad_enabled(self.unrolled):
             alpha = self.net(problem, start).x
         head = head_of(H.detach(), Y, C, alpha.detach())
-        self.state[:, batch.points] = head.beta
+        self.state[:, points] = head.beta
         weights = head.weights
         if self.unrolled:
             weights = _best_multiple((alpha * Y) @ H, H, Y, C, weights)
-        return objective_value(self.objective, weights, H, Y, C), head
+        return svm_loss(weights, H, Y, C), head
 
 
 def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: Penalty, weights: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,18 +23,17 @@ from torch import Tensor, nn
 from fwnet.domains import Simplex
 from fwnet.estimators import inputs
 from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
-from fwnet.estimators.deep.checkpoint import checkpoint_path
-from fwnet.estimators.deep.head import Head
-from fwnet.estimators.deep.modes import OBJECTIVES, ExactMode, Mode, NetMode
+from fwnet.estimators.deep.modes import ExactMode, Mode, NetMode
 from fwnet.estimators.deep.modules import evaluating, features_of, kind_of, own_module, try_points
-from fwnet.estimators.deep.progress import shown
-from fwnet.estimators.deep.training import LabelledPoints, Training, TrainingSchedule
+from fwnet.estimators.deep.training import DeepRound, LabelledPoints, Training, TrainingSchedule
 from fwnet.layers import FWNet
 from fwnet.learned import LearnedUpdates
 from fwnet.learned import Optimizer as LearnedOptimizer
 from fwnet.numerics import checks
 from fwnet.numerics.files import fingerprint
+from fwnet.numerics.log import logger
 from fwnet.oracles import Softmin
+from fwnet.show.progress import progress_bar
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
 
@@ -60,15 +60,13 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         mode: "exact" solves the SVM at every update and holds it fixed in the gradient;
             "forward" moves α by `fw_steps` Frank-Wolfe steps an update, forward only, as in the
             paper; "unrolled" differentiates through these steps. Both start from the solved SVM.
-        objective: what the network minimises: "svm" (the optimum above), "squared_hinge" or
-            "logistic" of the margins only. Where w is held fixed, the first two have one gradient.
         fw_steps: steps an update, by default 1 (forward) or 10 (unrolled).
         solver: the Frank-Wolfe cell on the simplex for these two modes; by default
             `FrankWolfe(Simplex(), LineSearch())`, in forward mode with
             `oracle=Softmin(5.0, relative=True)`, which moves many points a step.
-        lr, weight_decay: of the optimizer.
-        optimizer: called with parameters, lr= and (if not 0) weight_decay=; `torch.optim.Adam` by
-            default. Or learned updates such as `learned.LSTMUpdates`, which need no lr.
+        lr: of the optimizer.
+        optimizer: called with parameters and lr=; `torch.optim.Adam` by default. Or learned updates
+            such as `learned.LSTMUpdates`, which need no lr.
         max_iter: updates of the network.
         max_time: seconds for the training, None for no limit.
         batch_size: points of an update, None for all. Each batch is an SVM of its own with C
@@ -107,11 +105,9 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         C: float = 1.0,
         mode: str = "exact",
         *,
-        objective: str = "svm",
         fw_steps: int | None = None,
         solver: FrankWolfe | None = None,
         lr: float = 0.02,
-        weight_decay: float = 0.0,
         optimizer: Callable[..., torch.optim.Optimizer] | LearnedUpdates | None = None,
         max_iter: int = 100,
         max_time: float | None = None,
@@ -128,11 +124,9 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         self.module = module
         self.C = C
         self.mode = mode
-        self.objective = objective
         self.fw_steps = fw_steps
         self.solver = solver
         self.lr = lr
-        self.weight_decay = weight_decay
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.max_time = max_time
@@ -171,10 +165,9 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             stack.enter_context(torch.enable_grad())
             torch.manual_seed(schedule.seed)
             training = self._training(X, labels, weight, kept, held, schedule)
-            show = shown(stack, self.progress, self.verbose, schedule.max_iter)
-            path = checkpoint_path(self.checkpoint)
+            path = None if self.checkpoint is None else Path(self.checkpoint)
             facts = {} if path is None else self._facts(training)
-            status = training.run(path, facts, show)
+            status = training.run(path, facts, self._show(stack))
         self.stopped_: str = _STOPPED.get(status, status)
         self._store(training, labels, kept, there)
         self._warn()
@@ -211,9 +204,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         inputs.check_switches(self)
         checks.positive("DeepSVC(C=...)", self.C)
         checks.positive("DeepSVC(lr=...)", self.lr)
-        checks.non_negative("DeepSVC(weight_decay=...)", self.weight_decay)
         checks.one_of("DeepSVC(mode=...)", self.mode, _MODES)
-        checks.one_of("DeepSVC(objective=...)", self.objective, OBJECTIVES)
         if not 0 <= checks.non_negative("validation_fraction", self.validation_fraction) < 1:
             raise ValueError(
                 "DeepSVC(validation_fraction=...) must be at least 0 and below 1; got "
@@ -231,7 +222,11 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         if self.optimizer is not None:
             checks.a_function("DeepSVC(optimizer=...)", self.optimizer)
         checks.verbosity("verbose", self.verbose)
-        checkpoint_path(self.checkpoint)
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise TypeError(
+                "DeepSVC(checkpoint=...) must be the path of a file, or None; got "
+                f"{self.checkpoint!r}."
+            )
         _whole("fw_steps", self.fw_steps, 1)
         most = None if self.max_time is None else checks.positive("max_time", self.max_time)
         return TrainingSchedule(
@@ -239,9 +234,21 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             _whole("batch_size", self.batch_size, 2),
             _whole("check_every", self.check_every, 1),
             _whole("patience", self.patience, 1),
-            np.inf if most is None else most,
+            most,
             int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
+
+    def _show(self, stack: ExitStack) -> Callable[[DeepRound], None]:
+        """What shows a round as `progress` and `verbose` ask; the stack closes what it opens."""
+        advance = progress_bar(stack, self.max_iter) if self.progress else None
+
+        def show(record: DeepRound) -> None:
+            if self.verbose:
+                logger.info("DeepSVC update %d: %s, %.2f s", record.t, record, record.seconds)
+            if advance is not None:
+                advance(record.t, str(record))
+
+        return show
 
     def _held_out(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the points that train, and of those that are held out."""
@@ -287,12 +294,11 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         with evaluating(module):  # lazy layers take their shape here
             try_points(module, train.X[:2])
         parameters = [p for p in module.parameters() if p.requires_grad]
-        decay = {"weight_decay": self.weight_decay} if self.weight_decay else {}
-        build: Callable[..., Any] = self.optimizer or torch.optim.Adam
+        optimizer: Any
         if isinstance(self.optimizer, LearnedUpdates):
-            optimizer: Any = LearnedOptimizer(parameters, self.optimizer)
+            optimizer = LearnedOptimizer(parameters, self.optimizer)
         else:
-            optimizer = build(parameters, lr=self.lr, **decay)
+            optimizer = (self.optimizer or torch.optim.Adam)(parameters, lr=self.lr)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(
                 f"DeepSVC(optimizer=...) must build a torch.optim.Optimizer; got {optimizer!r}."
@@ -304,7 +310,7 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
 
     def _mode(self) -> Mode:
         if self.mode == "exact":
-            return ExactMode(self.objective)
+            return ExactMode()
         unrolled = self.mode == "unrolled"
         solver = copy.deepcopy(self.solver)
         if solver is None:
@@ -312,16 +318,15 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             oracle = None if unrolled else Softmin(5.0, relative=True)
             solver = FrankWolfe(Simplex(), LineSearch(), oracle=oracle)
         solver.max_steps = self.fw_steps or (10 if unrolled else 1)
-        return NetMode(self.objective, FWNet(solver), unrolled)
+        return NetMode(FWNet(solver), unrolled)
 
     def _facts(self, training: Training) -> dict[str, Any]:
         """What must agree for a checkpoint to be that of this fit."""
         train = training.train
         facts: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("mode", "objective", "fw_steps", "batch_size", "check_every")
+            name: getattr(self, name) for name in ("mode", "fw_steps", "batch_size", "check_every")
         }
-        for name in ("C", "lr", "weight_decay", "validation_fraction"):
+        for name in ("C", "lr", "validation_fraction"):
             facts[name] = float(getattr(self, name))
         facts["module"] = repr(training.module)
         facts["solver"] = repr(self.solver)
@@ -336,20 +341,17 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         self, training: Training, labels: np.ndarray, kept: np.ndarray, there: np.ndarray
     ) -> None:
         _, head = training.solve()
-        coefs = self._store_head(head, training.train.labels)
+        weights = head.weights.cpu().numpy()
+        self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
+        self.duality_gap_ = max(float(head.gap.max()), 0.0)
+        coefs = (head.beta * training.train.labels).cpu().numpy()
+        self.dual_coef_ = coefs[:, coefs.any(axis=0)]
         support = kept[np.flatnonzero(coefs.any(axis=0))]
         self.support_ = there[support]
         self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
         self.module_ = training.module.eval()
         self.history_ = training.history
         self.n_iter_ = max(training.t, 1)
-
-    def _store_head(self, head: Head, signs: Tensor) -> np.ndarray:
-        weights, coefs = head.weights.cpu().numpy(), (head.beta * signs).cpu().numpy()
-        self.dual_coef_ = coefs[:, coefs.any(axis=0)]
-        self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
-        self.duality_gap_ = max(float(head.gap.max()), 0.0)
-        return coefs
 
     def _warn(self) -> None:
         if self.stopped_ == "non_finite":
@@ -382,6 +384,5 @@ def _signs(classes: Tensor, count: int) -> Tensor:
 
 
 def _whole(name: str, value: Any, least: int) -> int | None:
-    """A whole number (of NumPy's too) of at least `least`, or None."""
-    plain = int(value) if isinstance(value, np.integer) else value
-    return None if plain is None else checks.at_least(f"DeepSVC({name}=...)", plain, least)
+    """A whole number of at least `least`, or None."""
+    return None if value is None else checks.at_least(f"DeepSVC({name}=...)", value, least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,18 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from fwnet.estimators.deep import checkpoint as deep_checkpoint
 from fwnet.estimators.deep.head import Head, solve_head, with_bias
-from fwnet.estimators.deep.modes import Mode, TrainingBatch
+from fwnet.estimators.deep.modes import Mode
 from fwnet.estimators.deep.modules import check_features, features_of
+from fwnet.numerics.files import FileFormat, flattened, rebuilt
 from fwnet.trace import Clock, Status
+
+_FORMAT = FileFormat(
+    "fwnet DeepSVC checkpoint",
+    1,
+    "checkpoint of DeepSVC",
+    "Delete it to start anew, or choose another path.",
+)
 
 
 class DeepRound(NamedTuple):
@@ -36,6 +44,15 @@ class DeepRound(NamedTuple):
     validation_accuracy: float
     seconds: float
 
+    def __str__(self) -> str:
+        parts = [f"loss {self.loss:.4f}"]
+        if not math.isnan(self.gap):
+            parts.append(f"gap {self.gap:.1e}")
+        parts.append(f"accuracy {self.accuracy:.4f}")
+        if not math.isnan(self.validation_accuracy):
+            parts.append(f"validation {self.validation_accuracy:.4f}")
+        return ", ".join(parts)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -56,7 +73,7 @@ class TrainingSchedule:
     batch_size: int | None
     check_every: int | None
     patience: int | None
-    max_time: float
+    max_time: float | None
     seed: int
 
 
@@ -118,7 +135,7 @@ class Training:
                 if self.t > self.history[-1].t:
                     self._close_round(clock.seconds)
                     if checkpoint is not None:
-                        deep_checkpoint.save(checkpoint, facts, self._contents())
+                        self._save(checkpoint, facts)
         except (KeyboardInterrupt, FloatingPointError) as error:
             if not self.best_weights:
                 raise
@@ -157,7 +174,7 @@ class Training:
         labels = self.train.labels[:, points]
         # The sum over a batch stands for the sum over all points.
         C = self.C[points] * (n / len(points))
-        loss, head = self.mode.loss(TrainingBatch(features, labels, C, points))
+        loss, head = self.mode.loss(features, labels, C, points)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -194,9 +211,10 @@ class Training:
             weights = self.module.state_dict()
             self.best_weights = {name: value.clone() for name, value in weights.items()}
 
-    def _contents(self) -> dict[str, Any]:
+    def _save(self, path: Path, facts: dict[str, Any]) -> None:
+        """Write the checkpoint of this round, whole or not at all."""
         device = self.train.X.device
-        return {
+        contents = {
             "t": self.t,
             "gap": self.gap,
             "module": self.module.state_dict(),
@@ -207,13 +225,16 @@ class Training:
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
+        plain, tensors = flattened(contents)
+        _FORMAT.write(path, {"fit": facts, "contents": plain}, tensors, _name(path))
 
     def _resume(self, path: Path | None, facts: dict[str, Any]) -> float:
         """Take up the checkpoint, if there is one; return the seconds that it had used."""
-        contents = None if path is None else deep_checkpoint.load(path, facts)
-        if contents is None:
+        if path is None or not path.exists():
             return 0.0
-        device = self.train.X.device
+        saved, tensors = _FORMAT.read(path, _name(path))
+        _FORMAT.check_run(_name(path), saved["fit"], facts)
+        contents, device = rebuilt(saved["contents"], tensors), self.train.X.device
         self.t, self.gap = contents["t"], contents["gap"]
         self.module.load_state_dict(contents["module"])
         self.optimizer.load_state_dict(contents["optimizer"])
@@ -225,6 +246,11 @@ class Training:
         if contents["random_cuda"] is not None:
             torch.cuda.set_rng_state(contents["random_cuda"], device)
         return self.history[-1].seconds
+
+
+def _name(path: Path) -> str:
+    """What an error calls a checkpoint."""
+    return f"checkpoint={str(path)!r}"
 
 
 def _accuracy(decisions: Tensor, points: LabelledPoints) -> float:
