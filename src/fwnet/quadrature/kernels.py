@@ -39,13 +39,13 @@ class SmoothKernel(ABC):
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         """k(xᵢ, zⱼ): `(n, d)`, `(m, d)` -> `(n, m)`."""
 
-    def _mean(self, x: Tensor, part: Measure) -> Tensor | None:
-        """∫ k(x, ·) dπ for a Gaussian or uniform π: `(n,)`; None if there is no closed form."""
-        return None
+    def _mean(self, x: Tensor, part: Measure) -> Tensor:
+        """∫ k(x, ·) dπ for a Gaussian or uniform π: `(n,)`."""
+        raise self._no_closed_form(part)
 
-    def _double(self, part: Measure, other: Measure) -> Tensor | None:
-        """∬ k dπ dπ' of two parts of one kind, or None."""
-        return None
+    def _double(self, part: Measure, other: Measure) -> Tensor:
+        """∬ k dπ dπ' of two Gaussian or two uniform measures."""
+        raise self._no_closed_form(part)
 
     def column_maker(self, X: Tensor) -> Callable[[int], Tensor]:
         """A function from i to k(X, xᵢ) `(n,)`, for many columns of one matrix."""
@@ -69,12 +69,10 @@ class SmoothKernel(ABC):
     def mean(self, x: Tensor, measure: Measure) -> Tensor:
         """The mean element z(x) = ∫ k(x, ·) dπ: `(n, d)` -> `(n,)`."""
         if isinstance(measure, Empirical):
-            return blocked(lambda some: self(some, measure.points) @ measure.weights, x,
-                            len(measure.points))  # fmt: skip
+            points, weights = measure.points, measure.weights
+            return blocked(lambda some: self(some, points) @ weights, x, len(points))
         found = [self._mean(x, part) for part in _parts(measure)]
-        if any(z is None for z in found):
-            raise self._no_closed_form(measure)
-        return torch.stack([z for z in found if z is not None], -1) @ _weights(measure)
+        return torch.stack(found, -1) @ _weights(measure)
 
     def mean_maker(self, measure: Measure) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """A function from x to z(x) and its gradient, `(n,)` and `(n, d)`, for many x."""
@@ -92,20 +90,13 @@ class SmoothKernel(ABC):
         if isinstance(measure, Empirical):
             return self.mean(measure.points, measure) @ measure.weights
         parts, weights = _parts(measure), _weights(measure)
-        total = weights.new_zeros(())
-        for i, part in enumerate(parts):
-            for j, other in enumerate(parts):
-                value = self._double(part, other)
-                if value is None:
-                    raise self._no_closed_form(measure)
-                total = total + weights[i] * weights[j] * value
-        return total
+        pairs = [torch.stack([self._double(part, other) for other in parts]) for part in parts]
+        return weights @ torch.stack(pairs) @ weights
 
-    def _no_closed_form(self, measure: Measure) -> ValueError:
+    def _no_closed_form(self, part: Measure) -> ValueError:
         return ValueError(
-            f"∫ k dπ has no closed form here for {type(self).__name__} and "
-            f"{type(_parts(measure)[0]).__name__}. Use RBF, or Empirical(points) with many points "
-            "of the measure."
+            f"∫ k dπ has no closed form here for {type(self).__name__} and {type(part).__name__}. "
+            "Use RBF, or Empirical(points) with many points of the measure."
         )
 
 
@@ -131,7 +122,7 @@ class RBF(SmoothKernel):
         near = K @ (w[:, None] * x) - (K @ w)[:, None] * x
         return 2.0 * w[:, None] * near / self.scales(x.shape[-1]) ** 2
 
-    def _mean(self, x: Tensor, part: Measure) -> Tensor | None:
+    def _mean(self, x: Tensor, part: Measure) -> Tensor:
         scale = self.scales(part.dim)
         if isinstance(part, Gaussian):
             return _normal(x - part.mean, part.covariance, scale)
@@ -163,7 +154,7 @@ class RBF(SmoothKernel):
 
         return make
 
-    def _double(self, part: Measure, other: Measure) -> Tensor | None:
+    def _double(self, part: Measure, other: Measure) -> Tensor:
         scale = self.scales(part.dim)
         if isinstance(part, Gaussian) and isinstance(other, Gaussian):
             both = part.covariance + other.covariance
@@ -185,9 +176,9 @@ class Matern32(SmoothKernel):
             out = out * (1 + r) * torch.exp(-r)
         return out
 
-    def _mean(self, x: Tensor, part: Measure) -> Tensor | None:
+    def _mean(self, x: Tensor, part: Measure) -> Tensor:
         if not isinstance(part, Uniform):
-            return None
+            raise self._no_closed_form(part)
         rate = math.sqrt(3.0) / self.scales(part.dim)
 
         def below(u: Tensor) -> Tensor:  # ∫₀ᵘ (1 + rs) exp(−rs) ds
@@ -196,9 +187,9 @@ class Matern32(SmoothKernel):
         sides = _odd(below, part.high - x) + _odd(below, x - part.low)
         return (sides / (part.high - part.low)).prod(-1)
 
-    def _double(self, part: Measure, other: Measure) -> Tensor | None:
+    def _double(self, part: Measure, other: Measure) -> Tensor:
         if not isinstance(part, Uniform) or not isinstance(other, Uniform):
-            return None
+            raise self._no_closed_form(part)
         rate = math.sqrt(3.0) / self.scales(part.dim)
 
         def twice(u: Tensor) -> Tensor:  # its second derivative is k

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -26,7 +25,6 @@ class Measure(ABC):
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class Gaussian(Measure):
     """N(mean, covariance).
 
@@ -35,40 +33,28 @@ class Gaussian(Measure):
         covariance: `(d, d)` positive definite, `(d,)` its diagonal, or a number; 1 by default.
     """
 
-    mean: Any
-    covariance: Any = 1.0
-
-    def __post_init__(self) -> None:
-        mean = _vector("Gaussian(mean)", self.mean)
-        cov = numbers("Gaussian(covariance)", self.covariance)
-        checks.finite("Gaussian(covariance)", cov)
-        d = len(mean)
-        if cov.ndim < 2:
-            cov = torch.diag(cov.expand(d)) if cov.ndim == 0 or len(cov) == d else cov
+    def __init__(self, mean: Any, covariance: Any = 1.0) -> None:
+        self.mean = _vector("Gaussian(mean)", mean)
+        self.dim = d = len(self.mean)
+        cov = checks.finite("Gaussian(covariance)", numbers("Gaussian(covariance)", covariance))
+        if cov.ndim == 0 or cov.shape == (d,):
+            cov = torch.diag(cov.expand(d))
         if cov.shape != (d, d) or not torch.equal(cov, cov.mT):
             raise ValueError(
                 f"Gaussian(covariance) must be a number, ({d},) or symmetric ({d}, {d}), as mean "
                 f"has {d} entries; got shape {tuple(cov.shape)}."
             )
-        factor, failed = torch.linalg.cholesky_ex(cov)
+        self.covariance = cov
+        self._factor, failed = torch.linalg.cholesky_ex(cov)
         if bool(failed):
             raise ValueError("Gaussian(covariance) must be positive definite.")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "covariance", cov)
-        object.__setattr__(self, "_factor", factor)
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """d."""
-        return len(self.mean)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         normal = torch.randn(n, self.dim, dtype=torch.float64, generator=generator)
-        return self.mean + normal @ self._factor.mT  # type: ignore[attr-defined]
+        return self.mean + normal @ self._factor.mT
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class Uniform(Measure):
     """The uniform measure on the box low <= x <= high.
 
@@ -76,23 +62,14 @@ class Uniform(Measure):
         low, high: `(d,)`, low < high.
     """
 
-    low: Any
-    high: Any
-
-    def __post_init__(self) -> None:
-        low, high = _vector("Uniform(low)", self.low), _vector("Uniform(high)", self.high)
-        if low.shape != high.shape or not bool((low < high).all()):
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = _vector("Uniform(low)", low), _vector("Uniform(high)", high)
+        if self.low.shape != self.high.shape or not bool((self.low < self.high).all()):
             raise ValueError(
-                f"Uniform(low, high) must be of one length with low < high; got {low.tolist()} "
-                f"and {high.tolist()}."
+                "Uniform(low, high) must be of one length with low < high; got "
+                f"{self.low.tolist()} and {self.high.tolist()}."
             )
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """d."""
-        return len(self.low)
+        self.dim = len(self.low)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         unit = torch.rand(n, self.dim, dtype=torch.float64, generator=generator)
@@ -100,7 +77,6 @@ class Uniform(Measure):
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class MixtureMeasure(Measure):
     """Σ weightᵢ πᵢ.
 
@@ -109,15 +85,13 @@ class MixtureMeasure(Measure):
         parts: measures of one dimension, all Gaussian or all uniform.
     """
 
-    weights: Any
-    parts: Sequence[Measure]
-
-    def __post_init__(self) -> None:
-        weights = _vector("MixtureMeasure(weights)", self.weights)
-        if len(weights) != len(self.parts) or len({type(part) for part in self.parts}) != 1:
+    def __init__(self, weights: Any, parts: Sequence[Measure]) -> None:
+        self.weights = _vector("MixtureMeasure(weights)", weights)
+        self.parts = list(parts)
+        if len(self.weights) != len(self.parts) or len({type(part) for part in self.parts}) != 1:
             raise ValueError(
                 "MixtureMeasure(weights, parts) needs one weight for each part, and parts of one "
-                f"kind, Gaussian or Uniform; got {len(weights)} weights and "
+                f"kind, Gaussian or Uniform; got {len(self.weights)} weights and "
                 f"{[type(part).__name__ for part in self.parts]}."
             )
         if not isinstance(self.parts[0], Gaussian | Uniform):
@@ -129,16 +103,11 @@ class MixtureMeasure(Measure):
             raise ValueError(
                 f"MixtureMeasure(parts) must have one dimension; got {[p.dim for p in self.parts]}."
             )
-        if not bool((weights > 0).all()) or not math.isclose(float(weights.sum()), 1.0):
+        if not bool((self.weights > 0).all()) or not math.isclose(float(self.weights.sum()), 1.0):
             raise ValueError(
-                f"MixtureMeasure(weights) must be positive with sum 1; got {weights.tolist()}."
+                f"MixtureMeasure(weights) must be positive with sum 1; got {self.weights.tolist()}."
             )
-        object.__setattr__(self, "weights", weights)
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """d."""
-        return self.parts[0].dim
+        self.dim = self.parts[0].dim
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         which = torch.multinomial(self.weights, n, replacement=True, generator=generator)
@@ -147,7 +116,6 @@ class MixtureMeasure(Measure):
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class Empirical(Measure):
     """Σ weightᵢ δ(xᵢ): the measure of a data set.
 
@@ -156,33 +124,24 @@ class Empirical(Measure):
         weights: `(n,)`, at least 0 with sum 1; all equal by default.
     """
 
-    points: Any
-    weights: Any = None
-
-    def __post_init__(self) -> None:
-        points = numbers("Empirical(points)", self.points)
-        if points.ndim != 2 or points.shape[0] == 0:
+    def __init__(self, points: Any, weights: Any = None) -> None:
+        self.points = checks.finite("Empirical(points)", numbers("Empirical(points)", points))
+        if self.points.ndim != 2 or len(self.points) == 0:
             raise ValueError(
-                f"Empirical(points) must be (n, d) with n > 0; got shape {tuple(points.shape)}."
+                "Empirical(points) must be (n, d) with n > 0; got shape "
+                f"{tuple(self.points.shape)}."
             )
-        checks.finite("Empirical(points)", points)
-        n = len(points)
-        weights = points.new_full((n,), 1.0 / n)
-        if self.weights is not None:
-            weights = _vector("Empirical(weights)", self.weights)
-            one = len(weights) == n and math.isclose(float(weights.sum()), 1.0, rel_tol=1e-6)
-            if not one or bool((weights < 0).any()):
+        n, self.dim = self.points.shape
+        self.weights = self.points.new_full((n,), 1.0 / n)
+        if weights is not None:
+            self.weights = _vector("Empirical(weights)", weights)
+            total = float(self.weights.sum())
+            one = len(self.weights) == n and math.isclose(total, 1.0, rel_tol=1e-6)
+            if not one or bool((self.weights < 0).any()):
                 raise ValueError(
                     f"Empirical(weights) must be {n} numbers, at least 0, with sum 1; got "
-                    f"{len(weights)} with sum {float(weights.sum()):.6g}."
+                    f"{len(self.weights)} with sum {total:.6g}."
                 )
-        object.__setattr__(self, "points", points)
-        object.__setattr__(self, "weights", weights)
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """d."""
-        return int(self.points.shape[1])
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         which = torch.multinomial(self.weights, n, replacement=True, generator=generator)
