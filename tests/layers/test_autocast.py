@@ -25,8 +25,8 @@ def svm(kernel: str) -> Callable[[Tensor], Tensor]:
     return lambda x: SVMLayer(kernel=kernel)(x[:, :12], labels, x[:, 12:])
 
 
-def simplex_qp(**options: bool) -> Callable[[Tensor], Tensor]:
-    return lambda x: SimplexQP(**options)(features=x, diagonal=0.5)
+def simplex_qp(x: Tensor) -> Tensor:
+    return SimplexQP()(features=x, diagonal=0.5)
 
 
 def kernel_qp(x: Tensor) -> Tensor:
@@ -68,8 +68,7 @@ def sparse_softmax(x: Tensor) -> Tensor:
 LAYERS = {
     "SVMLayer, linear": svm("linear"),
     "SVMLayer, rbf": svm("rbf"),
-    "SimplexQP, features": simplex_qp(),
-    "SimplexQP, unrolled": simplex_qp(unrolled=True),
+    "SimplexQP, features": simplex_qp,
     "FWNet": network,
     "FWNet, checkpoint": checkpointed,
     "FWNet, cells": cells,

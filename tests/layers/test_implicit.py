@@ -223,16 +223,6 @@ def test_value_has_the_envelope_gradient():
     torch.testing.assert_close(b.grad, -residual, atol=1e-6, rtol=0)
 
 
-def test_unrolled_is_the_network():
-    A, b = data(4)
-    b.requires_grad_()
-    short = fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(5.0), max_steps=7)
-    implicit = ImplicitLayer(short, unrolled=True)(fwnet.LeastSquares(A, b))
-    network = fwnet.FWNet(short)(fwnet.LeastSquares(A, b))
-    assert torch.equal(implicit.x, network.x)
-    assert implicit.x.requires_grad
-
-
 def test_second_derivatives_are_refused():
     A, b = data(5)
     b.requires_grad_()

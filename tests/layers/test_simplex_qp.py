@@ -151,26 +151,6 @@ def test_float32_unbatched_and_nested_batches() -> None:
     assert (single.grad - double.grad).abs().max() < 1e-3 * double.grad.abs().max()
 
 
-def test_unrolled_network_approaches_the_solution_and_trains() -> None:
-    K = gram(randn(4, 10, 10))
-    exact = (layer(K) * (K @ layer(K).unsqueeze(-1)).squeeze(-1)).sum(-1)
-    errors = []
-    for steps in (5, 40, 300):
-        x = SimplexQP(unrolled=True, steps=steps)(K)
-        assert x.min() >= 0
-        assert (x.sum(-1) - 1).abs().max() < 1e-12
-        errors.append(float(((x * (K @ x.unsqueeze(-1)).squeeze(-1)).sum(-1) / exact - 1).max()))
-    assert errors[0] > errors[1] > errors[2] >= 0
-    assert errors[2] < 0.03
-    B = randn(2, 4, 4).requires_grad_()
-    assert gradcheck(lambda B: SimplexQP(unrolled=True, steps=5)(gram(B)), (B,))
-    Z = randn(2, 6, 2)
-    eye = torch.eye(6, dtype=torch.float64)
-    unrolled = SimplexQP(unrolled=True, steps=7)
-    assert torch.allclose(unrolled(features=Z, diagonal=1.0), unrolled(Z @ Z.mT + eye))
-    assert "steps=7" in repr(unrolled)
-
-
 def test_bad_input_raises_a_clear_error() -> None:
     eye = torch.eye(3, dtype=torch.float64).expand(2, 3, 3)
     with pytest.raises(ValueError, match="takes either K or features"):

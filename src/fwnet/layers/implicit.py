@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from fwnet.domains.minimizers import following, knows_faces
 from fwnet.layers.domain_parameters import refuse_gradients
-from fwnet.layers.unrolled import FWNet
 from fwnet.numerics import checks
 from fwnet.numerics.precision import without_autocast
 from fwnet.problems import Problem, as_problem
@@ -33,7 +32,6 @@ class ImplicitLayer(nn.Module):
 
     Arguments:
         solver: any `FrankWolfe` over Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope.
-        unrolled: differentiate through the steps instead, as `FWNet` does.
         tol: a constraint binds if it holds with equality up to this, relative to the largest entry
             of v − u, where v and u are the vertices that minimise and maximise ⟨∇f(x*), ·⟩.
 
@@ -47,23 +45,21 @@ class ImplicitLayer(nn.Module):
         tensor([-0.2222,  0.1111,  0.1111], dtype=torch.float64)
     """
 
-    def __init__(self, solver: FrankWolfe, unrolled: bool = False, tol: float = 1e-7) -> None:
+    def __init__(self, solver: FrankWolfe, tol: float = 1e-7) -> None:
         super().__init__()
         if not isinstance(solver, FrankWolfe):
             raise TypeError(f"ImplicitLayer(solver) must be a FrankWolfe solver; got {solver!r}.")
         self.tol = checks.positive("ImplicitLayer(tol=...)", tol)
-        self.solver, self.unrolled = solver, unrolled
-        if not (unrolled or knows_faces(solver.domain)):
+        self.solver = solver
+        if not knows_faces(solver.domain):
             raise TypeError(
                 f"ImplicitLayer needs a domain that knows its faces; {solver.domain} does not. "
-                "Use unrolled=True, or Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope."
+                "Use Simplex, HyperSimplex, L1Ball, LInfBall, Box or Polytope, or unroll the steps "
+                "with FWNet(solver)."
             )
 
     def forward(self, problem: Objective, x0: Tensor | None = None) -> Result:
         """Solve; `x` and `value` of the result carry gradients to the problem's data."""
-        if self.unrolled:
-            unrolled: Result = FWNet(self.solver)(problem, x0)
-            return unrolled
         problem = as_problem(problem)
         with without_autocast(problem.device):
             return self._solve(problem, x0)

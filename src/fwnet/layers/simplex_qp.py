@@ -8,17 +8,11 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from fwnet.domains import Simplex
-from fwnet.layers.unrolled import FWNet
 from fwnet.numerics import checks
 from fwnet.numerics.precision import in_full_precision, without_autocast
-from fwnet.oracles import Softmin
-from fwnet.problems import Quadratic
 from fwnet.quadratic.features import solve_feature_qp
 from fwnet.quadratic.gradients import DenseFaceSystem, FaceSystem, FeatureFaceSystem, face_solve
 from fwnet.quadratic.solve import SimplexQPSolution, solve_simplex_qp
-from fwnet.solvers import FrankWolfe
-from fwnet.steps import OpenLoop
 
 
 @final
@@ -36,10 +30,6 @@ class SimplexQP(nn.Module):
     torch operations. Under autocast it solves in float32 and returns float32.
 
     Arguments:
-        unrolled: use the paper's network instead, an `FWNet` of `steps` steps with softmin as the
-            oracle, and differentiate through it.
-        steps: depth of the unrolled network.
-        sharpness: softmin's β at the first step, relative to ⟨gradient, x⟩; it grows with the step.
         tol: relative gap of the exact solve; 1e-12 for float64 and 1e-6 for float32 by default.
 
     Example:
@@ -50,23 +40,11 @@ class SimplexQP(nn.Module):
     Reference: Amos and Kolter (2017), OptNet.
     """
 
-    def __init__(
-        self,
-        unrolled: bool = False,
-        *,
-        steps: int = 50,
-        sharpness: float = 0.3,
-        tol: float | None = None,
-    ) -> None:
+    def __init__(self, *, tol: float | None = None) -> None:
         super().__init__()
-        self.unrolled = bool(unrolled)
-        self.steps = checks.at_least("SimplexQP(steps=...)", steps, 1)
-        self.sharpness = checks.positive("SimplexQP(sharpness=...)", sharpness)
         self.tol = None if tol is None else checks.positive("SimplexQP(tol=...)", tol)
 
     def extra_repr(self) -> str:
-        if self.unrolled:
-            return f"unrolled=True, steps={self.steps}, sharpness={self.sharpness}"
         return "" if self.tol is None else f"tol={self.tol}"
 
     @in_full_precision
@@ -99,8 +77,6 @@ class SimplexQP(nn.Module):
         _check_matrices(K)
         batch, n = K.shape[:-2], K.shape[-1]
         linear = _linear(c, K, batch, n)
-        if self.unrolled:
-            return _unrolled(K, linear, self.steps, self.sharpness)
         flat = K.reshape(-1, n, n)
         x = _solve(DenseProblem(self.tol), linear.reshape(-1, n), flat)
         return x.reshape(*batch, n)
@@ -114,9 +90,6 @@ class SimplexQP(nn.Module):
         batch, n, d = Z.shape[:-2], Z.shape[-2], Z.shape[-1]
         D = _positive_diagonal(diagonal, Z)
         linear = _linear(c, Z, batch, n)
-        if self.unrolled:
-            K = Z @ Z.mT + torch.diag_embed(D)
-            return _unrolled(K, linear, self.steps, self.sharpness)
         if 2 * d > n:  # no gain in feature space
             return self._dense(Z @ Z.mT + torch.diag_embed(D), c)
         parts = Z.reshape(-1, n, d), D.reshape(-1, n)
@@ -206,15 +179,6 @@ def _faces(x: Tensor, gradient: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
     inner = x > small
     flat = gradient - level <= small * (size.unsqueeze(-1) + level.abs())
     return inner, inner | flat
-
-
-def _unrolled(K: Tensor, c: Tensor, steps: int, sharpness: float) -> Tensor:
-    """The paper's network: a relative softmin as the oracle, sharper with each step."""
-    n = K.shape[-1]
-    oracle = Softmin(sharpness, relative=True, growth=1.0)
-    network = FWNet(FrankWolfe(Simplex(), OpenLoop(), oracle=oracle, max_steps=steps))
-    result = network(Quadratic(K.reshape(-1, n, n), c.reshape(-1, n)))
-    return result.x.reshape(c.shape)
 
 
 def _check_kind(name: str, value: Tensor) -> None:

@@ -130,6 +130,35 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
 
 def one_against_rest(labels: Tensor, features: Tensor) -> Tensor:
     """Signs `(batch, classes, n)` in the features' dtype; a single row for −1 and 1."""
+    _check_labels(labels, features)
+    whole = labels.to(torch.int64)
+    if labels.is_complex() or not bool((whole == labels).all()):
+        raise ValueError("support_labels must be whole numbers; some are not.")
+    least, most = int(whole.min()), int(whole.max())
+    binary = least == -1 and most <= 1 and not bool((whole == 0).any())
+    if least < 0 and not binary:
+        raise ValueError(
+            "support_labels must be −1 and 1, or 0, ..., classes − 1; "
+            f"got values from {least} to {most}."
+        )
+    if most >= whole.shape[1]:
+        raise ValueError(
+            f"support_labels go up to {most}, but a problem has only {whole.shape[1]} points: "
+            "number the classes 0, ..., classes − 1."
+        )
+    names = [-1, 1] if binary else list(range(max(most + 1, 2)))
+    ours = whole.unsqueeze(1) == torch.tensor(names, device=whole.device).unsqueeze(-1)
+    present = ours.any(-1)  # (batch, classes)
+    if not bool(present.all()):
+        b, k = (int(i) for i in (~present).nonzero()[0])
+        raise ValueError(
+            f"support_labels must hold every class in each problem; problem {b} has no point of "
+            f"class {names[k]}."
+        )
+    return (ours[:, 1:] if binary else ours).to(features.dtype) * 2 - 1
+
+
+def _check_labels(labels: Tensor, features: Tensor) -> None:
     if not isinstance(labels, Tensor):
         raise TypeError(f"support_labels must be a torch.Tensor; got {type(labels).__name__}.")
     if labels.shape != features.shape[:2]:
@@ -142,36 +171,6 @@ def one_against_rest(labels: Tensor, features: Tensor) -> Tensor:
             "support_labels and support_features must share a device; "
             f"got {labels.device} and {features.device}."
         )
-    whole = labels.to(torch.int64)
-    if labels.is_complex() or not bool((whole == labels).all()):
-        raise ValueError("support_labels must be whole numbers; some are not.")
-    least, most = int(whole.min()), int(whole.max())
-    if least == -1 and most <= 1 and not bool((whole == 0).any()):
-        classes = torch.tensor([1], device=whole.device)
-        present = torch.stack(((whole == -1).any(-1), (whole == 1).any(-1)), -1)
-        names = [-1, 1]
-    elif least < 0:
-        raise ValueError(
-            "support_labels must be −1 and 1, or 0, ..., classes − 1; "
-            f"got values from {least} to {most}."
-        )
-    else:
-        classes = torch.arange(max(most + 1, 2), device=whole.device)
-        names = list(range(classes.numel()))
-        if most >= whole.shape[1]:
-            raise ValueError(
-                f"support_labels go up to {most}, but a problem has only {whole.shape[1]} points: "
-                "number the classes 0, ..., classes − 1."
-            )
-        present = (whole.unsqueeze(1) == classes.unsqueeze(-1)).any(-1)
-    if not bool(present.all()):
-        b, k = (int(i) for i in (~present).nonzero()[0])
-        raise ValueError(
-            f"support_labels must hold every class in each problem; problem {b} has no point of "
-            f"class {names[k]}."
-        )
-    ours = whole.unsqueeze(1) == classes.unsqueeze(-1)
-    return ours.to(features.dtype) * 2 - 1
 
 
 def _check_features(support: Tensor, queries: Tensor) -> None:

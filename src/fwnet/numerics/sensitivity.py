@@ -78,6 +78,6 @@ class _FirstOrder(torch.autograd.Function):
         if torch.is_grad_enabled():  # only with create_graph=True
             raise RuntimeError(
                 "a minimiser's derivatives on its face are first derivatives only; a graph of "
-                "them would miss how the curvature changes. Use SimplexQP, or unrolled=True."
+                "them would miss how the curvature changes. Use SimplexQP, or FWNet."
             )
         return grad
