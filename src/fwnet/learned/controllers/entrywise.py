@@ -126,7 +126,7 @@ def _step(weights: _Weights, z: Tensor, memory: Memory) -> tuple[Tensor, Memory]
 
 
 def _recorded_step(
-    code: Any, parameters: list[Tensor], z: Tensor, memory: Memory, feedback: bool
+    code: Any, parameters: Sequence[Tensor], z: Tensor, memory: Memory, feedback: bool
 ) -> tuple[Tensor, Memory]:
     """The same by compiled code, recorded on the memory's tape."""
     tape = memory.tape
