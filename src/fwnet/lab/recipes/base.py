@@ -128,11 +128,12 @@ class SimplexTraining:
         """Median steps to a relative suboptimality of 1e-2 and 1e-4 on validation problems."""
         family = self.families(self.size)[1]
         problems = drawn_for_card(family)
-        table: dict[str, Any] = {}
-        for name, make in {
+        solvers: dict[str, Callable[..., FrankWolfe]] = {
             "learned": partial(controller.solver, family.domain),
             **self.rivals,
-        }.items():
+        }
+        table: dict[str, Any] = {}
+        for name, make in solvers.items():
             solver = make(max_steps=self.steps, tol=0.0)
             runs = [suboptimality(solver, drawn) for drawn in problems]
             table[name] = {
