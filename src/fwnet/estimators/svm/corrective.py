@@ -65,7 +65,11 @@ class Margins(Oracle):
     ) -> tuple[Linearization, Any]:
         state.found = dual_gap(state.margins, *signed(problem, it), state.violations)
         state.seen.append(state.found)
-        return _linearized(problem, domain, it, state), state
+        gradient = problem.gradient(it)
+        assert isinstance(gradient, torch.Tensor)
+        vertex, along = domain.vertex(gradient), gradient @ it.x
+        state.asked = (gradient, along, vertex, along - vertex.inner(gradient))
+        return _linearized(state), state
 
     def certify(
         self, problem: Problem, domain: Domain, it: Iterate
@@ -73,7 +77,7 @@ class Margins(Oracle):
         work = work_of(problem)
         work.certified = True
         work.found = work.certificate(*signed(problem, it))
-        return it, _linearized(problem, domain, it, work)
+        return it, _linearized(work)  # at the iterate that `forward` has seen
 
     def patience(self, domain: Domain) -> int:
         return 1  # `WorkingSet` stays only where nothing is left to do
@@ -107,14 +111,12 @@ def _matrix(problem: Problem) -> DualKernel:
     return form.matrix
 
 
-def _linearized(problem: Problem, domain: Domain, it: Iterate, work: Work) -> Linearization:
-    """The linearisation from what a pass over the points has found, in few calls of torch."""
-    gradient, found = problem.gradient(it), work.found
-    assert isinstance(gradient, torch.Tensor)
-    vertex, along = domain.vertex(gradient), gradient @ it.x
-    numbers = torch.tensor([found.value, work.margins.bound(found)], dtype=torch.float64)
-    value, gap = numbers.unbind()
-    return Linearization(value, gradient, along, vertex, along - vertex.inner(gradient), True, gap)
+def _linearized(work: Work) -> Linearization:
+    """The linearisation from what the domain was asked last, and the last bound."""
+    found = work.found
+    value = torch.scalar_tensor(found.value, dtype=torch.float64)
+    gap = torch.scalar_tensor(work.margins.bound(found), dtype=torch.float64)
+    return Linearization(value, *work.asked, exact=True, gap=gap)
 
 
 @dataclass(frozen=True, eq=False)

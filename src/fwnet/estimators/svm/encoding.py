@@ -106,7 +106,7 @@ class Encoding:
             if gamma is not None:
                 origin[common] = np.asarray(X.mean(axis=0)).ravel()[common]
         elif gamma is not None:  # products see where the origin is
-            origin = X.mean(axis=0)  # rounding errors grow with the norms
+            origin = np.full(n, 1.0 / n) @ X  # rounding errors grow with the norms
             if d > _WIDE:
                 usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
                 count = np.zeros(d, np.int64)
@@ -157,6 +157,8 @@ def squared_norms(X: Any) -> Array:
     if sparse.issparse(X):
         square = X.astype(np.float64)
         return np.asarray(square.multiply(square).sum(axis=1)).ravel()
+    if X.shape[1] <= _WIDE:  # einsum casts short rows slowly
+        X = X.astype(np.float64)
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 

@@ -77,11 +77,11 @@ def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:
         return None
     points = Points.prepare(task.X, task.spec, limits)
     if (solver == "pairwise" or network) and not points.store.fits:
-        size = task.X.shape[0] ** 2 * points.store.kernel.dtype.itemsize / 2**20
+        size = points.store.kernel.megabytes
         name = solver if isinstance(solver, str) else "fwnet"
         raise ValueError(
             f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "
-            f"cache_size={limits.megabytes:g} MB. Raise cache_size or use solver='auto'."
+            f"cache_size={limits.room(size):g} MB. Raise cache_size or use solver='auto'."
         )
     return points
 

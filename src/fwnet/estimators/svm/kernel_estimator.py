@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
-from fwnet.estimators.svm.limits import Limits, default_megabytes
+from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.records import Expansion
 from fwnet.numerics import checks
 from fwnet.trace import Clock
@@ -58,12 +58,12 @@ class KernelEstimator(BaseEstimator):
             inputs.positive("tol", self.tol),
             inputs.step_limit(self.max_iter),
             Clock(limit),
-            self._megabytes(),
+            self._cache_size(),
         )
 
-    def _megabytes(self) -> float:
+    def _cache_size(self) -> float | None:
         if isinstance(self.cache_size, str) and self.cache_size == "auto":
-            return default_megabytes()
+            return None
         return inputs.positive("cache_size, if it is not 'auto',", self.cache_size)
 
     def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:

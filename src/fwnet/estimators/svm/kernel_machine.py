@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -65,7 +65,7 @@ class Points:
             )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * limits.tol:
             kernel = KernelRows(X, spec, np.float64, kernel.encoding)
-        return cls(X, spec, KernelStore(kernel, limits.megabytes), kernel.encoding)
+        return cls(X, spec, KernelStore(kernel, limits.room(kernel.megabytes)), kernel.encoding)
 
     def part(self, index: Array, limits: Limits) -> Points:
         """Return some of the points, with a block of the whole kernel matrix if that is there."""
@@ -75,7 +75,7 @@ class Points:
         block = self.store.entries(index, index)
         rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
         X = block if self.spec.name == "precomputed" else self.X[index]
-        return Points(X, self.spec, KernelStore(rows, limits.megabytes), self.encoding)
+        return Points(X, self.spec, KernelStore(rows, rows.megabytes), self.encoding)
 
     def certificate(self, problem: MarginProblem, limits: Limits) -> Certificate:
         """Return the function u, z -> `DualGap` from kernel values in float64.
@@ -160,23 +160,32 @@ def solve_dual(
     status = work.halt if result.status == "stopped" else result.status
     assert status is not None
     assert not isinstance(status, tuple)  # one problem, no batch
-    trace, counts = Trace(), [*work.spent, work.steps]
-    for record, steps, found in zip(result.trace, counts, work.seen, strict=False):
-        trace.append(StepRecord(steps, -found.dual, found.gap, math.nan, record.seconds))
+    counts, seconds = [*work.spent, work.steps], result.trace.column("seconds").tolist()
+    records = [
+        StepRecord(steps, -found.dual, found.gap, math.nan, time)
+        for steps, found, time in zip(counts, work.seen, seconds, strict=False)
+    ]
     name = "pairwise" if work.whole else "corrective"
     u = result.x.numpy() * labels
-    return expansion(problem, u, work.found, status, trace, name)
+    return expansion(problem, u, work.found, status, records, name)
 
 
 def expansion(
-    problem: MarginProblem, u: Array, found: DualGap, status: Status, trace: Trace, name: str
+    problem: MarginProblem,
+    u: Array,
+    found: DualGap,
+    status: Status,
+    records: Sequence[StepRecord],
+    name: str,
 ) -> Expansion:
     """Return the machine of the weights u; the last record gets its gap."""
-    coef = problem.scale(found) * u
-    trace.replace_last(trace[-1]._replace(value=-found.dual, gap=found.gap))
+    coef, trace = problem.scale(found) * u, Trace()
+    for record in records[:-1]:
+        trace.append(record)
+    trace.append(records[-1]._replace(value=-found.dual, gap=found.gap))
     if status == "oracle_failed":  # an infinite gap
         status = "non_finite"
-    result = result_of(coef, status, trace[-1].t, trace)
+    result = result_of(coef, status, records[-1].t, trace)
     return Expansion(result, problem.bias * float(coef.sum()), name)
 
 

@@ -14,10 +14,12 @@ from itertools import combinations_with_replacement, product
 from typing import Any, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fwnet.estimators.svm.encoding import TILE, Encoded, Encoding, squared_norms
+from fwnet.estimators.svm.exponential import exponential
 from fwnet.estimators.svm.limits import check_time
 from fwnet.trace import Clock
 
@@ -40,7 +42,8 @@ class KernelSpec:
     def of_products(self, products: Array) -> Array:
         """Turn products (for rbf: exponents) into kernel values, in place."""
         if self.name == "rbf":
-            np.exp(products, out=products)
+            values = torch.from_numpy(products)  # 0.4 of NumPy's time in float64
+            torch.exp(values, out=values)
         elif self.name in ("poly", "sigmoid"):
             products *= products.dtype.type(self.gamma)
             products += products.dtype.type(self.coef0)
@@ -69,9 +72,16 @@ def tiles(
     upper = combinations_with_replacement(left.pieces, 2)
     for a, b in upper if right is None else product(left.pieces, right.pieces):
         check_time(clock)
-        tile = buffer[: len(a.dense), : len(b.dense)] if out is None else out[a.span, b.span]
+        whole, rows, columns = out, a.span, b.span
+        if whole is None:
+            whole, rows, columns = buffer, slice(0, len(a.dense)), slice(0, len(b.dense))
+        tile = whole[rows, columns]
         a.products(b, tile)
-        yield a.span, b.span, spec.of_products(tile)
+        if spec.name == "rbf" and tile.dtype == np.float32:
+            exponential(whole, rows.start, rows.stop, columns.start, columns.stop)
+        else:
+            spec.of_products(tile)
+        yield a.span, b.span, tile
 
 
 @final
@@ -97,6 +107,11 @@ class KernelRows:
             self._points = self.encoding.encode(X, self.dtype)
             self.reach = -float(self._points.dense[:, -1].min(initial=0.0))
 
+    @property
+    def megabytes(self) -> float:
+        """The size of the whole matrix."""
+        return self.n * self.n * self.dtype.itemsize / 2**20
+
     def _some(self, index: Array | None) -> Encoded:
         assert self.encoding is not None
         if self.spec.name != "rbf":  # cast when used: a linear kernel needs few of the rows
@@ -121,8 +136,27 @@ class KernelRows:
         began = Clock()
         for _ in tiles(spec, self._some(index), self._some(columns), out, self.clock):
             pass
-        self._seconds, self._values = self._seconds + began.seconds, self._values + out.size
+        self._count(began, out.size)
         return out
+
+    def add_product(self, index: Array, weights: Array, total: Array) -> None:
+        """total += Σ_j weights_j k(x_j, ·) over j in index, without a place for the rows.
+
+        Sums of TILE products are taken in the kernel's precision, sums of these in float64.
+        """
+        if self.encoding is None:
+            for lo in range(0, len(index), _CALL):
+                total += weights[lo : lo + _CALL] @ self.rows(index[lo : lo + _CALL])
+            return
+        began, weights = Clock(), weights.astype(self.dtype)
+        for rows, columns, tile in tiles(
+            self.spec, self._some(index), self._some(None), clock=self.clock
+        ):
+            total[columns] += weights[rows] @ tile
+        self._count(began, len(index) * self.n)
+
+    def _count(self, began: Clock, values: int) -> None:
+        self._seconds, self._values = self._seconds + began.seconds, self._values + values
 
     def square(self, out: Array | None = None) -> Array:
         """Return the whole matrix (n, n), in `out` if given, each pair of points evaluated once."""
@@ -137,7 +171,7 @@ class KernelRows:
             out[rows, columns] = tile
             if rows != columns:
                 out[columns, rows] = tile.T
-        self._seconds, self._values = self._seconds + began.seconds, self._values + out.size // 2
+        self._count(began, out.size // 2)
         return out
 
     def seconds_for(self, values: float) -> float:

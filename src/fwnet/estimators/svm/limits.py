@@ -11,6 +11,7 @@ from typing import final
 from fwnet.trace import Clock, Status
 
 CACHE_SHARE = 0.25  # of the free memory, for kernel values by default: four fits at once have room
+_LEAST = 16.0  # megabytes for kernel values, however little is free
 _UNKNOWN = 800.0  # megabytes that count as free where the system does not say
 BY_PRECISION = ("converged", "stalled", "non_finite")  # where rounding may have decided
 
@@ -23,12 +24,21 @@ class OutOfTime(Exception):
 @final
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """When to stop: relative duality gap, steps, seconds on the clock, megabytes."""
+    """When to stop: relative duality gap, steps, seconds on the clock; room for kernel values."""
 
     tol: float
     max_steps: int
     clock: Clock
-    megabytes: float
+    cache_size: float | None  # megabytes for kernel values; None for a share of the free memory
+
+    def room(self, wanted: float) -> float:
+        """Return the megabytes for kernel values of which `wanted` hold all.
+
+        Only where they are many is the system asked for its free memory, which takes a while.
+        """
+        if self.cache_size is not None:
+            return self.cache_size
+        return _LEAST if 2.0 * wanted <= _LEAST else default_megabytes()
 
     def status(
         self, gap: float, steps: int, stalled: bool = False, reserve: float = 0.0
@@ -85,4 +95,4 @@ def default_megabytes(root: str = "/") -> float:
         if "SC_AVPHYS_PAGES" in names:
             free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     megabytes = min(free) / 2**20 if free else _UNKNOWN
-    return CACHE_SHARE * max(megabytes, 64.0)
+    return max(CACHE_SHARE * megabytes, _LEAST)

@@ -46,7 +46,8 @@ def solve_linear(
 def _from_liblinear(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Expansion:
     """Coordinate descent, which a large C makes slow: then the dual, if its matrix has room."""
     n = X.shape[0]
-    room = solver == "auto" and 4 * n * n <= limits.megabytes * 2**20
+    wanted = 4 * n * n / 2**20
+    room = solver == "auto" and wanted <= limits.room(wanted)
     most = replace(limits, max_steps=min(limits.max_steps, _LIBLINEAR)) if room else limits
     solved = solve_liblinear(X, problem, most)
     if solved.status == "max_steps" and solved.steps < limits.max_steps:

@@ -14,7 +14,6 @@ from fwnet.estimators.svm.kernels import Array, KernelRows
 from fwnet.estimators.svm.pairwise import add_rows, gather
 from fwnet.numerics.linear_maps import LinearMap
 
-_BATCH = 64  # rows that are evaluated at a time when the store has no room for them
 _KEPT = 128 * 2**20  # bytes of a store that stay for the next fit
 _DEAR = 3 * 10**8  # kernel values whose evaluation takes about a second
 _spare: list[Array] = []  # one store's memory at most; a list, as its pop and append are atomic
@@ -143,15 +142,15 @@ class KernelStore(GramMap):
         missing = missing[: self.limit - self._used]
         if len(missing):
             span = slice(self._used, self._used + len(missing))
-            self._make(missing, self._store[span])
+            self._count(missing)
+            self.kernel.rows(missing, out=self._store[span])
             self._owner[span], self._used = missing, span.stop
             self.slot[missing] = np.arange(span.start, span.stop)
 
-    def _make(self, index: Array, out: Array | None = None) -> Array:
-        """Evaluate rows, and count those that were there before."""
+    def _count(self, index: Array) -> None:
+        """Count the rows that are evaluated again."""
         self._again += int(np.count_nonzero(self._made[index]))
         self._made[index] = True
-        return self.kernel.rows(index, out=out)
 
     def warn_if_short(self) -> None:
         """Warn if rows were evaluated again and again, for seconds, because they had no room."""
@@ -183,10 +182,8 @@ class KernelStore(GramMap):
         kept = slots >= 0
         if kept.any():
             add_rows(self._store, slots[kept], weights[kept], total)
-        lost, lost_weights = index[~kept], weights[~kept]
-        for lo in range(0, len(lost), _BATCH):
-            part = self._make(lost[lo : lo + _BATCH])
-            add_rows(part, np.arange(len(part)), lost_weights[lo : lo + _BATCH], total)
+        self._count(index[~kept])
+        self.kernel.add_product(index[~kept], weights[~kept], total)
         return total
 
     def release(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import final
 
 import numpy as np
+from torch import Tensor
 
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
@@ -27,6 +28,7 @@ from fwnet.estimators.svm.pairwise import (
 from fwnet.estimators.svm.records import DualGap, MarginProblem
 from fwnet.estimators.svm.store import GramMap, KernelStore
 from fwnet.trace import Clock, Status
+from fwnet.vertices import Vertex
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
 # Vertices of the first round, times √n, and the least that a later round adds: with many features
@@ -84,6 +86,7 @@ class Work:
     """
 
     found: DualGap
+    asked: tuple[Tensor, Tensor, Vertex, Tensor]  # gradient, along, vertex, decrease
 
     def __init__(
         self,
@@ -107,7 +110,8 @@ class Work:
         self.steps, self.rounds, self.goal, self.idle = 0, 0, 0.1, False
         self.gaps: list[float] = []
         self.curvature = np.empty(0)  # diagonal of Q on the working vertices
-        self.most = max(256, int(np.sqrt(limits.megabytes * 2**20 / (2 * dtype.itemsize))))
+        room = limits.room(kernel.kernel.megabytes) * 2**20
+        self.most = max(256, int(np.sqrt(room / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
         self.crowd = _CROWD if kernel.fits and mode == "auto" else np.inf
         chosen = mode == "pairwise" or (mode == "auto" and kernel.complete)
