@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 
@@ -22,7 +23,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import fwnet
-from fwnet.estimators import FWSVC
+from fwnet.estimators import FWSVC, FWSVR, FWOneClassSVM
 from fwnet.estimators.svm import linear
 
 
@@ -202,6 +203,32 @@ def test_trace_and_verbose(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("FWSVC problem 0:") == len(model.trace_)
     assert list(model.trace_.to_pandas()) == ["t", "value", "gap", "step_size", "seconds"]
     assert model.trace_.plot("seconds").get_yscale() == "log"
+
+
+def test_a_bar_shows_the_gap_on_its_way_to_tol(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = make_moons(120, noise=0.3, random_state=0)
+    for model in (
+        FWSVC(),
+        FWSVC(kernel="linear"),
+        FWSVR(),
+        FWSVR(kernel="linear"),
+        FWOneClassSVM(),
+    ):
+        model.set_params(progress=True).fit(X, y)
+        shown = capsys.readouterr().err
+        assert "100/100" in shown, model
+        gap = f"{model.duality_gap_:.1e}" if model.kernel == "rbf" else r"\S+"
+        assert re.search(rf"gap {gap} \(target 1e-03\)", shown), model
+    X, y = load_iris(return_X_y=True)
+    FWSVC(progress=True, probability=True).fit(X, y)  # the fits of the cross-validation are silent
+    assert "300/300" in capsys.readouterr().err
+
+
+def test_the_trace_of_a_whole_kernel_matrix_has_a_record_for_each_digit_of_the_gap() -> None:
+    X, y = make_moons(900, noise=0.3, random_state=0)
+    gaps = FWSVC(solver="pairwise").fit(X, y).trace_.column("gap")
+    assert len(gaps) >= 3
+    assert (np.diff(gaps) < 0).all()
 
 
 def test_the_trace_is_that_of_the_problem_with_the_largest_gap() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, final
 
@@ -21,16 +23,18 @@ from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
 from fwnet.estimators.svm.records import BinaryProblem, Expansion
 from fwnet.numerics.log import logger
+from fwnet.show.progress import progress_bar
 
 
 @final
 @dataclass(frozen=True)
 class Options:
-    """How to solve: the solver's name, the order of first trial, threads."""
+    """How to solve: the solver's name, the order of first trial, threads, a progress bar."""
 
     solver: Any  # a name, or a network
     random_state: Any
     n_jobs: int | None
+    progress: bool
 
 
 @final
@@ -58,15 +62,41 @@ def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion
             points.store.square()
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     common = (task, points, order, options.solver)
-    if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
-        found = [_solve(*common, limits.share(len(jobs) - k), *job) for k, job in enumerate(jobs)]
-    else:
-        run = Parallel(n_jobs=options.n_jobs, prefer="threads")
-        found = list(run(delayed(_solve)(*common, limits, *job) for job in jobs))
+    with ExitStack() as stack:
+        shown = shown_limits(stack, options.progress, limits, len(jobs))
+        if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
+            found = [
+                _solve(*common, shown[k].share(len(jobs) - k), *job) for k, job in enumerate(jobs)
+            ]
+        else:
+            run = Parallel(n_jobs=options.n_jobs, prefer="threads")
+            found = list(
+                run(delayed(_solve)(*common, shown[k], *job) for k, job in enumerate(jobs))
+            )
     if points is not None:
         points.store.warn_if_short()
         points.store.release()
     return found
+
+
+def shown_limits(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> list[Limits]:
+    """Return the limits of each problem; with `progress`, the gaps of all move one bar.
+
+    share of a problem that is done = log(gap) / log(tol)
+    """
+    if not progress:
+        return [limits] * problems
+    advance, done = progress_bar(stack, 100 * problems), [0] * problems
+
+    def watch(k: int) -> Callable[[float], None]:
+        def show(gap: float) -> None:
+            share = math.log(gap) / math.log(limits.tol) if limits.tol < gap < 1.0 else gap < 1.0
+            done[k] = max(done[k], int(100 * share))
+            advance(sum(done), f"gap {gap:.1e} (target {limits.tol:.0e})")
+
+        return show
+
+    return [replace(limits, on_gap=watch(k)) for k in range(problems)]
 
 
 def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:

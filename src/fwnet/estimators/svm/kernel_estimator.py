@@ -24,7 +24,7 @@ class KernelEstimator(BaseEstimator):
     """A sum Σ cᵢ k(xᵢ, x) over support vectors, fitted to a duality gap.
 
     Subclasses have the parameters kernel, gamma, degree, coef0, tol, max_iter, max_time,
-    cache_size and verbose.
+    cache_size, progress and verbose.
     """
 
     kernel: Any
@@ -35,6 +35,7 @@ class KernelEstimator(BaseEstimator):
     max_iter: int
     max_time: float | None
     cache_size: float | str
+    progress: bool
     verbose: int
     _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
     _features: Any  # of the fit: makes points of graphs, for example; None for points as they are
@@ -52,6 +53,7 @@ class KernelEstimator(BaseEstimator):
         return "linear" if has_features(self.kernel) else self.kernel
 
     def _limits(self) -> Limits:
+        inputs.check_switches(self)
         checks.verbosity("verbose", self.verbose)
         limit = None if self.max_time is None else inputs.positive("max_time", self.max_time)
         return Limits(

@@ -154,7 +154,12 @@ def solve_dual(
         dual = SVMDual(DualKernel(kernel, labels, p.box, p.bias, work), C=None)
         solver = simplex_solver(limits.tol)
     first = unsigned(dual, *work.start(start))
-    result = solver(dual, first, on_step=lambda record: work.halt is not None)
+
+    def on_step(record: StepRecord) -> bool:
+        limits.show(work.found.gap)
+        return work.halt is not None
+
+    result = solver(dual, first, on_step=on_step)
     if result.status == "interrupted":
         raise KeyboardInterrupt
     status = work.halt if result.status == "stopped" else result.status

@@ -36,6 +36,7 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
         value, gap, factor = linear_gap(X, problem, w, scores)
         steps += used
         record(trace, steps, -value, gap, clock)
+        limits.show(gap)
         status = limits.status(gap, steps, stalled=tol < 1e-12)
         if used < most or most == _MOST:
             tol *= 0.1

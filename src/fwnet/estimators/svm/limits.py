@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -30,6 +31,12 @@ class Limits:
     max_steps: int
     clock: Clock
     cache_size: float | None  # megabytes for kernel values; None for a share of the free memory
+    on_gap: Callable[[float], None] | None = None  # called with the gap of each round
+
+    def show(self, gap: float) -> None:
+        """Show what a round has reached."""
+        if self.on_gap is not None:
+            self.on_gap(gap)
 
     def room(self, wanted: float) -> float:
         """Return the megabytes for kernel values of which `wanted` hold all.

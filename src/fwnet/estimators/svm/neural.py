@@ -72,6 +72,7 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     found = points.certificate(problem, limits)(weighted, scores + weighted / problem.box)
     trace = Trace()
     record(trace, steps, -found.dual, found.gap, clock)
+    limits.show(found.gap)
     status: Status = limits.status(found.gap, steps) or "max_steps"
     solved = expansion(problem, weighted, found, status, trace, "fwnet")
     return with_vector(points, problem, solved, limits.tol)

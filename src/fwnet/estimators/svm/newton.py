@@ -57,6 +57,7 @@ def solve_newton(
         excess = problem.excess(scores)
         value, gap, factor = part.gap(w, scores, excess)
         record(trace, steps, -value, gap, clock)
+        limits.show(gap)
         stalled = len(trace) > 1 and (steps == trace[-2].t or _stalled(trace))
         status = limits.status(gap, steps, stalled)
         if status is not None:

@@ -35,6 +35,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         max_iter: steps, −1 for no limit.
         max_time: seconds, None for no limit.
         cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
+        progress: show a bar of the gap on its way to `tol` (needs rich).
         verbose: 1 logs a line at the end, 2 a line a round (logger "fwnet").
         random_state: order in which points are tried first; None is a fixed order.
 
@@ -62,6 +63,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         max_iter: int = -1,
         max_time: float | None = None,
         cache_size: float | str = "auto",
+        progress: bool = False,
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:
@@ -74,6 +76,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         self.max_iter = max_iter
         self.max_time = max_time
         self.cache_size = cache_size
+        self.progress = progress
         self.verbose = verbose
         self.random_state = random_state
 
@@ -87,7 +90,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         inputs.check_kernel(X, spec, box, limits.clock, bias=0.0)
         everything = Split(None, np.ones(len(box)))  # a classifier of one class, without a bias
         task = SVMTask(X, spec, box, [everything], [None], bias=0.0)
-        machines = solve_all(task, Options("auto", self.random_state, None), limits)
+        machines = solve_all(task, Options("auto", self.random_state, None, self.progress), limits)
         total = float(machines[0].coef.sum())  # the coefficients are α/ρ
         self._keep(X, spec, machines[0].coef[None] / total, kept)
         self.offset_ = 1.0 / total

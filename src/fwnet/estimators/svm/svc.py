@@ -53,6 +53,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         cache_size: megabytes for kernel values, or "auto", a quarter of the free memory. Memory is
             taken as values are made. Up to 128 MB stay for the next fit.
         warm_start: start from the last fit's solution, if the number of points is the same.
+        progress: show a bar of the gap on its way to `tol` (needs rich).
         verbose: 1 logs a line a binary problem, 2 a line a round (logger "fwnet").
         n_jobs: threads for several binary problems, as in joblib.
         probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`.
@@ -87,6 +88,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         max_time: float | None = None,
         cache_size: float | str = "auto",
         warm_start: bool = False,
+        progress: bool = False,
         verbose: int = 0,
         n_jobs: int | None = None,
         probability: bool = False,
@@ -105,6 +107,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         self.max_time = max_time
         self.cache_size = cache_size
         self.warm_start = warm_start
+        self.progress = progress
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.probability = probability
@@ -112,8 +115,8 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:
         """Fit to points X (n, d), dense or CSR, with labels y (n,)."""
-        self._check_choices()
         limits = self._limits()
+        self._check_choices()
         whole = limits.clock
         if self.probability:  # the fits of the cross-validation need their shares of the time
             limits = limits.share(FOLDS + 1)
@@ -129,14 +132,18 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         inputs.check_kernel(X, spec, box, limits.clock)
         problems = splits(labels, len(self.classes_), self.multi_class)
         task = SVMTask(X, spec, box, problems, self._starts(problems))
-        options = Options(self.solver, self.random_state, self.n_jobs)
+        options = Options(self.solver, self.random_state, self.n_jobs, self.progress)
         machines = solve_all(task, options, limits)
         self._store(task, machines, labels, kept)
         report("FWSVC", machines, limits.tol, self.verbose)
         self._forget_sigmoids()
         if self.probability:
             other = clone(self).set_params(
-                kernel=self._kernel, probability=False, warm_start=False, verbose=0
+                kernel=self._kernel,
+                probability=False,
+                warm_start=False,
+                progress=False,
+                verbose=0,
             )
             square = self.kernel == "precomputed"
             self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square, whole)
@@ -159,7 +166,6 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
     def _check_choices(self) -> None:
-        inputs.check_switches(self)
         if is_network(self.solver):
             check_network(self.solver)
         else:

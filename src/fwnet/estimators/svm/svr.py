@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ from sklearn.base import RegressorMixin
 
 from fwnet.estimators import inputs
 from fwnet.estimators.svm.certificate import certified_linear
-from fwnet.estimators.svm.fitting import report, trial_order
+from fwnet.estimators.svm.fitting import report, shown_limits, trial_order
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
-from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.kernels import Array, KernelSpec
 from fwnet.estimators.svm.liblinear import solve_liblinear
+from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import TubeProblem
+from fwnet.estimators.svm.records import Expansion, TubeProblem
 from fwnet.estimators.svm.working_set import TINY
 
 _WIDE = 2000  # features from which Newton's d × d systems cost too much
@@ -41,6 +43,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         max_iter: steps, −1 for no limit.
         max_time: seconds, None for no limit.
         cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
+        progress: show a bar of the gap on its way to `tol` (needs rich).
         verbose: 1 logs a line at the end, 2 a line a round (logger "fwnet").
         random_state: order of the first sample of a linear fit; None is a fixed order.
 
@@ -70,6 +73,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         max_iter: int = -1,
         max_time: float | None = None,
         cache_size: float | str = "auto",
+        progress: bool = False,
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:
@@ -83,6 +87,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         self.max_iter = max_iter
         self.max_time = max_time
         self.cache_size = cache_size
+        self.progress = progress
         self.verbose = verbose
         self.random_state = random_state
 
@@ -99,20 +104,9 @@ class FWSVR(RegressorMixin, KernelEstimator):
         inputs.check_kernel(X, spec, box, limits.clock)
         order = trial_order(self.random_state, len(box))
         problem = TubeProblem(y[kept], box, order, epsilon=epsilon)
-        if self._kernel != "linear":
-            points = Points.prepare(X, spec, limits)
-            solved = solve_kernel(points, problem, limits, "auto")
-            points.store.warn_if_short()
-            points.store.release()
-        elif X.shape[1] > _WIDE:
-            solved = solve_liblinear(X, problem, limits)
-            solved = certified_linear(X, problem, solved, limits.tol)
-        else:
-            solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
-            if solved.status == "stalled" and len(box) <= TINY:  # the dual is better conditioned
-                points = Points.prepare(X, spec, limits)
-                dual = solve_kernel(points, problem, limits, "auto")
-                solved = min(solved, dual, key=lambda machine: machine.gap)
+        with ExitStack() as stack:
+            (limits,) = shown_limits(stack, self.progress, limits, 1)
+            solved = self._solved(X, spec, problem, limits)
         self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
         if self._kernel == "linear":
@@ -120,6 +114,21 @@ class FWSVR(RegressorMixin, KernelEstimator):
         self._certify([solved])
         report("FWSVR", [solved], limits.tol, self.verbose)
         return self
+
+    def _solved(self, X: Any, spec: KernelSpec, problem: TubeProblem, limits: Limits) -> Expansion:
+        if self._kernel != "linear":
+            points = Points.prepare(X, spec, limits)
+            solved = solve_kernel(points, problem, limits, "auto")
+            points.store.warn_if_short()
+            points.store.release()
+            return solved
+        if X.shape[1] > _WIDE:
+            return certified_linear(X, problem, solve_liblinear(X, problem, limits), limits.tol)
+        solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
+        if solved.status == "stalled" and len(problem.y) <= TINY:  # the dual: better conditioned
+            dual = solve_kernel(Points.prepare(X, spec, limits), problem, limits, "auto")
+            return min(solved, dual, key=lambda machine: machine.gap)
+        return solved
 
     def predict(self, X: Any) -> Array:
         """Return f(x) (n,)."""

@@ -197,7 +197,7 @@ class Work:
         """Take the first points."""
         if self.whole:
             self._take_all()
-            self.goal = 0.5 * self.limits.tol  # no vertex will come in
+            self.goal = 0.5 * self.limits.tol if self.tiny else 0.1
             return
         support, order = np.flatnonzero(u), self.margins.order
         size = min(int(self.first * np.sqrt(len(u))), self.most // 2)
@@ -211,8 +211,10 @@ class Work:
         tol, outside = self.limits.tol, self.violations
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-20))
-        # Steps on few vertices cost less than another round; on many, the round decides.
-        self.goal = max(0.5 * tol, 0.01 * gap if len(self.working) > _MANY else 0.0)
+        # Steps on few vertices cost less than another round; on many, the round decides. Where no
+        # vertex comes in, a round is a record of the trace.
+        share = 0.1 if self.whole else 0.01 if len(self.working) > _MANY else 0.0
+        self.goal = max(0.5 * tol, share * gap)
         self.gaps.append(gap)
         if wanting == 0:
             far = self.gaps[-_PATIENCE:]
