@@ -17,9 +17,9 @@ from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.optim.adam import Adam
 from fwnet.optim.averages import Averages, averages_in_place
-from fwnet.optim.groups import Group, check_rate, gradient_of, name_of
+from fwnet.optim.groups import Group, Held, State, check_rate, gradient_of, name_of
 from fwnet.optim.layouts import is_ambiguous, place_of
-from fwnet.optim.moves import Bucket, Held, State, bucket_key
+from fwnet.optim.moves import Bucket, bucket_key
 from fwnet.optim.points import check_fits, check_kind, check_known
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
 from fwnet.optim.weights import local

@@ -1,16 +1,28 @@
-"""What a parameter group says: its learning rate, the names and gradients of its parameters."""
+"""What a parameter group says: its learning rate, names and gradients, where a parameter lives."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from fwnet.numerics import checks
+from fwnet.optim.layouts import Place
+from fwnet.oracles import CostOracle
 
 Group = dict[str, Any]
+State = dict[str, Any]  # of one parameter
+
+
+class Held(NamedTuple):
+    """A parameter, its group, and where it lives."""
+
+    parameter: Tensor
+    group: Group
+    place: Place
+    oracle: CostOracle
 
 
 def name_of(parameter: Tensor, group: Group) -> str:

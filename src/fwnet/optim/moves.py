@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -13,8 +13,7 @@ from torch import Tensor
 from fwnet.domains import NormBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
-from fwnet.optim.groups import Group, name_of, rate_of
-from fwnet.optim.layouts import Place
+from fwnet.optim.groups import Held, State, name_of, rate_of
 from fwnet.optim.mixing import (
     MATRIX_BALLS,
     StepSize,
@@ -25,30 +24,18 @@ from fwnet.optim.mixing import (
     precision,
     settle,
 )
+from fwnet.optim.momenta import Momenta
 from fwnet.optim.weights import (
     HALF,
     gathered,
     is_sharded,
-    like_shards,
     local,
     norm_of_shards,
     precise,
     read,
     write,
 )
-from fwnet.oracles import CostOracle
 from fwnet.vertices import Dense, OneHot, Rank1, Vertex
-
-State = dict[str, Any]  # of one parameter
-
-
-class Held(NamedTuple):
-    """A parameter, its group, and where it lives."""
-
-    parameter: Tensor
-    group: Group
-    place: Place
-    oracle: CostOracle
 
 
 @final
@@ -94,8 +81,7 @@ class Bucket:
         if self.plain and all(parameter.is_contiguous() for parameter in self.parameters):
             self.views = [m.place.points(m.parameter.detach()) for m in members]
         self.addresses = [parameter.data_ptr() for parameter in self.parameters]
-        self.momentum: Tensor | None = None  # of all members, stacked
-        self.parts: list[Tensor] = []  # of each member, in its shape
+        self.momenta = Momenta(self.members)
 
     def is_current(self) -> bool:
         """Whether the weights still are where the views are."""
@@ -111,11 +97,7 @@ class Bucket:
         if self.members[0].place.kind == "columns":
             gradients = [gradient.flatten(1).mT for gradient in gradients]
         stacked = self._joined(gradients)  # other points are parts of a weight as it is stored
-        return (
-            stacked.reshape(len(gradients), *self.shape)
-            if self.batched
-            else stacked.reshape(self.shape)
-        )
+        return stacked.reshape(*(len(gradients),) * self.batched, *self.shape)
 
     def still(self, gradient: Tensor, owns: Sequence[State]) -> list[Held]:
         """The members that have no direction yet; raise if a gradient is not finite.
@@ -169,59 +151,13 @@ class Bucket:
         beta = float(self.group["momentum"])
         if self.group["maximize"]:
             gradient = -gradient
-        finite = None
-        if not self.on_cpu:
-            finite = torch.isfinite(self._largest(gradient))
-            gradient = torch.where(expand(finite, gradient.ndim - finite.ndim), gradient, 0.0)
-        if self.sharded:
-            cost = self._cost_of_shards(gradient, beta, owns)
-        elif beta == 0:
-            cost = gradient
-        else:
-            cost = self._momentum(gradient, owns).lerp_(gradient, 1 - beta)
-        if finite is None:
-            return cost, None
+        if self.on_cpu:
+            return self.momenta.update(gradient, beta, owns), None
+        finite = torch.isfinite(self._largest(gradient))
+        gradient = torch.where(expand(finite, gradient.ndim - finite.ndim), gradient, 0.0)
+        cost = self.momenta.update(gradient, beta, owns)
         live = finite & (self._largest(cost) != 0)
         return cost, live.unbind(0) if self.batched else (live,)
-
-    def _momentum(self, gradient: Tensor, owns: Sequence[State]) -> Tensor:
-        """The momenta before the step: parts of one tensor, so that one call updates them.
-
-        They are joined anew when they were loaded or the bucket is new.
-        """
-        known = [own.get("momentum") for own in owns]
-        if self.momentum is None or any(a is not b for a, b in zip(known, self.parts, strict=True)):
-            points = gradient.unbind(0) if self.batched else [gradient]
-            whole = torch.stack(
-                [
-                    g if m is None else member.place.points(m)
-                    for member, g, m in zip(self.members, points, known, strict=True)
-                ]
-            )
-            self.momentum = whole if self.batched else whole[0]
-            self.parts = [
-                member.place.tensor(part, tuple(member.parameter.shape))
-                for member, part in zip(self.members, whole.unbind(0), strict=True)
-            ]
-            for own, part in zip(owns, self.parts, strict=True):
-                own["momentum"] = part
-        return self.momentum
-
-    def _cost_of_shards(self, gradient: Tensor, beta: float, owns: Sequence[State]) -> Tensor:
-        """The same; each worker keeps its part of m, and the parts are gathered."""
-        costs = []
-        sizes = [local(parameter).numel() for parameter in self.parameters]
-        for own, parameter, part in zip(owns, self.parameters, gradient.split(sizes), strict=True):
-            part = part.reshape(local(parameter).shape)
-            if beta > 0:
-                if "momentum" not in own:
-                    own["momentum"] = torch.zeros_like(parameter, dtype=part.dtype)
-                    local(own["momentum"]).copy_(part)
-                local(own["momentum"]).lerp_(part, 1 - beta)
-            costs.append(own["momentum"] if beta > 0 else like_shards(part, parameter))
-        return self._joined(
-            [m.place.points(gathered(c)) for m, c in zip(self.members, costs, strict=True)]
-        )
 
     def _largest(self, points: Tensor) -> Tensor:
         return (points.flatten(1) if self.batched else points.reshape(-1)).abs().amax(-1)
