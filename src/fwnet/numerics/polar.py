@@ -59,7 +59,7 @@ def _first(x: Tensor, wide: bool, factor: float) -> Tensor:
     """The first step, of matrices `(batch, d, m)` or `(d, m)`, times the factor."""
     a, b, c = _POLYNOMIALS[0]
     tiny = torch.finfo(x.dtype).tiny  # instead of 0 / 0
-    x = x / torch.linalg.vector_norm(x, math.inf, (-2, -1), keepdim=True).clamp_min(tiny)
+    x = x / x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)
     gram = x @ x.mT if wide else x.mT @ x  # of entries up to 1, so that squares stay in range
     square = gram @ gram
     size = torch.linalg.vector_norm(square, dim=(-2, -1), keepdim=True).clamp_min(tiny)
@@ -74,17 +74,15 @@ def _first(x: Tensor, wide: bool, factor: float) -> Tensor:
 def _first_by_numbers(x: Tensor, wide: bool, factor: float) -> Tensor:
     """The same for one matrix whose size may be read: fewer and smaller calls."""
     a, b, c = _POLYNOMIALS[0]
-    largest = float(torch.linalg.vector_norm(x, math.inf))
-    if largest == 0:
-        return torch.zeros_like(x)
-    if not 1e-12 < largest < 1e12:  # squares would leave the range of float32
-        x, largest = x / largest, 1.0
+    length = float(torch.linalg.vector_norm(x))
+    if not 1e-12 < length < 1e12:  # squares may leave the range of float32
+        return _first(x, wide, factor)
     left, right = (x, x.mT) if wide else (x.mT, x)
-    gram = torch.addmm(x.new_empty(()), left, right, beta=0.0, alpha=largest**-2)
+    gram = torch.addmm(x.new_empty(()), left, right, beta=0.0, alpha=length**-2)
     square = torch.mm(gram, gram)
     share = (_ROUNDED_UP * float(torch.linalg.vector_norm(square))) ** -0.5
     inner = torch.add(gram, square, alpha=c * share / b)
-    size = factor * math.sqrt(share) / largest
+    size = factor * math.sqrt(share) / length
     left, right = (inner, x) if wide else (x, inner)
     return torch.addmm(x, left, right, beta=a * size, alpha=b * share * size)
 
