@@ -181,6 +181,18 @@ def test_weights_of_one_shape_move_as_they_do_on_their_own(domain) -> None:
         torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=1e-13)
 
 
+def test_a_convolution_and_a_matrix_of_its_folded_shape_move_as_on_their_own() -> None:
+    begin = 0.01 * noise(4, 6)
+    conv, matrix = nn.Parameter(begin.reshape(4, 2, 3, 1).clone()), nn.Parameter(begin.clone())
+    opt = FrankWolfe([conv, matrix], domain=fwnet.SpectralBall(1.0))
+    for seed in range(3):
+        matrix.grad = noise(4, 6, seed=seed)
+        conv.grad = matrix.grad.reshape(4, 2, 3, 1).clone()
+        opt.step()
+    assert not torch.equal(matrix.detach(), begin)
+    torch.testing.assert_close(conv.detach().flatten(1), matrix.detach(), rtol=0, atol=1e-14)
+
+
 def test_a_rate_may_be_a_tensor_of_one_entry() -> None:
     moved = []
     for lr in (0.125, torch.tensor(0.125), torch.tensor([0.125])):

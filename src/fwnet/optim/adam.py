@@ -17,7 +17,7 @@ _SMALL = 1 << 14  # entries; a call of torch costs as much as its arithmetic on 
 
 
 @final
-class Adam:
+class AdamSteps:
     """Steps of torch's AdamW, to the bit, on the state of our optimizer.
 
     A network has many biases, and torch spends more time on each call than on its arithmetic. So

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.numerics import checks
-from fwnet.optim.adam import Adam
+from fwnet.optim.adam import AdamSteps
 from fwnet.optim.averages import Averages, averages_in_place
 from fwnet.optim.groups import Group, Held, State, check_rate, gradient_of, name_of
 from fwnet.optim.layouts import is_ambiguous, place_of
@@ -34,7 +34,7 @@ class StepPlan(NamedTuple):
     """What a step does, while options and places of parameters are those of the signature."""
 
     signature: list[Any]
-    free: list[Adam]
+    free: list[AdamSteps]
     held: list[Held]
     buckets: list[Bucket]
     averages: list[Averages]
@@ -170,7 +170,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         kept = plan is not None and plan.signature == signature
         if plan is not None and kept and all(bucket.is_current() for bucket in plan.buckets):
             return plan
-        free: list[Adam] = []
+        free: list[AdamSteps] = []
         held: list[Held] = []
         for group in self.param_groups:
             rest = []
@@ -185,7 +185,7 @@ class VertexOptimizer(torch.optim.Optimizer):
                     oracle = oracle_of(place.domain, group["oracle"])
                     held.append(Held(parameter, group, place, oracle))
             if rest:
-                free.append(Adam(group, rest))
+                free.append(AdamSteps(group, rest))
         averages = [Averages(g) for g in self.param_groups if g["averaging"] is not None]
         plan = StepPlan(signature, free, held, self._buckets(held), averages)
         self.__dict__["_kept"] = plan

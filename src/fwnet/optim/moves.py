@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from fwnet.domains import NormBall, TraceNormBall
+from fwnet.domains import Domain, NormBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
 from fwnet.optim.groups import Held, State, name_of, rate_of
@@ -67,13 +67,7 @@ class Bucket:
         )
         self.margin = margin(self.domain, first.parameter, self.shape) if feasible else 0.0
         self.radii = [getattr(member.place.domain, "radius", None) for member in members]
-        self.asked, self.factors = self.domain, None
-        if isinstance(self.domain, NormBall):
-            # in balls of matrices the vertices keep a distance from the sphere
-            radii = [m.place.domain.radius * (1 - self.margin) for m in members]  # type: ignore[attr-defined]
-            alike = len(set(radii)) == 1
-            self.asked = replace(self.domain, radius=radii[0] if alike else 1.0)  # type: ignore[type-var]
-            self.factors = None if alike else self._per_member(radii)
+        self.asked, self.factors = self._asked()
         self.root = math.sqrt(math.prod(self.shape[-self.event_dim :]))
         widths = [member.place.domain.diameter(self.shape) for member in members]
         self.per_rate = [self.root / width if width > 0 else 0.0 for width in widths]
@@ -82,6 +76,16 @@ class Bucket:
             self.views = [m.place.points(m.parameter.detach()) for m in members]
         self.addresses = [parameter.data_ptr() for parameter in self.parameters]
         self.momenta = Momenta(self.members)
+
+    def _asked(self) -> tuple[Domain, Tensor | None]:
+        """The domain for the oracle, and by what its vertices are multiplied if radii differ."""
+        if not isinstance(self.domain, NormBall):
+            return self.domain, None
+        # in balls of matrices the vertices keep a distance from the sphere
+        radii = [m.place.domain.radius * (1 - self.margin) for m in self.members]  # type: ignore[attr-defined]
+        if len(set(radii)) == 1:
+            return replace(self.domain, radius=radii[0]), None  # type: ignore[type-var]
+        return replace(self.domain, radius=1.0), self._per_member(radii)  # type: ignore[type-var]
 
     def is_current(self) -> bool:
         """Whether the weights still are where the views are."""
@@ -288,9 +292,8 @@ def bucket_key(held: Held) -> Any:
     kind = replace(domain, radius=1.0) if isinstance(domain, NormBall) else domain  # type: ignore[type-var]
     names = ("rescale", "momentum", "maximize", "constrained")
     options = tuple(held.group.get(name) for name in names)
-    shape = tuple(held.place.points(_shaped(parameter)).shape)
-    stored = (parameter.dtype, parameter.device, is_sharded(parameter))
-    return kind, held.place.kind, shape, stored, id(held.oracle), options
+    stored = (parameter.shape, parameter.dtype, parameter.device, is_sharded(parameter))
+    return kind, held.place.kind, stored, id(held.oracle), options
 
 
 def unbound(vertex: Vertex) -> Sequence[Vertex]:
