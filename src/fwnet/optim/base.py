@@ -153,13 +153,14 @@ class VertexOptimizer(torch.optim.Optimizer):
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
         self._shown, versions = True, self._versions()
-        unchanged = [p for p, last in versions.items() if last == p._version]
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        unchanged = [p for p in parameters if versions.get(id(p)) == p._version]
         try:
             with averages_in_place(self.param_groups, self.state, self.feasible):
                 yield
         finally:
             self._shown = False
-            versions.update({p: p._version for p in unchanged})  # they came back to the bit
+            versions.update({id(p): p._version for p in unchanged})  # they came back to the bit
 
     def _plan(self) -> StepPlan:
         """Which parameters Adam moves and which move in their domains; kept while it is valid."""
@@ -214,16 +215,16 @@ class VertexOptimizer(torch.optim.Optimizer):
         for bucket, gradient, owns in moving:
             for parameter, own in zip(bucket.parameters, owns, strict=True):
                 now = parameter._version
-                if versions.get(parameter, now) != now:  # the user changed the weights
+                if versions.get(id(parameter), now) != now:  # the user changed the weights
                     for name in ("radius", "master", "rest"):
                         own.pop(name, None)
             bucket.move(gradient, owns)
             for parameter in bucket.parameters:
-                versions[parameter] = parameter._version
+                versions[id(parameter)] = parameter._version
 
-    def _versions(self) -> dict[Tensor, int]:
-        """How often each parameter had been changed after its last step."""
-        versions: dict[Tensor, int] = self.__dict__.setdefault("_last_versions", {})
+    def _versions(self) -> dict[int, int]:
+        """How often each parameter, by its id, had been changed after its last step."""
+        versions: dict[int, int] = self.__dict__.setdefault("_last_versions", {})
         return versions
 
     def state_dict(self) -> dict[str, Any]:
