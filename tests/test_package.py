@@ -58,7 +58,17 @@ OPTIONAL = (
     "typer",
 )
 # What a function may import: optional packages, what comes with them, and modules of one system.
-LATE_PACKAGES = {*OPTIONAL, "IPython", "joblib", "onnxruntime", "PIL", "fcntl", "msvcrt"}
+LATE_PACKAGES = {
+    *OPTIONAL,
+    "IPython",
+    "PIL",
+    "fcntl",
+    "joblib",
+    "msvcrt",
+    "onnx",
+    "onnxruntime",
+    "skl2onnx",
+}
 NEEDS_NUMBA = re.compile(r"\.compiled_\w+$|\.low_rank$")  # modules that only Numba can import
 TWICE = {"FrankWolfe"}  # the solver, and the optimizer of fwnet.optim
 COMPLEXITY = 14

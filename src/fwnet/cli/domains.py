@@ -38,6 +38,11 @@ class DomainChoice:
     reads: tuple[str, ...] = ()
     matrix: bool = False
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """All options that it takes, in the order of its arguments."""
+        return (*self.needs, *self.takes)
+
 
 def _bounds(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> tuple[Any, Any]:
     """Numbers from the options, else arrays from the file."""
@@ -103,10 +108,26 @@ def choose(
         shape: of its points.
     """
     choice = DOMAINS[known("domain", name, DOMAINS)]
-    allowed = (*choice.needs, *choice.takes)
+    _check_given(name, choice, options, arrays)
+    given: dict[str, Any] = {"radius": 1.0, "shape": shape}
+    given |= {key: value for key, value in options.items() if value is not None}
+    read = {key: _tensor(key, arrays[key]) for key in _ARRAYS if key in arrays}
+    if not isinstance(choice.make, str):
+        return choice.make(given, read)
+    parts = [*(read[key] for key in choice.reads), *(given[key] for key in choice.options)]
+    made: fwnet.Domain = getattr(fwnet, choice.make)(*parts)
+    return made
+
+
+def _check_given(
+    name: str,
+    choice: DomainChoice,
+    options: Mapping[str, float | int | None],
+    arrays: Mapping[str, np.ndarray],
+) -> None:
     for option, value in options.items():
-        if value is not None and option not in allowed:
-            takes = " and ".join(f"--{each}" for each in allowed) or "no such option"
+        if value is not None and option not in choice.options:
+            takes = " and ".join(f"--{each}" for each in choice.options) or "no such option"
             raise typer.BadParameter(
                 f"--{option} does not apply to --domain {name}, which takes {takes}."
             )
@@ -119,14 +140,6 @@ def choose(
                 f"--domain {name} needs an array {array}, in the NPZ file of the problem or in "
                 "that of --constraints."
             )
-    given: dict[str, Any] = {"radius": 1.0, "shape": shape}
-    given |= {key: value for key, value in options.items() if value is not None}
-    read = {key: _tensor(key, arrays[key]) for key in _ARRAYS if key in arrays}
-    if not isinstance(choice.make, str):
-        return choice.make(given, read)
-    parts = [*(read[key] for key in choice.reads), *(given[key] for key in allowed)]
-    made: fwnet.Domain = getattr(fwnet, choice.make)(*parts)
-    return made
 
 
 def _tensor(key: str, values: np.ndarray) -> Tensor:

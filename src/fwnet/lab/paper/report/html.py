@@ -35,29 +35,41 @@ def page(
     claims = [(section, claim) for section in sections for claim in section.claims]
     counts = {v: sum(claim.verdict is v for _, claim in claims) for v in Verdict}
     promises = [promise for section in sections for promise in section.promises]
-    seconds = sum(each.seconds for section in sections for each in section.results.seeds)
-    made = {"Command": command, "Training": f"{seconds:.0f} s in all, over every seed"}
-    if missing:
-        made["Not run"] = ", ".join(missing)
-    made["Rebuild"] = "fwnet report runs (reads results, trains nothing)"
     return _template().render(
         sections=sections,
-        contents={"verdicts": "Verdicts"}
-        | ({"promises": "Promises"} if promises else {})
-        | {"read": "How to read", "words": "Words"}
-        | {section.name: section.experiment.title for section in sections}
-        | {"made": "How it was made"},
+        contents=_contents(sections, bool(promises)),
         quick=any(section.results.profile is Profile.QUICK for section in sections),
         claims=claims,
         tally={verdict: count for verdict, count in counts.items() if count},
         promises=promises,
         meanings={verdict.value: text for verdict, text in _MEANINGS.items()},
-        made=made,
+        made=_made(sections, missing, command),
         missing=missing,
         older=older,
         data=_json(figures_data(sections)),
         style=Markup(_asset("page.css")),
         script=Markup(_asset("page.js")),
+    )
+
+
+def _contents(sections: Sequence[Section], promises: bool) -> dict[str, str]:
+    """Headings by the names of their anchors."""
+    return (
+        {"verdicts": "Verdicts"}
+        | ({"promises": "Promises"} if promises else {})
+        | {"read": "How to read", "words": "Words"}
+        | {section.name: section.experiment.title for section in sections}
+        | {"made": "How it was made"}
+    )
+
+
+def _made(sections: Sequence[Section], missing: Sequence[str], command: str) -> dict[str, str]:
+    """How the page was made, line by line."""
+    seconds = sum(each.seconds for section in sections for each in section.results.seeds)
+    return (
+        {"Command": command, "Training": f"{seconds:.0f} s in all, over every seed"}
+        | ({"Not run": ", ".join(missing)} if missing else {})
+        | {"Rebuild": "fwnet report runs (reads results, trains nothing)"}
     )
 
 
