@@ -204,5 +204,11 @@ def _not_yet(names: Any, parameters: dict[str, nn.Parameter], taken: set[Tensor]
 def _unknown(pattern: str, names: list[str]) -> str:
     if not names:
         return f"constrain: {pattern!r} matches no parameter; the network has none."
-    close = get_close_matches(pattern, names, n=5, cutoff=0.3) or names[:5]
-    return f"constrain: {pattern!r} matches no parameter; did you mean {', '.join(close)}?"
+    text = f"constrain: {pattern!r} matches no parameter;"
+    if any(name.startswith(f"{pattern}.") for name in names):
+        return f"{text} it is a module: write '{pattern}.*' for all parameters in it."
+    close = get_close_matches(pattern, names, n=5, cutoff=0.5)
+    if close:
+        return f"{text} did you mean {', '.join(close)}?"
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f"{text} the network has {shown}. Patterns are those of a shell: * and ?."
