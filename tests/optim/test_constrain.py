@@ -152,7 +152,7 @@ def test_tied_and_frozen_weights() -> None:
 ERRORS = [
     ({"fc.wieght": fwnet.L1Ball(1.0)}, "'fc.wieght' matches no parameter; did you mean fc.weight"),
     ({"fc": fwnet.L1Ball(1.0)}, "'fc' matches no parameter; it is a module: write 'fc.*'"),
-    ({"x?z": fwnet.L1Ball(1.0)}, "'x?z' matches no parameter; the network has fc.weight"),
+    ({"x?z": fwnet.L1Ball(1.0)}, "'x?z' matches no parameter; the network has "),
     (
         {"*": fwnet.L1Ball(9.0), "fc.bias": fwnet.L1Ball(1.0)},
         "all parameters that 'fc.bias' matches (fc.bias) are taken by earlier patterns",

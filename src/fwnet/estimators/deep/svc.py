@@ -357,8 +357,8 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         if self.stopped_ == "non_finite":
             warnings.warn(
                 f"DeepSVC stopped after {self.n_iter_} updates: the network's features or "
-                "gradients became infinite, NaN or too large to solve an SVM. The best network before "
-                "that is kept. Lower lr, or scale X.",
+                "gradients became infinite, NaN or too large to solve an SVM. The best network "
+                "before that is kept. Lower lr, or scale X.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
