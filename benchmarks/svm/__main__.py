@@ -40,11 +40,13 @@ CASES: dict[str, Callable[[], list[Line]]] = {
     "outliers": others.outliers,
     "parity": cases.mnist_parity,
     "ten": cases.mnist_ten,
+    "images": cases.image_pairs,
+    "large": cases.large,
     "many": lambda: cases.linear("mnist", (1.2, 1.2)),
     "a9a": lambda: cases.linear("a9a", (1.5, None)),
     "a9a-rbf": cases.a9a_rbf,
 }
-NEED_DATA = {"parity", "ten", "many", "a9a", "a9a-rbf"}
+NEED_DATA = {"parity", "ten", "images", "many", "a9a", "a9a-rbf"}
 
 
 def main(names: list[str]) -> None:

@@ -20,9 +20,14 @@ def folder() -> Path | None:
 
 def mnist(part: str = "train") -> tuple[np.ndarray, np.ndarray]:
     """Images (n, 784) in [0, 1] as float64 and digits (n,)."""
-    data = load("mnist", download=False)
-    images, digits = data.train() if part == "train" else data.test()
-    return images.reshape(len(images), -1).astype(float), digits
+    return images("mnist", part)
+
+
+def images(name: str, part: str = "train") -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, pixels) in [0, 1] as float64 and classes (n,)."""
+    data = load(name, download=False)
+    pixels, classes = data.train() if part == "train" else data.test()
+    return pixels.reshape(len(pixels), -1).astype(float), classes
 
 
 def a9a() -> tuple[Any, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import make_circles, make_classification, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 from sklearn.svm import LinearSVC, OneClassSVM
 
@@ -130,6 +131,25 @@ def test_every_path_reaches_the_same_optimum(mode: str, cache_size: float) -> No
     model = FWSVC(C=10.0, gamma=2.0, solver=mode, cache_size=cache_size, tol=1e-7).fit(X, y)
     assert model.solver_ == mode
     assert primal(K, y, 10.0, model) == pytest.approx(best, rel=1e-6)
+
+
+def test_blocks_take_turns_where_most_points_are_support_vectors_without_room() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = (X[:, 0] * X[:, 1] + rng.normal(size=3000) > 0).astype(int)
+    X, test, y, truth = X[:1500], X[1500:], y[:1500], X[1500:, 0] * X[1500:, 1] > 0
+    K, sign = rbf_kernel(X, gamma=0.2), 2 * y - 1
+    whole = FWSVC(gamma=0.2, tol=1e-6).fit(X, y)
+    turns = FWSVC(gamma=0.2, tol=1e-4, cache_size=0.5).fit(X, y)
+    assert len(turns.support_) > 1000
+    assert turns.duality_gap_ <= 1e-4
+    assert primal(K, sign, 1.0, turns) == pytest.approx(primal(K, sign, 1.0, whole), rel=2e-4)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        early = FWSVC(gamma=0.2, cache_size=0.5, max_iter=1200).fit(X, y)
+    assert early.duality_gap_ > 0.05
+    assert (
+        early.score(test, truth) > turns.score(test, truth) - 0.05
+    )  # of some points, not the worst
 
 
 def test_small_problems_are_solved_exactly() -> None:

@@ -19,6 +19,7 @@ import fwnet
 import fwnet.estimators.svm.svc
 from fwnet.estimators import FWSVC
 from fwnet.estimators.svm.encoding import Encoding
+from fwnet.estimators.svm.gaps import dual_gap
 from fwnet.estimators.svm.hull import exact_weights, line_search
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
@@ -26,7 +27,6 @@ from fwnet.estimators.svm.limits import Limits, default_megabytes
 from fwnet.estimators.svm.pairwise import HUGE, add_rows, gather, pairwise_steps, reflect
 from fwnet.estimators.svm.records import BinaryProblem, TubeProblem
 from fwnet.estimators.svm.store import DualKernel, KernelStore
-from fwnet.estimators.svm.working_set import dual_gap
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.trace import Clock
 
@@ -254,12 +254,17 @@ def test_small_copies(rng: np.random.Generator) -> None:
     assert total == pytest.approx(2.0 * A[7] - A[3])
 
 
+def wide_points() -> tuple[np.ndarray, np.ndarray]:
+    """200 points with so many features that their kernel rows are kept, and k with γ = ½."""
+    X = np.tile(problem(200)[0], 20) / np.sqrt(20)
+    return X, rbf_kernel(X, gamma=0.5)
+
+
 def test_a_store_without_room_answers_the_same(rng: np.random.Generator) -> None:
-    X, _ = problem(200)
+    X, K = wide_points()
     kernel = KernelRows(X, KernelSpec("rbf", 0.5), np.float64)
-    K = rbf_kernel(X, gamma=0.5)
     store = KernelStore(kernel, 50 * 200 * 8 / 2**20)
-    assert (store.limit, store.fits) == (50, False)
+    assert (store.limit, store.fits, store.transient) == (50, False, False)
     for round_ in range(6):
         index = rng.permutation(200)[:40]
         store.keep = index
@@ -272,11 +277,24 @@ def test_a_store_without_room_answers_the_same(rng: np.random.Generator) -> None
     assert store.combine(many, np.ones(120)) == pytest.approx(K[:120].sum(axis=0), abs=1e-10)
 
 
+def test_rows_of_few_features_are_not_kept_where_not_all_have_room(
+    rng: np.random.Generator,
+) -> None:
+    X, _ = problem(200)
+    K, weights = rbf_kernel(X, gamma=0.5), rng.normal(size=120)
+    store = KernelStore(KernelRows(X, KernelSpec("rbf", 0.5), np.float32), 0.1)
+    assert (store.limit, store.transient) == (0, True)
+    for _ in range(3):
+        total = store.combine(np.arange(120), weights)
+    assert total == pytest.approx(weights @ K[:120], abs=1e-4)
+    store.warn_if_short()  # a larger cache would not help
+
+
 def test_a_store_that_evaluates_rows_again_and_again_names_the_cache(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fwnet.estimators.svm.store._DEAR", 1000)
-    kernel = KernelRows(problem(200)[0], KernelSpec("rbf", 0.5), np.float64)
+    kernel = KernelRows(wide_points()[0], KernelSpec("rbf", 0.5), np.float64)
     store = KernelStore(kernel, 50 * 200 * 8 / 2**20)
     for _ in range(2):
         store.combine(np.arange(120), np.ones(120))

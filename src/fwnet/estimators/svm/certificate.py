@@ -23,7 +23,7 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
-from fwnet.estimators.svm.encoding import Encoding, squared_norms
+from fwnet.estimators.svm.encoding import Encoded, Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
 from fwnet.estimators.svm.records import (
@@ -34,6 +34,7 @@ from fwnet.estimators.svm.records import (
 )
 from fwnet.trace import Clock
 
+_SAMPLE = 256  # points whose scores are taken in float64 where the time is short
 _ENTRIES = 1 << 20  # numbers that are taken into extended precision at a time
 
 
@@ -71,13 +72,33 @@ def scores_in_double(
         near = np.flatnonzero((room < guard) & ~known)
         if not len(near):
             return exact
-        sums = np.zeros(len(near))
         others = encoding.encode(X, np.float64, near)
-        for rows, columns, tile in tiles(spec, others, points, clock=clock):
-            sums[rows] += tile @ weights[columns]
-        exact[near] = sums + total
+        exact[near] = _sums(spec, others, points, weights, clock) + total
         known[near] = True
         error = max(error, float(np.abs(exact[near] - scores[near]).max()))
+
+
+def _sums(
+    spec: KernelSpec, left: Encoded, right: Encoded, weights: Array, clock: Clock | None = None
+) -> Array:
+    """Return Σ weightsⱼ k(xᵢ, xⱼ) for the points i on the left and j on the right."""
+    sums = np.zeros(len(left.dense))
+    for rows, columns, tile in tiles(spec, left, right, clock=clock):
+        sums[rows] += tile @ weights[columns]
+    return sums
+
+
+def sampled_error(
+    X: Any, spec: KernelSpec, encoding: Encoding, problem: MarginProblem, u: Array, scores: Array
+) -> float:
+    """Return ten times the largest rounding error of the scores among some points.
+
+    A bound from the precision of single kernel values is a hundred times as large.
+    """
+    support, some = np.flatnonzero(u), problem.order[:_SAMPLE]
+    left, right = (encoding.encode(X, np.float64, index) for index in (some, support))
+    exact = _sums(spec, left, right, u[support]) + problem.bias * u.sum()
+    return 10.0 * float(np.abs(exact - scores[some]).max())
 
 
 def kernel_gap(
@@ -85,28 +106,24 @@ def kernel_gap(
     problem: MarginProblem,
     coef: Array,
     scores: Array,
-    dtype: Any = np.float64,
+    error: float | None = None,
 ) -> float:
     """Return (P − D)/P of the coefficients, given f (n,) summed from the kernel.
 
-    `dtype` is that of the kernel values in f.
+    `error` bounds that of f; by default f is taken to be summed in float64, where
 
     |f − f_exact| <= (κ + (2 + 4√s)ε) √(kᵢᵢ + 1) Σ|uⱼ|√(kⱼⱼ + 1),   κ the kernel's own error
-
-    In float32 that says nothing: there the errors of the values that a point has with others are
-    taken to be independent, Σ|uⱼ|√(kⱼⱼ + 1) <- 4 (Σ uⱼ²(kⱼⱼ + 1))^½, and those of the point itself
-    to be a move of φ(xᵢ), which w turns into |w|.
     """
     support = np.flatnonzero(coef)
-    sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + problem.bias)
     u = coef[support]
-    error = kernel.rounding(dtype) + _rounding(len(support))
-    square = max(float(u @ scores[support]), 0.0)
-    if np.dtype(dtype) == np.float32:
-        total = 4.0 * float(np.linalg.norm(sizes[support] * u)) + math.sqrt(square)
+    if error is None:
+        sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + problem.bias)
+        share = kernel.rounding() + _rounding(len(support))
+        errors = share * float(sizes[support] @ np.abs(u)) * sizes
     else:
-        total = float(sizes[support] @ np.abs(u))
-    return _gap(problem, coef, _Sums(scores, error * sizes * total, square, 0.0))
+        errors = np.full(len(scores), error)
+    square = max(float(u @ scores[support]), 0.0)
+    return _gap(problem, coef, _Sums(scores, errors, square, 0.0))
 
 
 def certified_linear(X: Any, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:

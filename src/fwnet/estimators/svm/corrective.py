@@ -18,9 +18,10 @@ import torch
 
 from fwnet.directions import Direction
 from fwnet.domains import Domain, Simplex
+from fwnet.estimators.svm.gaps import dual_gap
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.store import DualKernel
-from fwnet.estimators.svm.working_set import Work, dual_gap
+from fwnet.estimators.svm.working_set import Work
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization, Oracle
 from fwnet.problems import Problem, Quadratic, SVMDual

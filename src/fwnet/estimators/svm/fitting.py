@@ -21,7 +21,7 @@ from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
-from fwnet.estimators.svm.records import BinaryProblem, Expansion
+from fwnet.estimators.svm.records import BinaryProblem, Expansion, MarginProblem, TubeProblem
 from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
 
@@ -48,13 +48,14 @@ class SVMTask:
     problems: list[Split]
     starts: list[Array | None]  # yᵢβᵢ of an earlier fit
     bias: float = 1.0  # added to the kernel
+    epsilon: float | None = None  # of a regression; y are its targets then
 
 
 def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion]:
     """Solve the binary problems, all with one store of kernel rows."""
     points = _prepare(task, options.solver, limits)
     whole = points is None or points.store.fits
-    order = trial_order(options.random_state, task.X.shape[0])
+    order = _trial_order(options.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     if points is not None and whole and len(jobs) > 2:
         points.store.kernel.clock = limits.clock
@@ -63,7 +64,7 @@ def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     common = (task, points, order, options.solver)
     with ExitStack() as stack:
-        shown = shown_limits(stack, options.progress, limits, len(jobs))
+        shown = _shown(stack, options.progress, limits, len(jobs))
         if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
             found = [
                 _solve(*common, shown[k].share(len(jobs) - k), *job) for k, job in enumerate(jobs)
@@ -79,7 +80,7 @@ def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion
     return found
 
 
-def shown_limits(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> list[Limits]:
+def _shown(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> list[Limits]:
     """Return the limits of each problem; with `progress`, the gaps of all move one bar.
 
     share of a problem that is done = log(gap) / log(tol)
@@ -116,7 +117,7 @@ def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:
     return points
 
 
-def trial_order(random_state: Any, n: int) -> Array:
+def _trial_order(random_state: Any, n: int) -> Array:
     """Return a permutation (n,), a fixed one for None, so that two fits agree."""
     if random_state is None:
         return _fixed_order(n)
@@ -144,25 +145,20 @@ def _solve(
         place = np.full(len(box), -1)
         place[index] = np.arange(len(index))
         order, box = place[order][place[order] >= 0], box[index]
-    problem = BinaryProblem(split.y, box, order, task.bias)
+    problem: MarginProblem = BinaryProblem(split.y, box, order, task.bias)
+    if task.epsilon is not None:
+        problem = TubeProblem(split.y, box, order, epsilon=task.epsilon)
     if points is not None:
         some = points if index is None else points.part(index, limits)
         if is_network(solver):
+            assert isinstance(problem, BinaryProblem)
             return solve_network(some, problem, limits, solver)
-        return solve_kernel(some, problem, limits, solver, _weights(start, split.y))
+        return solve_kernel(some, problem, limits, solver, start)
     X = task.X if index is None else task.X[index]
     vector = None
     if start is not None and start.any():
         vector = np.append(start @ X, start.sum())
     return solve_linear(X, problem, limits, solver, vector)
-
-
-def _weights(start: Array | None, y: Array) -> Array | None:
-    """Signed weights from yᵢβᵢ of an earlier fit; labels may have changed."""
-    if start is None:
-        return None
-    beta = np.maximum(start * y, 0.0)
-    return y * beta / beta.sum() if beta.any() else None
 
 
 _ROUNDING = (

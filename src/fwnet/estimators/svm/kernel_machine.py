@@ -15,22 +15,24 @@ from fwnet.estimators.svm.certificate import (
     certified_linear,
     combination,
     kernel_gap,
+    sampled_error,
     scores_in_double,
 )
 from fwnet.estimators.svm.corrective import corrective_solver, simplex_solver, unsigned
 from fwnet.estimators.svm.encoding import Encoding
+from fwnet.estimators.svm.gaps import dual_gap, seconds_in_double
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
-from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime
+from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime, check_time
+from fwnet.estimators.svm.pairwise import HUGE
 from fwnet.estimators.svm.records import (
     BinaryProblem,
     DualGap,
     Expansion,
     MarginProblem,
-    TubeProblem,
     result_of,
 )
 from fwnet.estimators.svm.store import DualKernel, GramMap, KernelStore
-from fwnet.estimators.svm.working_set import TINY, Work, dual_gap
+from fwnet.estimators.svm.working_set import TINY, Work
 from fwnet.problems import Quadratic, SVMDual
 from fwnet.trace import Clock, Status, StepRecord, Trace
 
@@ -81,23 +83,28 @@ class Points:
         """Return the function u, z -> `DualGap` from kernel values in float64.
 
         The gap has a bound on its own rounding errors. Out of time, it is taken from z as it is,
-        and its bound is that of the values behind it.
+        with ten times the largest error that some points show.
         """
 
         def certify(u: Array, z: Array) -> DualGap:
-            kernel, p, dtype = self.store.kernel, problem, np.dtype(np.float64)
+            kernel, p, error = self.store.kernel, problem, None
             scores = z - u / p.box
             grace = max(_GRACE, _GRACE_SHARE * limits.clock.max_seconds)
             clock = Clock(limits.clock.left + grace)
             try:
+                if math.isfinite(clock.max_seconds):
+                    wanted = seconds_in_double(kernel, p, dual_gap(p, u, z), u, scores)
+                    check_time(Clock(clock.max_seconds - wanted))
                 scores = self._scores(p, u, scores, clock)
             except OutOfTime:
-                dtype = kernel.dtype
+                if self.encoding is not None:
+                    error = sampled_error(self.X, self.spec, self.encoding, p, u, scores)
             found = dual_gap(p, u, scores + u / p.box)
             if not math.isfinite(found.gap):
                 return found
             scale = p.scale(found)
-            return found._replace(gap=kernel_gap(kernel, p, scale * u, scale * scores, dtype))
+            error = None if error is None else scale * error
+            return found._replace(gap=kernel_gap(kernel, p, scale * u, scale * scores, error))
 
         return certify
 
@@ -117,14 +124,20 @@ class Points:
 def solve_kernel(
     points: Points, problem: MarginProblem, limits: Limits, mode: str, start: Array | None = None
 ) -> Expansion:
-    """Solve one problem to the certified relative duality gap `limits.tol`, from weights u."""
+    """Solve one problem to the certified relative duality gap `limits.tol`.
+
+    `start` are coefficients of an earlier fit; those that its labels do not allow are left out.
+    """
+    if isinstance(problem, BinaryProblem) and points.store.transient:
+        problem = problem.unscaled()
     certificate = points.certificate(problem, limits)
-    solved = solve_dual(certificate, points.store, problem, limits, mode, start)
+    coef = None if start is None else problem.feasible(start)
+    first = None if coef is None or not coef.any() else problem.weights(coef)
+    solved = solve_dual(certificate, points.store, problem, limits, mode, first)
     single = points.store.kernel.dtype == np.float32
     if single and solved.status in BY_PRECISION and not solved.gap <= limits.tol:
         double = Points.prepare(points.X, points.spec, limits, np.float64)
-        start = problem.weights(solved.coef)
-        return solve_kernel(double, problem, limits, mode, start).after(solved)
+        return solve_kernel(double, problem, limits, mode, solved.coef).after(solved)
     return with_vector(points, problem, solved, limits.tol)
 
 
@@ -144,7 +157,7 @@ def solve_dual(
     p = problem
     work = Work(p, kernel, limits, mode, certificate, soft)
     dual: SVMDual | Quadratic
-    if isinstance(p, TubeProblem):
+    if p.width != HUGE:
         labels = np.ones(len(p.y))
         matrix = DualKernel(kernel, labels, p.box, p.bias, work)
         dual = Quadratic(matrix, torch.from_numpy(-p.y))

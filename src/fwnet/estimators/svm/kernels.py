@@ -112,6 +112,11 @@ class KernelRows:
         """The size of the whole matrix."""
         return self.n * self.n * self.dtype.itemsize / 2**20
 
+    @property
+    def cheap(self) -> bool:
+        """Whether a row is evaluated in about the time that it takes to read it from memory."""
+        return self.encoding is not None and not self.wide
+
     def _some(self, index: Array | None) -> Encoded:
         assert self.encoding is not None
         if self.spec.name != "rbf":  # cast when used: a linear kernel needs few of the rows
@@ -178,15 +183,15 @@ class KernelRows:
         """Return how long so many kernel values will take, by those that were made so far."""
         return values * self._seconds / max(self._values, 1)
 
-    def rounding(self, dtype: Any = np.float64) -> float:
-        """Return a bound for the error of k(x, z) in a dtype, relative to √(k(x, x)k(z, z)).
+    def rounding(self) -> float:
+        """Return a bound for the error of k(x, z) in float64, relative to √(k(x, x)k(z, z)).
 
         The products are off by (2 + 4√d)ε of their norms; an exponent −γ|x − z|² is as far off in
         absolute terms. A matrix or a callable is taken at its word.
         """
         if callable(self.spec.name) or self.spec.name == "precomputed":
             return 0.0
-        products = float(np.finfo(dtype).eps) * (2.0 + 4.0 * float(np.sqrt(self._X.shape[1])))
+        products = float(np.finfo(np.float64).eps) * (2.0 + 4.0 * float(np.sqrt(self._X.shape[1])))
         if self.spec.name == "rbf":
             return products * 4.0 * max(1.0, self.reach)
         return products * (self.spec.degree + 1.0 if self.spec.name == "poly" else 1.0)

@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits
-from fwnet.estimators.svm.newton import linear_gap
+from fwnet.estimators.svm.newton import Part
 from fwnet.estimators.svm.records import Expansion, MarginProblem, TubeProblem, record, result_of
 from fwnet.trace import Clock, Trace
 
@@ -27,13 +27,14 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
     one up to four times as many, and none is begun that would not end in time.
     """
     clock, trace, steps, tol = Clock(), Trace(), 0, 10.0 * limits.tol
+    part = Part(X, problem, limits.clock)
     most = _MOST if math.isinf(limits.clock.max_seconds) else 1
     while True:
         run = Clock()
         w, used = _fit(X, problem, tol, min(most, limits.max_steps))
-        scores = np.asarray(X @ w[:-1]) + w[-1]
+        scores = part.scores(w)
         excess = problem.excess(scores)
-        value, gap, factor = linear_gap(X, problem, w, scores)
+        value, gap, factor = part.gap(w, scores, excess)
         steps += used
         record(trace, steps, -value, gap, clock)
         limits.show(gap)

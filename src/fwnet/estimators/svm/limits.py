@@ -47,17 +47,15 @@ class Limits:
             return self.cache_size
         return _LEAST if 2.0 * wanted <= _LEAST else default_megabytes()
 
-    def status(
-        self, gap: float, steps: int, stalled: bool = False, reserve: float = 0.0
-    ) -> Status | None:
-        """Return why to stop, None to go on; `reserve` seconds are kept for a certificate."""
+    def status(self, gap: float, steps: int, stalled: bool = False) -> Status | None:
+        """Return why to stop, None to go on."""
         if gap <= self.tol:
             return "converged"
         if not math.isfinite(gap):
             return "non_finite"
         if steps >= self.max_steps:
             return "max_steps"
-        if self.clock.left <= reserve:
+        if self.clock.is_over:
             return "max_seconds"
         return "stalled" if stalled else None
 

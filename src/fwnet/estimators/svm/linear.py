@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from fwnet.estimators.svm.certificate import certified_linear, combination
+from fwnet.estimators.svm.gaps import dual_gap
 from fwnet.estimators.svm.kernel_machine import Points, solve_dual, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import BinaryProblem, Expansion
+from fwnet.estimators.svm.records import Expansion, MarginProblem, TubeProblem
 from fwnet.estimators.svm.store import FeatureGramMap
-from fwnet.estimators.svm.working_set import TINY, dual_gap
+from fwnet.estimators.svm.working_set import TINY
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
 _FEW_POINTS = 2000  # points for which the dual is the small side
@@ -25,15 +26,19 @@ _SOFT = 0.1  # share of errors in the objective from which Newton in feature spa
 
 
 def solve_linear(
-    X: Any, problem: BinaryProblem, limits: Limits, solver: str, start: Array | None
+    X: Any, problem: MarginProblem, limits: Limits, solver: str, start: Array | None
 ) -> Expansion:
-    """Solve one linear problem; "auto" chooses by the number of features and support vectors."""
+    """Solve one linear problem; "auto" chooses by the number of features and support vectors.
+
+    The dual of a regression, which has a support vector for nearly every point, is left alone.
+    """
     n, d = X.shape
-    if solver == "liblinear" or (solver == "auto" and d > _WIDE and n > _FEW_POINTS):
+    tube = isinstance(problem, TubeProblem)
+    if solver == "liblinear" or (solver == "auto" and d > _WIDE and (tube or n > _FEW_POINTS)):
         solved = _from_liblinear(X, problem, limits, solver)
         return certified_linear(X, problem, solved, limits.tol)
     warm = start is not None and d <= _WIDE
-    if solver == "newton" or (solver == "auto" and (d <= _NARROW or warm)):
+    if solver == "newton" or (solver == "auto" and (tube or d <= _NARROW or warm)):
         solved = certified_linear(X, problem, solve_newton(X, problem, limits, start), limits.tol)
         if solver == "auto" and solved.status == "stalled" and n <= TINY:
             points = Points.prepare(X, KernelSpec("linear"), limits)
@@ -43,11 +48,12 @@ def solve_linear(
     return certified_linear(X, problem, _from_dual(X, problem, limits, solver), limits.tol)
 
 
-def _from_liblinear(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Expansion:
+def _from_liblinear(X: Any, problem: MarginProblem, limits: Limits, solver: str) -> Expansion:
     """Coordinate descent, which a large C makes slow: then the dual, if its matrix has room."""
     n = X.shape[0]
     wanted = 4 * n * n / 2**20
-    room = solver == "auto" and wanted <= limits.room(wanted)
+    dual = solver == "auto" and not isinstance(problem, TubeProblem)
+    room = dual and wanted <= limits.room(wanted)
     most = replace(limits, max_steps=min(limits.max_steps, _LIBLINEAR)) if room else limits
     solved = solve_liblinear(X, problem, most)
     if solved.status == "max_steps" and solved.steps < limits.max_steps:
@@ -55,7 +61,7 @@ def _from_liblinear(X: Any, problem: BinaryProblem, limits: Limits, solver: str)
     return solved
 
 
-def _from_dual(X: Any, problem: BinaryProblem, limits: Limits, solver: str) -> Expansion:
+def _from_dual(X: Any, problem: MarginProblem, limits: Limits, solver: str) -> Expansion:
     """Solve the dual; go on with Newton's method in feature space if many points are support."""
     n, d = X.shape
     soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf

@@ -27,7 +27,7 @@ from scipy.linalg.lapack import dposv
 from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
-from fwnet.estimators.svm.records import BinaryProblem, Expansion, MarginProblem, record, result_of
+from fwnet.estimators.svm.records import Expansion, HingeProblem, MarginProblem, record, result_of
 from fwnet.trace import Clock, Trace
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
@@ -48,10 +48,10 @@ def solve_newton(
     while start is None and 3 * size < n:
         near = problem.order[:size]
         some = problem.part(near)
-        part = _Part(X[near], replace(some, box=some.box * (n / size)), limits.clock)
+        part = Part(X[near], replace(some, box=some.box * (n / size)), limits.clock)
         w, used = part.minimise(w, 1e-2, limits.max_steps - steps)
         steps, size = steps + used, 5 * size
-    part = _Part(X, problem, limits.clock)
+    part = Part(X, problem, limits.clock)
     while True:
         scores = part.scores(w)
         excess = problem.excess(scores)
@@ -68,7 +68,7 @@ def solve_newton(
         if len(near) > _FEW * n:
             w, used = part.minimise(w, 0.3 * limits.tol, left, scores)
         else:
-            closer = _Part(X[near], problem.part(near), limits.clock)
+            closer = Part(X[near], problem.part(near), limits.clock)
             w, used = closer.minimise(w, goal, left, scores[near])
         steps += used
     result = result_of(factor * problem.box * excess, status, steps, trace)
@@ -76,7 +76,7 @@ def solve_newton(
 
 
 @final
-class _Part:
+class Part:
     """Some of the points; minimises P over them and takes the duality gap."""
 
     def __init__(self, X: Any, problem: MarginProblem, clock: Clock) -> None:
@@ -87,7 +87,7 @@ class _Part:
 
     def near(self, scores: Array) -> Array:
         """Which points have a loss or may get one."""
-        if isinstance(self.problem, BinaryProblem):
+        if isinstance(self.problem, HingeProblem):
             return np.flatnonzero(self.problem.y * scores < 1.0 + _BAND)
         return np.arange(len(scores))
 
@@ -194,10 +194,3 @@ def _stalled(trace: Trace) -> bool:
     """Whether the last rounds made less than a tenth of progress in the gap."""
     gaps = trace.column("gap")
     return len(gaps) > _PATIENCE and not min(gaps[-_PATIENCE:]) <= 0.9 * min(gaps[:-_PATIENCE])
-
-
-def linear_gap(
-    X: Any, problem: MarginProblem, w: Array, scores: Array
-) -> tuple[float, float, float]:
-    """Return the dual value, (P − D)/P and the dual's factor of w (d + 1,) with its scores."""
-    return _Part(X, problem, Clock()).gap(w, scores, problem.excess(scores))

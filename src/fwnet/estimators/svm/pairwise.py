@@ -14,7 +14,8 @@ partner that promises the largest decrease with its weight as the step's limit:
 
 A classifier has one vertex for each point, with its label for a sign, on the simplex Σα = 1. A
 regression has both signs, and 0 for another vertex, whose weight never runs out: both i and j may
-be that one. `width`, 2ε or HUGE, says which of the two it is.
+be that one. Instead of the simplex, a classifier may have that vertex too. `width`, HUGE, 2ε or
+ONE_SIDED, says which of the three it is.
 
 The gradient moves with the step and is never recomputed. Extremes are kept for each of LANES
 residues of the index: that is elementwise work, which compiles to vector instructions, while one
@@ -36,6 +37,7 @@ compiled = compiling.compiled(fast=True)
 inlined = compiling.compiled(fast=True, inline=True)  # a third less to compile than calls
 LANES = 32
 TINY, HUGE, FLAT = 1e-300, 1e300, 1e-12
+ONE_SIDED = 1e200  # a width at which the other sign is no vertex, but 0 is
 CONVERGED, EXHAUSTED, STUCK = 0, 1, 2
 _TILE = 128  # rows and columns that are transposed at a time
 

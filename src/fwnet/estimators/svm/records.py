@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fwnet.estimators.svm.kernels import Array
-from fwnet.estimators.svm.pairwise import HUGE
+from fwnet.estimators.svm.pairwise import HUGE, ONE_SIDED
 from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
 
 _Problem = TypeVar("_Problem", bound="MarginProblem")  # typing.Self came with Python 3.11
@@ -37,7 +37,8 @@ class MarginProblem(ABC):
     The excess eᵢ is 0 or tᵢ − f(xᵢ) with a target tᵢ, so that a piece of the objective is a least
     squares problem. At the optimum Cᵢeᵢ is the coefficient of the point i.
 
-    The dual is a quadratic of signed weights u, of which the coefficients are a multiple:
+    The dual is a quadratic of signed weights u, which are the coefficients or, on a simplex, a
+    multiple of them:
 
         value = ½ uᵀz − centreᵀu + ε|u|₁,   z = (K + bias + diag(1/C))u
 
@@ -64,13 +65,8 @@ class MarginProblem(ABC):
 
     @property
     @abstractmethod
-    def centre(self) -> Array | float:
-        """The linear term of the dual."""
-
-    @property
-    @abstractmethod
     def width(self) -> float:
-        """How far the two margins of a point are apart; HUGE if it has one."""
+        """How far the two margins of a point are apart; HUGE on a simplex."""
 
     @property
     @abstractmethod
@@ -85,17 +81,28 @@ class MarginProblem(ABC):
     def room(self, scores: Array) -> Array:
         """Return how far each point is within its margins (n,), negative if it has a loss."""
 
-    @abstractmethod
+    @property
+    def centre(self) -> Array | float:
+        """The linear term of the dual."""
+        return self.y
+
+    @property
+    def radius(self) -> float:
+        """A bound of |u|₁: Σ C|e| <= (ΣC · Σ Ce²)^½, and Σ Ce² <= 2P is at most that of f = 0."""
+        excess = self.excess(np.zeros(len(self.y)))
+        return math.sqrt(self.box.sum() * float(self.box @ (excess * excess)))
+
     def scale(self, found: DualGap) -> float:
         """Return what turns u into coefficients."""
+        return 1.0
 
-    @abstractmethod
     def bound(self, found: DualGap) -> float:
         """Return the bound of the value above its minimum that a gap gives."""
+        return found.primal * found.gap
 
-    @abstractmethod
     def weights(self, coef: Array) -> Array:
         """Return signed weights u of coefficients."""
+        return coef
 
     def value(self, u: Array, z: Array) -> float:
         """Return the dual's value; |w|² = uᵀ(z − u/C) is at least 0, below that it is rounding."""
@@ -109,17 +116,9 @@ class MarginProblem(ABC):
         return replace(self, y=self.y[index], box=self.box[index])
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class BinaryProblem(MarginProblem):
-    """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b.
+class HingeProblem(MarginProblem):
+    """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b."""
 
-    The dual is over the simplex of |u|, with u = y|u|, and its value is ½ρ. The coefficients u/ρ
-    have D = 1/(2ρ). As D* <= P, the value is above its minimum by at most its share (P − D)/P.
-    """
-
-    centre = 0.0
-    width = HUGE
     size = 1.0
 
     def excess(self, scores: Array) -> Array:
@@ -142,6 +141,19 @@ class BinaryProblem(MarginProblem):
         """Return y f − 1."""
         return np.asarray(self.y * scores - 1.0)
 
+
+@final
+@dataclass(frozen=True, eq=False)
+class BinaryProblem(HingeProblem):
+    """The squared hinge, its dual over the simplex of |u|, with u = y|u|: the value is ½ρ.
+
+    The coefficients u/ρ have D = 1/(2ρ). As D* <= P, the value is above its minimum by at most its
+    share (P − D)/P.
+    """
+
+    centre = 0.0
+    width = HUGE
+
     def scale(self, found: DualGap) -> float:
         """Return 1/ρ."""
         return 0.5 / found.value
@@ -154,6 +166,22 @@ class BinaryProblem(MarginProblem):
         """Return the coefficients over the sum of their sizes."""
         return np.asarray(coef / np.abs(coef).sum())
 
+    def unscaled(self) -> ConeProblem:
+        """Return the same machine with coefficients for weights."""
+        return ConeProblem(self.y, self.box, self.order, self.bias)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ConeProblem(HingeProblem):
+    """The squared hinge, its dual over the cone yu >= 0: u are the coefficients, the value is −D.
+
+    On the simplex, some points get weight only if others lose it. Here a block of points finds its
+    coefficients while those of all others stay as they are.
+    """
+
+    width = ONE_SIDED
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -165,11 +193,6 @@ class TubeProblem(MarginProblem):
     """
 
     @property
-    def centre(self) -> Array | float:
-        """The targets."""
-        return self.y
-
-    @property
     def width(self) -> float:
         """2ε."""
         return 2.0 * self.epsilon
@@ -178,12 +201,6 @@ class TubeProblem(MarginProblem):
     def size(self) -> float:
         """The largest target."""
         return float(np.abs(self.y).max(initial=0.0))
-
-    @property
-    def radius(self) -> float:
-        """A bound of |u|₁: Σ C|e| <= (ΣC · Σ Ce²)^½, and Σ Ce² <= 2P is at most that of f = 0."""
-        excess = self.excess(np.zeros(len(self.y)))
-        return math.sqrt(self.box.sum() * float(self.box @ (excess * excess)))
 
     def excess(self, scores: Array) -> Array:
         """Return sign(y − f) max(0, |y − f| − ε)."""
@@ -205,18 +222,6 @@ class TubeProblem(MarginProblem):
     def room(self, scores: Array) -> Array:
         """Return ε − |y − f|."""
         return np.asarray(self.epsilon - np.abs(self.y - scores))
-
-    def scale(self, found: DualGap) -> float:
-        """Return 1."""
-        return 1.0
-
-    def bound(self, found: DualGap) -> float:
-        """Return P − D."""
-        return found.primal * found.gap
-
-    def weights(self, coef: Array) -> Array:
-        """Return the coefficients."""
-        return coef
 
 
 @final

@@ -41,10 +41,12 @@ class GramMap(LinearMap):
         kernel: evaluates rows.
         fits: whether the whole matrix may be kept.
         complete: whether it is there already.
+        transient: whether rows are evaluated again each time, which takes no longer than to keep
+            and read them.
     """
 
     kernel: KernelRows
-    fits = complete = False
+    fits = complete = transient = False
 
     def __init__(self, kernel: KernelRows) -> None:
         self.kernel, self.n = kernel, kernel.n
@@ -115,6 +117,9 @@ class KernelStore(GramMap):
     def __init__(self, kernel: KernelRows, megabytes: float) -> None:
         super().__init__(kernel)
         self.limit = min(self.n, int(megabytes * 2**20 // (self.n * kernel.dtype.itemsize)))
+        self.fits = bool(self.limit == self.n)
+        self.transient = kernel.cheap and not self.fits
+        self.limit = 0 if self.transient else self.limit
         self.slot = np.full(self.n, -1, dtype=np.int64)
         self._owner = np.full(self.limit, -1, dtype=np.int64)
         size = self.limit * self.n * kernel.dtype.itemsize
@@ -122,7 +127,6 @@ class KernelStore(GramMap):
         self._store = self._bytes[:size].view(kernel.dtype).reshape(self.limit, self.n)
         self._used = 0
         self._whole: Array | None = None
-        self.fits = bool(self.limit == self.n)
         self.keep = np.empty(0, np.int64)
         self._made, self._again = np.zeros(self.n, bool), 0
 
@@ -155,7 +159,7 @@ class KernelStore(GramMap):
     def warn_if_short(self) -> None:
         """Warn if rows were evaluated again and again, for seconds, because they had no room."""
         rows = int(np.count_nonzero(self._made))
-        if self._again < rows or self._again * self.n < _DEAR:
+        if self.transient or self._again < rows or self._again * self.n < _DEAR:
             return
         row = self.n * self.kernel.dtype.itemsize / 2**20
         warnings.warn(

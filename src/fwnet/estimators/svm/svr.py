@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from fwnet.estimators import inputs
-from fwnet.estimators.svm.certificate import certified_linear
-from fwnet.estimators.svm.fitting import report, shown_limits, trial_order
+from fwnet.estimators.svm.fitting import Options, SVMTask, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
-from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
-from fwnet.estimators.svm.kernels import Array, KernelSpec
-from fwnet.estimators.svm.liblinear import solve_liblinear
-from fwnet.estimators.svm.limits import Limits
-from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import Expansion, TubeProblem
-from fwnet.estimators.svm.working_set import TINY
-
-_WIDE = 2000  # features from which Newton's d × d systems cost too much
+from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.multiclass import Split
 
 
 class FWSVR(RegressorMixin, KernelEstimator):
@@ -102,11 +93,9 @@ class FWSVR(RegressorMixin, KernelEstimator):
         spec = self._kernel_spec(X, weight)
         box = inputs.positive("C", self.C) * weight
         inputs.check_kernel(X, spec, box, limits.clock)
-        order = trial_order(self.random_state, len(box))
-        problem = TubeProblem(y[kept], box, order, epsilon=epsilon)
-        with ExitStack() as stack:
-            (limits,) = shown_limits(stack, self.progress, limits, 1)
-            solved = self._solved(X, spec, problem, limits)
+        task = SVMTask(X, spec, box, [Split(None, y[kept])], [None], epsilon=epsilon)
+        options = Options("auto", self.random_state, None, self.progress)
+        (solved,) = solve_all(task, options, limits)
         self._keep(X, spec, solved.coef[None], kept)
         self.intercept_ = np.array([solved.intercept])
         if self._kernel == "linear":
@@ -114,21 +103,6 @@ class FWSVR(RegressorMixin, KernelEstimator):
         self._certify([solved])
         report("FWSVR", [solved], limits.tol, self.verbose)
         return self
-
-    def _solved(self, X: Any, spec: KernelSpec, problem: TubeProblem, limits: Limits) -> Expansion:
-        if self._kernel != "linear":
-            points = Points.prepare(X, spec, limits)
-            solved = solve_kernel(points, problem, limits, "auto")
-            points.store.warn_if_short()
-            points.store.release()
-            return solved
-        if X.shape[1] > _WIDE:
-            return certified_linear(X, problem, solve_liblinear(X, problem, limits), limits.tol)
-        solved = certified_linear(X, problem, solve_newton(X, problem, limits), limits.tol)
-        if solved.status == "stalled" and len(problem.y) <= TINY:  # the dual: better conditioned
-            dual = solve_kernel(Points.prepare(X, spec, limits), problem, limits, "auto")
-            return min(solved, dual, key=lambda machine: machine.gap)
-        return solved
 
     def predict(self, X: Any) -> Array:
         """Return f(x) (n,)."""

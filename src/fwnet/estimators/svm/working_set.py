@@ -3,6 +3,11 @@
 Only the rows of vertices whose weight changed are evaluated against all points, in one block; the
 next gradient is then one matrix-vector product. When nearly every point would come in, the hull is
 the simplex itself and the kernel matrix is made at once.
+
+Where they have no room and rows are cheap to evaluate, blocks of points take turns instead, each
+with a few steps: first all points in random order, so that the machine is at any time about that of
+the points so far; then blocks that are drawn with a chance that grows with the violation. The worst
+violators together would be outliers of one kind, which the next block has to take back.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from typing import final
 import numpy as np
 from torch import Tensor
 
+from fwnet.estimators.svm.gaps import NOTHING, dual_gap, seconds_in_double, vertices
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
@@ -23,7 +29,6 @@ from fwnet.estimators.svm.pairwise import (
     STUCK,
     pairwise_steps,
     reflect,
-    survey,
 )
 from fwnet.estimators.svm.records import DualGap, MarginProblem
 from fwnet.estimators.svm.store import GramMap, KernelStore
@@ -39,26 +44,13 @@ _MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 _UNTIMED = 5 * 10**7  # weights that pairwise steps see between two looks at the clock
 _CROWD = 0.35  # share of support vectors in the first round from which all points are taken
-_NOTHING = np.zeros(3)
-_DOUBLE = 2.5  # the time of kernel values in float64, over that in float32
-
-
-def dual_gap(
-    problem: MarginProblem, u: Array, z: Array, violations: Array | None = None
-) -> DualGap:
-    """Return value, P and (P − D)/P of u and z; fill the violations (n,) of `pairwise.survey`."""
-    violations = np.empty(len(u)) if violations is None else violations
-    signs, gradient = vertices(problem, u, z)
-    value, alpha = problem.value(u, z), signs * u
-    found = survey(problem.box, alpha, gradient, value, problem.width, _NOTHING, violations)
-    return DualGap(value, *found)
-
-
-def vertices(problem: MarginProblem, u: Array, z: Array) -> tuple[Array, Array]:
-    """Return the sign of each point's vertex and the gradient there."""
-    rest = z - problem.centre
-    signs = problem.sides(u, rest)
-    return signs, signs * rest + problem.epsilon
+_BLOCKS, _BLOCK = (
+    25,
+    (512, 4096),
+)  # in which all points take a turn, of at least and at most so many
+_COARSE = 0.01  # a gap down to which the trace has a record for each digit
+_TURN = 3  # steps for each point of a block
+_RESERVE = 0.25  # the most of max_time that is kept for the gap in float64
 
 
 @final
@@ -113,10 +105,14 @@ class Work:
         room = limits.room(kernel.kernel.megabytes) * 2**20
         self.most = max(256, int(np.sqrt(room / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
-        self.crowd = _CROWD if kernel.fits and mode == "auto" else np.inf
+        self.crowd = _CROWD if kernel.transient or (kernel.fits and mode == "auto") else np.inf
         chosen = mode == "pairwise" or (mode == "auto" and kernel.complete)
         self.whole = kernel.fits and (chosen or n <= TINY)
         self.tiny = self.whole and n <= TINY and dtype == np.float64
+        self.turns = False  # whether blocks take turns
+        self.queue = np.empty(0, np.int64)  # points that had no turn yet
+        self.block = min(max(_BLOCK[0], n // _BLOCKS), _BLOCK[1])
+        self.chance = np.random.default_rng(0)
         self.first, self.least = _WIDE_ROUNDS if kernel.kernel.wide else _NARROW_ROUNDS
 
     def start(self, u: Array | None) -> tuple[Array, Array | None]:
@@ -165,8 +161,12 @@ class Work:
         """Why to stop before the next round."""
         if self.steps >= self.limits.max_steps:
             return "max_steps"
-        if self.limits.clock.left <= self._certificate_seconds(u, z):
-            return "max_seconds"
+        limit = self.limits.clock.max_seconds
+        if np.isfinite(limit):
+            shares = u / self.margins.box
+            wanted = seconds_in_double(self.store.kernel, self.margins, self.found, u, z - shares)
+            if self.limits.clock.left <= min(wanted, _RESERVE * limit):
+                return "max_seconds"
         if self.certified and self.store.kernel.dtype == np.float32:
             return "stalled"  # float32 is too coarse for this tol
         if self.rounds == 1 and self.soft < np.inf:
@@ -175,16 +175,6 @@ class Work:
             if errors > self.soft * max(2.0 * self.found.value, errors):
                 return "stopped"
         return None
-
-    def _certificate_seconds(self, u: Array, z: Array) -> float:
-        """How long the gap will take in float64, where the kernel values here are float32."""
-        kernel = self.store.kernel
-        if np.isinf(self.limits.clock.max_seconds) or kernel.dtype == np.float64:
-            return 0.0
-        support = int(np.count_nonzero(u))
-        scores = self.margins.scale(self.found) * (z - u / self.margins.box)
-        near = int(np.count_nonzero(self.margins.room(scores) < 1e-3))
-        return _DOUBLE * kernel.seconds_for(support * (0.5 * support + near))
 
     def _admits(self, u: Array, gap: float) -> bool:
         """Admit the vertices of this round; False where nothing is left to do."""
@@ -208,12 +198,15 @@ class Work:
 
     def _widen(self, u: Array, gap: float) -> bool:
         """Admit the points outside that violate their optimality condition most."""
+        if self.turns:
+            return self._turn(gap)
         tol, outside = self.limits.tol, self.violations
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-20))
         # Steps on few vertices cost less than another round; on many, the round decides. Where no
-        # vertex comes in, a round is a record of the trace.
-        share = 0.1 if self.whole else 0.01 if len(self.working) > _MANY else 0.0
+        # vertex comes in, the first rounds are records of the trace.
+        share = 0.01 if len(self.working) > _MANY else 0.0
+        share = share if not self.whole else 0.1 if gap > _COARSE else 0.0
         self.goal = max(0.5 * tol, share * gap)
         self.gaps.append(gap)
         if wanting == 0:
@@ -226,17 +219,47 @@ class Work:
         self._admit(np.argpartition(outside, -extra)[-extra:])
         return True
 
+    def _turn(self, gap: float) -> bool:
+        """Make a block of violators the working vertices; False where nothing is left to do.
+
+        After the first turn of all points, the k largest log(chance)/violation^½ are k draws
+        without replacement with chances proportional to the square root of C·s².
+        """
+        wanting = self.violations > 1e-20
+        self.goal = 0.5 * self.limits.tol
+        if len(self.queue):
+            block = self.queue[: self.block]
+            block = block[wanting[block]]
+        else:
+            self.gaps.append(gap)
+            last = self.gaps[-2 * _BLOCKS :]
+            if not wanting.any() or (len(last) == 2 * _BLOCKS and gap > 0.9 * last[0]):
+                return False
+            size = min(self.block, int(np.count_nonzero(wanting)))
+            draws = np.full(len(wanting), -np.inf)
+            chances = self.chance.random(np.count_nonzero(wanting))
+            draws[wanting] = np.log(chances) / np.sqrt(self.violations[wanting])
+            block = np.argpartition(draws, -size)[-size:]
+        self._next_block(block)
+        return True
+
+    def _next_block(self, block: Array) -> None:
+        self.queue = self.queue[self.block :]
+        self.working, self.curvature = self.working[:0], self.curvature[:0]
+        self._admit(block)
+
     def _corrected(self, u: Array, z: Array, value: float) -> tuple[Array, Array]:
         """Return u and z at the minimum over the hull of the working vertices."""
         w, p = self.working, self.margins
         signs, gradient = vertices(p, u, z)
         alpha = signs * u
         covered = len(w) == len(u) or float(alpha.sum() - alpha[w].sum()) <= 1e-12 * alpha.sum()
-        outside = _NOTHING if covered else self._outside(signs, alpha, gradient, value)
+        outside = NOTHING if covered else self._outside(signs, alpha, gradient, value)
         y, found, slopes = signs[w], alpha[w], gradient[w]
         state = np.array([value, *outside, 0.0])
         status = self._pairwise(y, p.box[w], found, slopes, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps and len(w) <= _EXACT
+        slow = slow and not self.turns
         new = u.copy()
         new[w] = y * found
         if self.whole and covered:
@@ -269,7 +292,8 @@ class Work:
     def _pairwise(self, y: Array, box: Array, alpha: Array, gradient: Array, state: Array) -> int:
         """Take compiled pairwise steps in place, in pieces between looks at the clock."""
         size, p, scratch = len(alpha), self.margins, np.empty(len(alpha))
-        left = min(self.limits.max_steps - self.steps, 5 * size + 1000)
+        most = _TURN * size if self.turns else 5 * size + 1000
+        left = min(self.limits.max_steps - self.steps, most)
         steps, status = 0, EXHAUSTED
         while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
             some = min(left - steps, max(1, _UNTIMED // size))
@@ -292,8 +316,11 @@ class Work:
         return int(status)
 
     def _guess_crowd(self, u: Array) -> None:
-        """Take all points if the first round says that most of them will come in."""
+        """Take all points, or let blocks take turns, if the first round says that most come in."""
         many = np.count_nonzero(u) > self.crowd * len(self.working)
+        if many and self.store.transient:
+            self.turns, self.queue = True, self.margins.order[len(self.working) :]
+            return
         seconds = self.store.kernel.seconds_for(len(u) ** 2 / 2)
         if many and seconds < 0.3 * self.limits.clock.left:
             self.whole = True
