@@ -9,7 +9,7 @@ from torch import nn
 
 import fwnet
 from fwnet.domains import Unsized
-from fwnet.optim import FrankWolfe, constrain
+from fwnet.optim import FrankWolfe, constrain, rows
 
 
 class Net(nn.Module):
@@ -232,3 +232,19 @@ def test_a_radius_init_has_no_number_yet() -> None:
         with pytest.raises(ValueError, match=rf"or a positive multiple of it .* got '{text}'"):
             fwnet.TraceNormBall(text)
     assert repr(fwnet.TraceNormBall("2x init")) == "TraceNormBall('2x init')"
+
+
+def test_is_feasible_asks_every_parameter_in_its_own_layout() -> None:
+    net = Net()
+    opt = FrankWolfe(
+        constrain(net, {"fc.weight": rows(fwnet.L2Ball(1.0)), "*.bias": fwnet.LInfBall(0.1)})
+    )
+    assert opt.is_feasible()
+    with torch.no_grad():
+        net.fc.weight[0] *= 1.1 / net.fc.weight[0].norm()
+    assert not opt.is_feasible()
+
+
+def test_a_network_in_place_of_parameters_is_refused_in_words() -> None:
+    with pytest.raises(TypeError, match=r"got a Net. Write FrankWolfe\(constrain\(net\)\)"):
+        FrankWolfe(Net())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
@@ -12,7 +12,8 @@ from fwnet.optim.base import VertexOptimizer
 from fwnet.optim.groups import Group, name_of
 from fwnet.optim.layouts import Layout, place_of
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import check_inside
+from fwnet.optim.points import check_inside, is_inside
+from fwnet.optim.weights import gathered
 from fwnet.oracles import CostOracle
 
 
@@ -106,7 +107,32 @@ class FrankWolfe(VertexOptimizer):
             "foreach": foreach,
             "maximize": maximize,
         }
+        if isinstance(params, nn.Module):
+            raise TypeError(
+                "FrankWolfe(params) takes parameters or the groups of constrain(net); got a "
+                f"{type(params).__name__}. Write FrankWolfe(constrain(net))."
+            )
         super().__init__(params, defaults)
+
+    def is_feasible(self) -> bool:
+        """Whether every parameter lies in its domain, up to 1e-6 of the domain's size.
+
+        Example:
+            >>> from fwnet.optim import FrankWolfe, constrain
+            >>> net = torch.nn.Linear(3, 2)
+            >>> opt = FrankWolfe(constrain(net, {"weight": TraceNormBall(1.0)}))
+            >>> opt.is_feasible()
+            True
+        """
+        places = (
+            (p, place_of(p, group["domain"]))
+            for group in self.param_groups
+            for p in group["params"]
+        )
+        return all(
+            place is None or is_inside(place.points(gathered(p.detach())), place.domain)
+            for p, place in places
+        )
 
     def check_group(self, group: Group) -> None:
         super().check_group(group)

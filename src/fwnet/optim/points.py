@@ -83,21 +83,27 @@ def check_fits(name: str, parameter: Tensor, place: Place) -> None:
     domain.check_shape(name, tuple(shape))
 
 
+def is_inside(points: Tensor, domain: Domain) -> bool:
+    """Whether all points lie in the domain, up to 1e-6 of its size."""
+    x = points.double()
+    # The rounding of a sum is relative to its size.
+    scale = domain.radius if isinstance(domain, NormBall) else max(1.0, float(x.abs().sum()))
+    return bool(domain.contains(x, tol=1e-6 * scale).all())
+
+
 def check_inside(name: str, parameter: Tensor, place: Place) -> None:
     """Raise a ValueError unless the parameter lies in the domain."""
     domain, full = place.domain, gathered(parameter.detach())
     checks.finite(name, full)
-    x = place.points(full).double()
-    # The rounding of a sum is relative to its size.
-    scale = domain.radius if isinstance(domain, NormBall) else max(1.0, float(x.abs().sum()))
-    if bool(domain.contains(x, tol=1e-6 * scale).all()):
+    x = place.points(full)
+    if is_inside(x, domain):
         return
     size = "is outside"
     if isinstance(domain, NormBall):
-        size = f"has norm {float(domain.norm(x).max()):.6g}"
+        size = f"has norm {float(domain.norm(x.double()).max()):.6g}"
     raise ValueError(
         f"{name} must start inside {domain}; it {size}. Call fwnet.optim.constrain(net, {{...}}) "
-        "first, or choose a larger domain."
+        "first, or choose a larger domain; after a load, load the weights of the network too."
     )
 
 

@@ -39,13 +39,20 @@ def solve_linear(
         return certified_linear(X, problem, solved, limits.tol)
     warm = start is not None and d <= _WIDE
     if solver == "newton" or (solver == "auto" and (tube or d <= _NARROW or warm)):
-        solved = certified_linear(X, problem, solve_newton(X, problem, limits, start), limits.tol)
-        if solver == "auto" and solved.status == "stalled" and n <= TINY:
-            points = Points.prepare(X, KernelSpec("linear"), limits)
-            dual = solve_kernel(points, problem, limits, solver)
-            return min(solved, dual, key=lambda machine: machine.gap)
-        return solved
+        return _from_newton(X, problem, limits, solver, start)
     return certified_linear(X, problem, _from_dual(X, problem, limits, solver), limits.tol)
+
+
+def _from_newton(
+    X: Any, problem: MarginProblem, limits: Limits, solver: str, start: Array | None
+) -> Expansion:
+    """Newton's method in feature space; the dual, where that is better on a few points."""
+    solved = certified_linear(X, problem, solve_newton(X, problem, limits, start), limits.tol)
+    if solver != "auto" or solved.status != "stalled" or X.shape[0] > TINY:
+        return solved
+    points = Points.prepare(X, KernelSpec("linear"), limits)
+    dual = solve_kernel(points, problem, limits, solver)
+    return min(solved, dual, key=lambda machine: machine.gap)
 
 
 def _from_liblinear(X: Any, problem: MarginProblem, limits: Limits, solver: str) -> Expansion:
