@@ -342,5 +342,5 @@ def test_a_preset_gives_every_layer_its_own_ball() -> None:
     opt.step()
     for layer, bound in ((net[0], 0.2 * 1.5), (net[1], 0.2 / 3)):
         size = float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2))
-        assert 0.82 * bound <= size <= bound  # what NewtonSchulz(3) guarantees
+        assert 0.99 * bound <= size <= bound  # what NewtonSchulz guarantees
     assert float(net[0].bias.detach().square().mean().sqrt()) == pytest.approx(0.2, rel=1e-5)

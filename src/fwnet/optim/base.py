@@ -262,7 +262,7 @@ def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
     return _SPECTRAL if isinstance(domain, SpectralBall | TraceNormBall) else _EXACT
 
 
-_EXACT, _SPECTRAL = Exact(), NewtonSchulz(3)
+_EXACT, _SPECTRAL = Exact(), NewtonSchulz()
 
 
 def _below_one(name: str, value: float) -> None:

@@ -53,7 +53,7 @@ class FrankWolfe(VertexOptimizer):
             `row(...)` take their radius from each shape.
         momentum: β; minibatches need it, since their vertices point in very different directions.
         rescale: how lr becomes γ.
-        oracle: of matrix domains; by default `NewtonSchulz(3)` for the spectral and the trace-norm
+        oracle: of matrix domains; by default `NewtonSchulz()` for the spectral and the trace-norm
             ball, which moves all singular directions about equally, and the exact oracle elsewhere.
             `SoftTraceNorm` moves the large ones more and needs an SVD; `PowerIteration(1)`, a
             vertex of rank 1, is the cheapest and gives a low rank, but is slow on minibatches.
