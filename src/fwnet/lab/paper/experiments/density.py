@@ -87,7 +87,7 @@ class Density(Experiment[DensityConfig]):
                 "Mean over seeds, with the smallest and the largest; with the paper's constant "
                 "0.001, and with the constant that was best on held-out images for each.",
                 axis,
-                "accuracy of Adam − accuracy of FWNet",
+                "accuracy, Adam − FWNet",
                 series,
                 log_x=True,
             ),
