@@ -179,6 +179,7 @@ class Judged:
             "updates of the LSTM's weights",
             "validation / first validation",
             lines,
+            log_y=True,
         )
 
     def _ends(self) -> str:
