@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def image_pairs() -> list[Line]:
         note = f"gap {ours.duality_gap_:.1e}, {len(ours.support_)} support vectors, {ours.solver_}"
         rivals = {"OneClassSVM on K": (peers.one_class_at(X, y, gamma, 1.0, 1e-3), 0.4)}
         case = f"rbf {name} {first}/{second} n=2000"
-        lines += race(case, lambda X=X, y=y: FWSVC().fit(X, y), rivals, 7, note)
+        lines += race(case, partial(FWSVC().fit, X, y), rivals, 7, note)
     return lines
 
 

@@ -282,7 +282,7 @@ class Expansion:
 def result_of(x: Array, status: Status, steps: int, trace: Trace) -> Result:
     """Return the result whose value and gap are those of the last record."""
     _, *last = trace[-1][:3]
-    value, gap = (torch.scalar_tensor(number, dtype=torch.float64) for number in last)
+    value, gap = (torch.scalar_tensor(float(number), dtype=torch.float64) for number in last)
     return Result(torch.from_numpy(x), value, gap, status, steps, trace, MESSAGES[status])
 
 
