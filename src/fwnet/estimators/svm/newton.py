@@ -83,6 +83,7 @@ class Part:
         self.X, self.problem, self.box, self.clock = X, problem, problem.box, clock
 
     def scores(self, w: Array) -> Array:
+        """⟨w, x⟩ + b of every point (n,)."""
         return np.asarray(self.X @ w[:-1] + w[-1])
 
     def near(self, scores: Array) -> Array:
