@@ -10,14 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
 
 
-def test_laws_hold_on_a_device() -> None:
+@pytest.mark.parametrize("room", ["domains", "layers", "solvers"])
+def test_laws_hold_on_a_device(room: str) -> None:
     options = ["-q", "-o", "addopts=", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    files = [str(TESTS / room / "on_device.py") for room in ("domains", "layers", "solvers")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *files],
+        [sys.executable, "-m", "pytest", *options, str(TESTS / room / "on_device.py")],
         cwd=TESTS.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -60,7 +60,7 @@ def test_waits_a_step(name: str, batch: tuple[int, ...]) -> None:
     """Between two numbers of steps, so that the beginning and the end do not count."""
     make, most = SOLVERS[name]
     A, b = normal(3, *batch, 60, 40), normal(4, *batch, 60)
-    waits, ends = [], (40, 140) if name != "corrective" else (3, 9)  # it needs few
+    waits, ends = [], (20, 60) if name != "corrective" else (3, 9)  # it needs few
     for steps in ends:
         with accelerator() as log:
             result = solve(make, on_device(A), on_device(b), max_steps=steps, tol=0.0)
