@@ -39,9 +39,9 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         verbose: 1 logs a line at the end, 2 a line a round (logger "fwnet").
         random_state: order in which points are tried first; None is a fixed order.
 
-    Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), offset_,
-    duality_gap_ (relative: ρ is above its minimum by at most this share of it), n_iter_, solver_,
-    trace_ (a `fwnet.Trace`).
+    Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), coef_ (1, d)
+    for a linear kernel, offset_, duality_gap_ (relative: ρ is above its minimum by at most this
+    share of it), n_iter_, solver_, trace_ (a `fwnet.Trace`).
 
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> clf = FWOneClassSVM(C=10.0).fit(X)
@@ -94,13 +94,18 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         total = float(machines[0].coef.sum())  # the coefficients are α/ρ
         self._keep(X, spec, machines[0].coef[None] / total, kept)
         self.offset_ = 1.0 / total
+        if machines[0].w is not None:  # the gap is that of this vector
+            self.coef_ = machines[0].w[None] / total
         self._certify(machines)
         report("FWOneClassSVM", machines, limits.tol, self.verbose)
         return self
 
     def score_samples(self, X: Any) -> Array:
         """Return ⟨w, φ(x)⟩ = Σ αᵢ k(xᵢ, x) (n,)."""
-        return self._expansion(self._seen(X))[:, 0]
+        X = self._seen(X)
+        if self._spec.name == "linear":
+            return np.asarray(X @ self.coef_[0])
+        return self._expansion(X)[:, 0]
 
     def decision_function(self, X: Any) -> Array:
         """Return score_samples − offset_ (n,), below 0 for outliers."""
