@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots docs notebooks test quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
+.PHONY: help reproduce screenshots docs notebooks test test-slow quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,11 +35,14 @@ test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy & types=$$!; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"; tests=$$?; \
 	wait $$types && exit $$tests
 
+test-slow: $(VENV)/installed  ## the other tests: processes that are killed, devices, long examples
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
 quick: $(VENV)/installed  ## only the tests, without format, lint, types and documentation examples
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --ignore tests/test_docs.py
 
 coverage: $(VENV)/installed  ## the tests with branch coverage: a table, and htmlcov/index.html
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py \

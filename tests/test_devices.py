@@ -15,6 +15,7 @@ import pytest
 TESTS = Path(__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ["domains", "layers", "solvers"])
 def test_laws_hold_on_a_device(room: str) -> None:
     options = ["-q", "-o", "addopts=", "-p", "no:xdist", "-p", "no:cacheprovider"]

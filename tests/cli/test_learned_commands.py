@@ -24,6 +24,7 @@ def call(*arguments: object, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_meta_train_resumes(tmp_path: Path) -> None:
     run = tmp_path / "run"
     first = json.loads(call("meta-train", *SMALL, "--steps", 2, "--out", run, "--json"))

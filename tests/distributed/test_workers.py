@@ -96,6 +96,7 @@ def test_a_bad_setting_is_said_once(ran: Teams) -> None:
     assert ran.errors.count("fwnet: radius must be a positive finite number; got 0.0.") == 1
 
 
+@pytest.mark.slow
 def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> None:
     """A team that torchrun restarts ends with the model of a run that nobody disturbed."""
     data = folder(tmp_path, 200, 30, 20)
@@ -134,6 +135,7 @@ def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> 
     assert killed == whole
 
 
+@pytest.mark.slow
 def test_the_others_end_when_a_worker_dies(tmp_path: Path) -> None:
     """Without a launcher that would end them: no process is left waiting."""
     data = folder(tmp_path, 200, 30, 20)

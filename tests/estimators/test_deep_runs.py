@@ -86,6 +86,7 @@ def test_a_broken_run_goes_on_to_the_same_result(mode, tmp_path):
     assert longer.fit(X, y).n_iter_ == 50
 
 
+@pytest.mark.slow
 def test_a_killed_process_goes_on(tmp_path):
     file = tmp_path / "fit.pt"
     script = tmp_path / "fit.py"

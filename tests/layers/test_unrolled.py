@@ -396,6 +396,7 @@ def test_modules_move_and_print() -> None:
 # Compilation ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["softmin", "exact"])
 def test_compiles_to_one_graph(kind: str) -> None:
     network = softmin(steps=2) if kind == "softmin" else net(fwnet.LineSearch(), 2)

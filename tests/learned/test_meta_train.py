@@ -228,6 +228,7 @@ distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

@@ -31,6 +31,7 @@ def test_the_card_is_that_of_the_recipe(name: str) -> None:
     assert "learned" in str(card["validation"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(available()["cifar10-inception"] is None, reason="needs features of CIFAR-10")
 @pytest.mark.parametrize("name", ["paper-step", "paper-direction"])
 def test_the_papers_optimizers_are_as_their_cards_say(name: str) -> None:

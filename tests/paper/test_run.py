@@ -148,6 +148,7 @@ def local() -> Toy:
     return Local()
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_numbers_and_outlive_a_killed_one(tmp_path: Path) -> None:
     alone, together, log = Store(tmp_path / "alone"), Store(tmp_path / "together"), Log()
     run(plan([Reading()], Profile.QUICK, 2), Profile.QUICK, alone)
@@ -171,6 +172,7 @@ def dies(parent: Connection) -> None:
     os._exit(3)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_at_once_is_a_failure_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +210,7 @@ class Stopping(Log):
         assert len(self.workers) < 2  # the third seed starts after the first one is done
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(tmp_path: Path) -> None:
     store, watch = Store(tmp_path), Stopping()
     jobs = plan([Slow()], Profile.QUICK, 3)
