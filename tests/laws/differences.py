@@ -12,6 +12,7 @@ from torch import Tensor
 Array = np.ndarray
 F64 = torch.float64
 STEP = 1e-5
+_BETWEEN = [(np.cos(angle), np.sin(angle)) for angle in np.pi / 16 * np.arange(1, 16)]
 
 
 class Difference(NamedTuple):
@@ -47,7 +48,7 @@ def along_a_line(
     """The derivative of network(t), t `(2,)`, along the first axis at t = 0.
 
     None at a kink, or where f itself is rounding: where differences over two lengths, or to either
-    side, disagree, or where those along both axes do not add up to that along the diagonal. There a
+    side, disagree, or where those along both axes do not add up to those between the axes. There a
     derivative must be a number, no more.
     """
     t = torch.zeros(2, dtype=F64, requires_grad=True)
@@ -65,8 +66,10 @@ def along_a_line(
     found = Difference(given, near, size, text)
     kink = abs(near - far) > 3e-6 * size or abs(right - left) > 1e-4 * size
     if not kink and found.failure() is not None:  # steps from an exact minimum: 0/0, but odd in t
-        other, both = ((value(k, 1.0) - value(-k, -1.0)) / (2 * step) for k in (0.0, 1.0))
-        kink = abs(both - near - other) > 1e-4 * max(size, abs(both), abs(other))
+        other = (value(0.0, 1.0) - value(0.0, -1.0)) / (2 * step)
+        for a, b in _BETWEEN:
+            both = (value(a, b) - value(-a, -b)) / (2 * step)
+            kink |= abs(both - a * near - b * other) > 1e-4 * max(size, abs(both), abs(other))
     if kink:
         failed = Difference(given, near, 1.0, f"at a kink: {text}")
         return None if np.isfinite(given) else failed
