@@ -79,6 +79,9 @@ def test_fit_saves_a_table_model_that_predicts_new_tables() -> None:
     assert error == ""
     assert facts["test_accuracy"] > 0.85
     assert facts["saved"] == "m.fwnet"
+    assert facts["target"] == "buys"
+    assert facts["numbers"] == ["income", "age"]
+    assert facts["texts"] == ["city (4 values)"]  # missing is one of them
     wanted = cross_val_score(
         make_pipeline(encoder(), FWSVC(random_state=0)), table[:100], table["buys"][:100], cv=4
     )

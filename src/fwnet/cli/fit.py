@@ -15,6 +15,8 @@ from fwnet.cli.output import AsJson, check_target, facts_table, show
 if TYPE_CHECKING:
     import numpy as np
 
+    from fwnet.estimators import TableEncoder
+
 
 @final
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ def fit(
         save_model(fitted, save, {"target": name, "source": source, "model": model})
     facts = {
         "model": model,
+        **({} if name is None else {"target": name}),
+        **_columns(fitted["table"]),
         **({} if classes is None else {"classes": len(classes)}),
         **facts,
         **({} if save is None else {"saved": save.as_posix()}),
@@ -204,6 +208,15 @@ def _fitted(
     counts = {"train_points": X_train.shape[0], "test_points": X_test.shape[0]}
     gap = float(np.max(made.duality_gap_))
     return whole, counts | scores | size | {"duality_gap": gap, "seconds": seconds}
+
+
+def _columns(encoder: TableEncoder) -> dict[str, list[str]]:
+    """How the columns of a table were read; nothing for an array."""
+    if encoder.numbers_ is None:
+        return {}
+    counts = zip(encoder.texts_, encoder.values_, strict=True)
+    texts = [f"{name} ({len(values)} values)" for name, values in counts]
+    return {"numbers": encoder.numbers_, "texts": texts}
 
 
 def _settings(model: str, options: dict[str, Any]) -> dict[str, Any]:

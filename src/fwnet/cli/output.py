@@ -60,6 +60,8 @@ def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
 def _text(value: Any) -> str:
     if value is None:
         return "–"
+    if isinstance(value, list):
+        return ", ".join(value) or "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
