@@ -52,7 +52,7 @@ attack: $(VENV)/installed  ## the laws of tests/laws on 20,000 random cases, at 
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws --cases 20000 --minutes 60 --seed $(or $(SEED),0)
 
 test-roundings: $(VENV)/installed  ## the tests as other processors round: plain kernels, AVX2, AVX-512, threads
-	$(BIN)/python tools/roundings.py -n 2 --dist worksteal
+	$(BIN)/python tools/roundings.py -n 2 --dist worksteal -m "not slow"
 
 test-integrations: $(VENV)/installed  ## the recipes of docs/training-loops.md, in the libraries they name
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[integrations]" -c constraints.txt
