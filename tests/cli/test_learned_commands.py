@@ -126,7 +126,15 @@ def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = json.loads(call("evaluate", "run", *mine, *few))
     assert "learned" in found["own_prices:Prices"]
     assert (tmp_path / "e" / "own_prices-Prices.json").is_file()
-    wrong = call("meta-train", "--family", "own_prices:Sizes", "--out", "x", code=1)
+    wrong = call("meta-train", "--family", "own_prices:Sizes", "--out", "x", code=2)
     assert "must return a family of problems (learned.ProblemFamily); got Sizes." in wrong
-    assert "cannot be imported" in call("evaluate", "pairwise", "--on", "own_prices:No", code=1)
+    assert "cannot be imported" in call("evaluate", "pairwise", "--on", "own_price:No", code=2)
+    wrong = call("evaluate", "pairwise", "--on", "own_prices:Price", code=2)
+    assert "own_prices has no 'Price'. Did you mean 'Prices'?" in wrong
+    wrong = call("evaluate", "pairwise", "--on", "own_prices.py:Prices", code=2)
+    assert "must name a module, not a file: own_prices:Prices." in wrong
+    wrong = call("meta-train", *mine, "--size", 8, 9, "--out", "x", code=2)
+    assert "--size does not apply to own_prices:Prices, which has its own." in wrong
+    wrong = call("evaluate", "pairwise", *mine, "--C", 3, code=2)
+    assert "--C and --size do not apply to own_prices:Prices" in wrong
     assert "no family 'svn'" in call("meta-train", "--family", "svn", "--out", "x", code=2)

@@ -124,6 +124,12 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+def test_a_card_is_kept(tmp_path: Path) -> None:
+    learned.save(learned.LearnedStep(), tmp_path / "a.fwnet", {"licence": "MIT"})
+    learned.save(learned.load(tmp_path / "a.fwnet"), tmp_path / "b.fwnet")
+    assert learned.load(tmp_path / "b.fwnet").card == {"licence": "MIT"}
+
+
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_file_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.fwnet"

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_medians_and_ratios_by_hand() -> None:
     assert found.losses() == []
     lost = made([5, 5], [4, 1]).losses()
     assert lost == [("ours", "theirs", 1e-4, 0.2)]
-    assert "0.20× against theirs" in made([5, 5], [4, 1]).report()
+    assert "ours against theirs: 0.20× to 1e-04" in made([5, 5], [4, 1]).report()
     budgets, shares = found.profile("ours", 1e-4, "iterations")
     assert budgets.tolist() == [2, 4, 10]
     assert shares.tolist() == [0.25, 0.5, 0.75]
@@ -163,10 +164,49 @@ def test_a_baseline_that_cannot_be_believed_is_refused() -> None:
         learned.evaluate(rule, SMALL, [Reports([])], **few)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"mine reported f = -1e\+09, below the minimum .*Simplex"):
         learned.evaluate(rule, SMALL, [Reports([-1e9])], **few)  # type: ignore[arg-type]
+    outside = Follows(lambda problem, x: (problem.value(problem.at(x)), 5 * x))
+    with pytest.raises(ValueError, match=r"mine reported a point that is not in Simplex"):
+        learned.evaluate(rule, SMALL, [outside], **few)  # type: ignore[arg-type]
+    flattered = Follows(lambda problem, x: (SMALL.best_values(problem), x))
+    with pytest.raises(ValueError, match=r"mine reported f = \S+ with a point where f is"):
+        learned.evaluate(rule, SMALL, [flattered], **few)  # type: ignore[arg-type]
+
+
+class Follows(learned.baselines.Baseline):
+    """Stays where it starts, says what a function makes of it, and never stops by itself."""
+
+    name = "mine"
+
+    def __init__(self, says: Callable[[fwnet.Problem, torch.Tensor], tuple[Any, Any]]) -> None:
+        self.says = says
+
+    def follow(self, problem, domain, max_steps, report) -> None:  # type: ignore[no-untyped-def]
+        x = domain.start(tuple(problem.shape), problem.dtype)
+        for _ in range(50):
+            report(*self.says(problem, x))
+
+
+def test_a_method_that_computes_its_own_gradients_pays_one_a_step() -> None:
+    def honest(problem: fwnet.Problem, x: torch.Tensor) -> tuple[Any, Any]:
+        K, c = problem.matrix.matrix, problem.c  # type: ignore[attr-defined]
+        value = 0.5 * (x @ K @ x.mT)[..., 0] + (0 if c is None else (c * x).sum(-1))
+        return value[0], x
+
+    problem = SMALL.sample(1, torch.Generator().manual_seed(0))
+    found = Follows(honest).run(problem, fwnet.Simplex(), max_steps=6)
+    assert found.gradients.tolist() == [0, 1, 2, 3, 4, 5, 6]  # and the budget ends the run
+
+
+def test_a_matrix_that_rounding_made_unsymmetric_has_a_minimum() -> None:
+    F = torch.randn(3, 40, 6, generator=torch.Generator().manual_seed(0))
+    K = 0.05 * F @ F.mT + torch.eye(40)
+    K[:, 0, 1:] *= 1 + 1e-6
+    single, double = fwnet.Quadratic(K), fwnet.Quadratic(((K + K.mT) / 2).double())
+    torch.testing.assert_close(SMALL.best_values(single).double(), SMALL.best_values(double))
 
 
 def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
-    with pytest.raises(TypeError, match=r"controllers must be step rules.*got str"):
+    with pytest.raises(TypeError, match=r"controllers must be step rules.*got 'x'. learned.load"):
         learned.evaluate({"a": ["x"]}, SMALL)  # type: ignore[dict-item]
     with pytest.raises(ValueError, match='baselines must be "default" or a list'):
         learned.evaluate(fwnet.LineSearch(), SMALL, "best")
@@ -174,6 +214,10 @@ def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
         learned.evaluate(fwnet.LineSearch(), SMALL, learned.baselines.FISTA())
     with pytest.raises(TypeError, match=r"objects such as learned.baselines.FISTA\(\)"):
         learned.evaluate(fwnet.LineSearch(), SMALL, ["FISTA"])
+    nameless = Follows(lambda problem, x: (0.0, x))
+    nameless.name = None  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="Follows needs a name, a string that stands in the tables"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, [nameless])
     with pytest.raises(ValueError, match="controllers must not be empty; 'learned' is"):
         learned.evaluate([], SMALL, [])
     with pytest.raises(ValueError, match="seeds of one training; these are LearnedStep, LineSea"):

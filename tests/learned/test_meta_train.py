@@ -118,6 +118,12 @@ def test_every_controller_trains_and_the_given_one_stays(name: str) -> None:
     assert torch.equal(weights(controller), before)
     assert type(trained) is type(controller)
     assert len(history) == 4
+    assert controller.card == {}
+    assert trained.card["trained_on"].startswith("SVMFamily: ")
+    assert trained.card["validation"] == {
+        "first": history.initial,
+        "best": min(history.validations),
+    }
 
 
 @pytest.mark.filterwarnings("ignore:the training of")  # so few episodes may find nothing

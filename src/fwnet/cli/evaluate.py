@@ -34,8 +34,10 @@ def evaluate_command(
             "module:Class.",
         ),
     ] = "digits",
-    c: Annotated[float, typer.Option("--C", help="Of the SVMs.")] = 10.0,
-    size: Annotated[int, typer.Option(min=4, help="Points per problem.")] = 300,
+    c: Annotated[float | None, typer.Option("--C", help="Of the SVMs. [default: 10]")] = None,
+    size: Annotated[
+        int | None, typer.Option(min=4, help="Points per problem. [default: 300]")
+    ] = None,
     problems: Annotated[int, typer.Option(min=1, help="Held-out problems per family.")] = 20,
     max_steps: Annotated[int, typer.Option(min=1, help="Step limit per run.")] = 2000,
     out: Annotated[Path | None, typer.Option(help="Folder for results and pictures.")] = None,
@@ -57,8 +59,7 @@ def evaluate_command(
     from fwnet.learned import evaluate, load
 
     names = _names(on)
-    if not c > 0:
-        raise typer.BadParameter(f"--C must be positive; got {c:g}.")
+    c, size = _sizes(names, c, size)
     learned = load(controller)
     for name in names:  # before the baselines are tuned, which takes a while
         learned.check_domain(_family(name, "test", c, size).domain)
@@ -79,7 +80,7 @@ def evaluate_command(
         data[name] = _facts(found)
         if not as_json:
             how = "" if is_own(name) else f", C = {c:g}, n = {size}"
-            print(f"{name}{how}, {problems} problems\n\n{found.report()}\n")
+            print(f"{name}{how}\n\n{found.report()}\n")
         if out is not None:
             found.save(_file(out, name, ".json"))
             save_picture(found.plot(), _file(out, name, ".png"))
@@ -91,6 +92,17 @@ def _names(on: str) -> list[str]:
     """The families, each known by name or of the user's."""
     names = [name.strip() for name in on.split(",")]
     return [name if is_own(name) else known("family", name, _FAMILIES) for name in names]
+
+
+def _sizes(names: list[str], c: float | None, size: int | None) -> tuple[float, int]:
+    """C and n of the SVMs; a family of the user's has its own."""
+    if all(map(is_own, names)) and (c, size) != (None, None):
+        raise typer.BadParameter(
+            f"--C and --size do not apply to {', '.join(names)}, which has its own."
+        )
+    if c is not None and not c > 0:
+        raise typer.BadParameter(f"--C must be positive; got {c:g}.")
+    return 10.0 if c is None else c, 300 if size is None else size
 
 
 def _file(folder: Path, name: str, suffix: str) -> Path:

@@ -37,9 +37,21 @@ def meta_train_command(
     ] = "svm",
     controller: Annotated[ControllerName, typer.Option(help="What is learned.")] = "direction",
     minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Episodes.")] = None,
-    unroll: Annotated[int | None, typer.Option(min=1, help="Solver steps per update.")] = None,
-    size: Annotated[tuple[int, int], typer.Option(help="Smallest and largest n.")] = (64, 384),
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Episodes. [default: as the shipped ones for step, direction; 300]"
+        ),
+    ] = None,
+    unroll: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Solver steps per update. [default: step all, direction 14, others 20]"
+        ),
+    ] = None,
+    size: Annotated[
+        tuple[int, int] | None, typer.Option(help="Smallest and largest n. [default: 64 384]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -86,12 +98,12 @@ def meta_train_command(
     if not history:
         raise Failed("no episode finished within --minutes; allow more.")
     _draw(history, out)
-    judged = [record.validation for record in history if record.validation is not None]
     facts = {
         "controller": (out / "controller.fwnet").as_posix(),
         "episodes": len(history),
         "of": config.steps,
-        "best validation loss": min(judged, default=None),
+        "first validation loss": history.initial,
+        "best validation loss": min(history.validations),
         "seconds": sum(record.seconds for record in history),
     }
     show(facts, as_json, facts_table(str(out), facts))
@@ -115,13 +127,18 @@ def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
     return made[name](), recipes.get(name) or learned.MetaConfig()
 
 
-def _families(name: str, size: tuple[int, int]) -> tuple[ProblemFamily, ProblemFamily | None]:
+def _families(
+    name: str, size: tuple[int, int] | None
+) -> tuple[ProblemFamily, ProblemFamily | None]:
     """Problems for training and for validation (None: new draws of the former)."""
     from fwnet.lab.recipes.simplex import svm_families
     from fwnet.learned import families
 
     if is_own(name):
+        if size is not None:
+            raise typer.BadParameter(f"--size does not apply to {name}, which has its own.")
         return own_family(name), None
+    size = size or (64, 384)
     if known("family", name, FAMILIES) == "svm":
         return svm_families(size)
     if name == "deep-svm":

@@ -45,5 +45,8 @@ def own_family(name: str) -> ProblemFamily:
 
     sys.path.insert(0, os.getcwd())  # the installed script leaves it out
     noun = "a family of problems (learned.ProblemFamily)"
-    family: ProblemFamily = made_by(name, ProblemFamily, noun)
+    try:
+        family: ProblemFamily = made_by(name, ProblemFamily, noun)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     return family

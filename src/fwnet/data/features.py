@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,17 @@ def made_by(source: str, kind: type[Any], noun: str) -> Any:
         noun: what a person calls it, with its article.
     """
     place, _, name = source.partition(":")
+    if place.endswith(".py"):
+        raise ValueError(f"{source!r} must name a module, not a file: {place[:-3]}:{name}.")
     try:
-        factory: Any = getattr(importlib.import_module(place), name)
+        module = importlib.import_module(place)
     except Exception as error:  # anything that the user's module raises
         raise ValueError(f"{source!r} cannot be imported: {error}.") from None
+    if not hasattr(module, name):
+        close = get_close_matches(name, dir(module), n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{source!r}: the module {place} has no {name!r}.{hint}")
+    factory: Any = getattr(module, name)
     try:
         made = factory if isinstance(factory, kind) else factory()
     except Exception as error:

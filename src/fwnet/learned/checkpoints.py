@@ -37,7 +37,8 @@ def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None =
 
     Arguments:
         path: conventionally ends in .fwnet.
-        card: what to know about it, as JSON can say it: data, horizon, validation, licence.
+        card: what to know about it, as JSON can say it: data, horizon, validation, licence; the
+            controller's own if left out.
 
     Example:
         >>> import tempfile, pathlib
@@ -60,7 +61,7 @@ def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None =
         "features": FEATURES,
         "kind": type(controller).__name__,
         "options": controller.options,
-        "card": dict(card or {}),
+        "card": dict(controller.card if card is None else card),
     }
     try:
         FORMAT.write(Path(path), facts, controller.state_dict())

@@ -26,7 +26,8 @@ def check_matrix(Q: Tensor, name: str = "Q") -> None:
         b, i, j = place // n**2, place // n % n, place % n
         raise ValueError(
             f"{name} must be symmetric; entries ({b}, {i}, {j}) and ({b}, {j}, {i}) are "
-            f"{float(Q[b, i, j]):.6g} and {float(Q[b, j, i]):.6g}. Pass ({name} + {name}.mT) / 2."
+            f"{float(Q[b, i, j]):.6g} and {float(Q[b, j, i]):.6g}, which differ by "
+            f"{float(worst[b, i, j]):.2g}. Pass ({name} + {name}.mT) / 2."
         )
 
 

@@ -20,7 +20,10 @@ from fwnet.trace import Result, Status, StepRecord, Trace
 from fwnet.vertices import OneHot
 
 Report = Callable[..., bool]
-"""report(f(x_t), x_t); the point may be left out by a method that is never called for its x."""
+"""report(f(x_t), x_t) -> whether to stop: at the target, or when all steps are taken.
+
+f(x_t) is a number or `(*batch,)`; x_t may be left out by a method that is never called for its x.
+"""
 
 
 @final
@@ -30,7 +33,8 @@ class Trajectory:
 
     A gradient evaluation is a gradient and the image of one dense point: FISTA pays one a step,
     and so does a pairwise step, whose image is one column. A method that asks for the images of
-    two dense points a step pays two.
+    two dense points a step pays two. A method that asks the problem for none computes them by
+    itself, and is taken to pay one a step.
 
     Arguments:
         values: f(x_t) of feasible iterates, `(steps + 1, *batch)`.
@@ -53,8 +57,24 @@ class Trajectory:
 class Baseline(ABC):
     """A method that minimises a problem over a domain.
 
+    `evaluate` gives it one problem at a time, as a batch of one: x is `(1, n)`.
+
     Attributes:
         name: as it stands in tables.
+
+    Example:
+        >>> from fwnet import learned
+        >>> class Projected(learned.baselines.Baseline):
+        ...     name = "projected gradient"
+        ...     def follow(self, problem, domain, max_steps, report):
+        ...         it = problem.at(domain.start(problem.shape, problem.dtype))
+        ...         for _ in range(max_steps):
+        ...             if report(problem.value(it), it.x):
+        ...                 break
+        ...             it = problem.at(domain.project(it.x - 0.1 * problem.gradient(it)))
+        >>> problem = fwnet.Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> Projected()(problem, fwnet.Simplex(), max_steps=100).gap < 1e-6
+        tensor(True)
     """
 
     name: str
@@ -161,6 +181,8 @@ class _Recorder:
         self.spent, self.since = 0.0, time.process_time()
 
     def __call__(self, value: Tensor | float, x: Tensor | None = None) -> bool:
+        if len(self.values) > self.max_steps:
+            return True  # the method did not stop when it was told to
         self.spent += time.process_time() - self.since  # recording is not the method's work
         value = torch.as_tensor(value, dtype=torch.float64)
         self.values.append(value)
@@ -172,7 +194,7 @@ class _Recorder:
         return len(self.values) > self.max_steps or done or broken
 
     def trajectory(self) -> Trajectory:
-        gradients, seconds = zip(*self.costs, strict=True)
-        return Trajectory(
-            torch.stack(self.values), torch.tensor(gradients), torch.tensor(seconds), self.x
-        )
+        gradients, seconds = map(torch.tensor, zip(*self.costs, strict=True))
+        if not bool(gradients.any()):  # the method computes its own
+            gradients = torch.arange(len(gradients))
+        return Trajectory(torch.stack(self.values), gradients, seconds, self.x)

@@ -109,6 +109,7 @@ def evaluate(
         for place, (problem, best) in enumerate(held_out):
             show(len(chosen) + place, f"problem {place + 1}")
             for name, seed, run in fits.runs(methods, problem, best):
+                fits.check(name, run, problem, best)
                 costs += fits.costs(name, seed, place, run, best)
                 curves.setdefault(name, []).append(_curve(run, best, grid))
         show(len(chosen) + problems, "")
@@ -176,13 +177,28 @@ class _Fits:
             if method.fits(problem, self.domain):
                 yield name, seed, method.run(problem, self.domain, self.max_steps, goal)
 
-    def costs(self, name: str, seed: int, place: int, run: Trajectory, best: Tensor) -> list[Cost]:
-        found = []
-        if bool((run.values < best - 1e-2 * best.abs()).any()):  # more than rounding
+    def check(self, name: str, run: Trajectory, problem: Problem, best: Tensor) -> None:
+        """Raise unless the reported values can be those of points of the domain."""
+        slack = 1e-2 * best.abs()  # more than rounding
+        if bool((run.values < best - slack).any()):
             raise ValueError(
                 f"{name} reported f = {float(run.values.min()):.6g}, below the minimum "
                 f"{float(best.min()):.6g}: it must report values of points of {self.domain}."
             )
+        if run.x is None or not bool(torch.isfinite(run.values[-1]).all()):
+            return
+        x = run.x.double()
+        if not bool(self.domain.contains(x, tol=1e-4 * max(1.0, float(x.abs().max()))).all()):
+            raise ValueError(f"{name} reported a point that is not in {self.domain}.")
+        value = problem.value(problem.at(run.x)).double()
+        if bool(((value - run.values[-1]).abs() > slack + 1e-3 * value.abs()).any()):
+            raise ValueError(
+                f"{name} reported f = {float(run.values[-1].max()):.6g} with a point where f is "
+                f"{float(value.max()):.6g}."
+            )
+
+    def costs(self, name: str, seed: int, place: int, run: Trajectory, best: Tensor) -> list[Cost]:
+        found = []
         for tolerance, target in zip(self.tolerances, self.targets(best), strict=True):
             t = int(run.first(target))
             there = (t, int(run.gradients[t]), float(run.seconds[t])) if t >= 0 else (np.inf,) * 3
@@ -240,7 +256,7 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
             if not isinstance(slot, Slot):
                 raise TypeError(
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
-                    f"got {type(slot).__name__}."
+                    f"got {slot!r}. learned.load(...) reads one from a file."
                 )
             as_solver(slot, domain)  # raises before anything is tuned
         kinds = sorted({type(slot).__name__ for slot in slots})
@@ -262,8 +278,12 @@ def _chosen(baselines: str | Sequence[Baseline | Tuned]) -> Sequence[Baseline | 
     for baseline in baselines:
         if not isinstance(baseline, Baseline | Tuned):
             raise TypeError(
-                "baselines must be objects such as learned.baselines.FISTA(); "
-                f"got {baseline!r} among them."
+                "baselines must be objects such as learned.baselines.FISTA(), or "
+                f'learned.baselines.Solver("a name", solver); got {baseline!r} among them.'
+            )
+        if not isinstance(getattr(baseline, "name", None), str):
+            raise TypeError(
+                f"{type(baseline).__name__} needs a name, a string that stands in the tables."
             )
     names = [baseline.name for baseline in baselines]
     if len(set(names)) < len(names):

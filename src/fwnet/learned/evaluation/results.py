@@ -90,7 +90,10 @@ class Evaluation:
     def quartiles(
         self, method: str, tolerance: float, by: str = "iterations"
     ) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile; infinite where too few runs got there."""
+        """Lower quartile, median and upper quartile; infinite where too few runs got there.
+
+        Each is the cost of a run: of two in the middle, the smaller one is the median.
+        """
         ordered = np.sort(self.of(method, tolerance, by))
         low, middle, high = (_order_quantile(ordered, q) for q in (0.25, 0.5, 0.75))
         return low, middle, high
@@ -143,12 +146,15 @@ class Evaluation:
 
     def report(self) -> str:
         """The three tables, the chosen constants, and where the learned methods lose."""
-        parts = [self.table(by) for by in COSTS]
+        runs = max(cost.problem for cost in self.costs) + 1
+        head = f"{runs} {'problem' if runs == 1 else 'problems'}: median (quartiles); * is learned"
+        parts = [head, *(self.table(by) for by in COSTS)]
         for by, name in (("gradients", "gradient evaluations"), ("seconds", "seconds")):
-            lines = [
-                f"  {ours} to {tolerance:.0e}: {ratio:.2f}× against {theirs}"
-                for ours, theirs, tolerance, ratio in self.losses(by)
-            ]
+            pairs: dict[tuple[str, str], list[str]] = {}
+            for ours, theirs, tolerance, ratio in self.losses(by):
+                text = f"{ratio:.2f}× to {tolerance:.0e}" if ratio else f"never to {tolerance:.0e}"
+                pairs.setdefault((ours, theirs), []).append(text)
+            lines = [f"  {a} against {b}: {', '.join(text)}" for (a, b), text in pairs.items()]
             parts.append(
                 f"where we lose (their {name} / ours, medians)\n"
                 + ("\n".join(lines) if lines else "  nowhere on this family")

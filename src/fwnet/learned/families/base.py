@@ -93,7 +93,7 @@ def _exact_values(problem: Problem, domain: Domain) -> Tensor | None:
         return None
     matrix = form.matrix.matrix.double()
     if isinstance(form, Quadratic):
-        Q = matrix
+        Q = (matrix + matrix.mT) / 2  # a product in float32 is symmetric but for rounding
         c = torch.zeros_like(Q[..., 0]) if form.c is None else form.c.double()
         constant = c.new_zeros(())
     else:

@@ -28,7 +28,8 @@ _STATE = FileFormat(
     "fwnet training",
     1,
     "state of a training",
-    "Delete the folder to start anew, or choose another one.",
+    "Delete the folder to start anew, or choose another one, where meta_train can begin with the "
+    "weights that are trained already.",
 )
 _FILE = "state.safetensors"
 
@@ -79,13 +80,17 @@ class MetaHistory(list[MetaRecord]):
         return len(found) > 1 and not any(value < found[0] for value in found[1:])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The loss of the episodes and of the validations; needs matplotlib."""
-        judged = [r for r in self if r.validation is not None]
+        """The loss of the episodes, and of the validations from the first weights on.
+
+        Needs matplotlib.
+        """
+        judged = [r.step + 1 for r in self if r.validation is not None]
+        first = [] if self.initial is None else [0]
         curves: dict[str, tuple[list[Any], list[Any]]] = {
             "training": ([r.step for r in self], [r.loss for r in self]),
-            "validation": ([r.step for r in judged], [r.validation for r in judged]),
+            "validation": (first + judged, self.validations),
         }
-        return plot_curves(curves, "episode", "meta-loss", ax)
+        return plot_curves(curves, "episode", "meta-loss (default: log10 of suboptimality)", ax)
 
 
 @final
@@ -128,6 +133,20 @@ class TrainingState:
         if loss < self.best_loss:
             self.waited, self.best_loss = 0, loss
             self.best_weights = parameters_to_vector(self.learned.parameters()).detach().clone()
+
+    def write_cards(self, facts: dict[str, str]) -> None:
+        """Say on the card of every part how it was trained, and how far validation came."""
+        config = {k: v for k, v in facts.items() if k not in ("controller", "family", "solver")}
+        for part in parts_of(self.learned).values():
+            if isinstance(part, Learned):
+                part.card = {
+                    "trained_on": facts["family"],
+                    **({"solver": facts["solver"]} if "solver" in facts else {}),
+                    "episodes": self.step,
+                    "validation": {"first": self.history.initial, "best": self.best_loss},
+                    "torch": torch.__version__,
+                    "config": config,
+                }
 
     def contents(self) -> dict[str, Any]:
         """What a file keeps of it."""
@@ -195,6 +214,7 @@ class TrainingFolder:
         with written_whole(self.folder / "history.jsonl") as file:
             file.write("\n".join(lines).encode())
         best = best_of(attempts)
+        best.write_cards(self.facts)
         for name, part in parts_of(best.learned).items():
             if isinstance(part, Learned) and has_a_kind(part):
                 with best_weights(best):

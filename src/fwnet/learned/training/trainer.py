@@ -69,7 +69,7 @@ def meta_train(
             `max_steps` is the horizon unless the config has one. If left out, the solver that the
             controller is made for.
         validation: problems to choose the weights by; new ones of `family` if left out.
-        out: a folder for the training's state, curves and best controller. The same call again
+        out: a folder for the training's state, history and best controller. The same call again
             goes on from there, and ends bit for bit where an uninterrupted one would (on one kind
             of processor: others round differently).
         minutes: stop after this time; what was done is saved in `out`.
@@ -109,14 +109,15 @@ def meta_train(
         for restart, first in enumerate(_firsts(learned, config))
         for rate in config.rates
     ]
-    folder = None
+    folder, facts = None, _facts(config, learned, task, others)
     if out is not None:
-        folder = TrainingFolder(Path(out), _facts(config, learned, task, others))
+        folder = TrainingFolder(Path(out), facts)
         folder.restore(attempts)
     clock = Clock(None if minutes is None else 60 * minutes)
     _train(attempts, task, others.judge(config), config, folder, clock, progress)
     best = best_of(attempts)
     vector_to_parameters(best.best_weights, best.learned.parameters())
+    best.write_cards(facts)
     best.history.attempts = tuple(state.history for state in attempts)
     one = isinstance(learned, Slots) and not isinstance(controller, Mapping | Slots)
     trained = best.learned[slot_of(controller)] if one else best.learned  # type: ignore[index]
@@ -200,8 +201,8 @@ def _facts(
     facts["controller"] = " ".join(repr(learned).split())
     if isinstance(learned, Slots):
         facts["solver"] = " ".join(repr(learned.template).split())
-    facts["family"] = task.describe(config, seeded(config.seed, "problem", 0, 0))
-    facts["validation"] = others.describe(config, seeded(config.seed, "validation", 0))
+    facts["family"] = task.describe(config, seeded("family"))
+    facts["validation"] = others.describe(config, seeded("family"))
     return facts
 
 

@@ -44,7 +44,7 @@ class GraphsConfig:
     sets: tuple[str, ...] = ("MUTAG", "PTC", "PROTEINS", "NCI1")
     folds: int = 10
     rounds: tuple[int, ...] = (1, 2, 3, 4, 5)
-    C: tuple[float, ...] = (1.0, 10.0, 100.0)
+    C: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 QUICK = GraphsConfig(sets=(), folds=5, rounds=(1, 3), C=(1.0, 10.0))
