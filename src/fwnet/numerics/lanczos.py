@@ -200,11 +200,11 @@ class _Bidiagonal:
 def lanczos(
     products: Products, start: Tensor, tol: float, max_restarts: int
 ) -> tuple[SingularPair, bool]:
-    """The top singular pair, and whether it is accurate.
+    """The top singular pair, and whether its residual is at most `tol` · sigma.
 
     For a singular triple (p, s, q) of T, the residual of (Uₖ p, s, Vₖ q) is beta |pₖ|. The error
-    of s is at most that, and about residual² / distance to the next value. Values that are closer
-    than the residual look like one, so that the second estimate counts only if it is small.
+    of s is at most that, and mostly about residual² / distance to the next value, but a residual
+    that small is needed: values that are closer than it look like one.
 
     Reference: Golub and Kahan (1965); thick restarts as in Baglama and Reichel (2005).
     """
@@ -217,7 +217,7 @@ def lanczos(
             continue
         values, p = bases.values()
         sigma = values[..., -1]
-        excess = _excess(bases.beta * np.abs(p[..., -1]), sigma, values[..., -2], tol)
+        excess = _excess(bases.beta * np.abs(p[..., -1]), sigma, tol)
         accurate = excess <= 0.0 or (k == bases.side and restarts == 0)
         if accurate or (k == bases.size and restarts == max_restarts):
             return bases.pair(p, sigma), accurate
@@ -261,12 +261,10 @@ def bounded_lanczos(
         check = bases.k + max(4, bases.k // 4)
 
 
-def _excess(residual: Array, sigma: Array, second: Array, tol: float) -> float:
+def _excess(residual: Array, sigma: Array, tol: float) -> float:
     """The decades by which the worst residual of a batch is too large; NaN counts as small."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative, distance = residual / sigma, 1.0 - second / sigma
-        allowed = np.maximum(tol, np.minimum(np.sqrt(tol * distance), 3e-3 * math.sqrt(tol)))
-        decades = np.log10(relative / allowed)
+        decades = np.log10(residual / sigma / tol)
     return float(np.where(np.isfinite(decades), decades, -np.inf).max())
 
 

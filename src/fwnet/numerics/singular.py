@@ -34,8 +34,10 @@ def top_singular_pair(
     Arguments:
         start: a guess of v, as from the last call; Lanczos adds noise to it, since a guess that
             is an exact singular vector would hide all larger ones.
-        tol: relative error of sigma; 1e-11 for float64, 1e-7 for float32 unless given. Lanczos may
-            miss a larger value that is tied with sigma up to 0.003 · √tol; `bounds` does not.
+        tol: residual relative to sigma; 1e-11 for float64, 1e-6 for float32 unless given. The error
+            of sigma is at most that, but Lanczos may miss a larger value to which the start is
+            nearly orthogonal: one that is larger by a share δ, for one start in δ / tol. `bounds`
+            misses none.
     """
     d, m = matrix.shape[-2:]
     if isinstance(matrix, ImplicitMatrix):
@@ -43,7 +45,7 @@ def top_singular_pair(
             return full_pair(matrix.dense())
     elif min(d, m) <= SMALL or _has_gradient(matrix):
         return full_pair(matrix)
-    tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-7
+    tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-6
     # some min(d, m) / 4 steps cost as much as a full decomposition
     max_restarts = 1 + min(d, m) // 256 if isinstance(matrix, Tensor) else 40
     with torch.no_grad():
