@@ -49,11 +49,16 @@ def along_a_line(
 
     None at a kink, or where f itself is rounding: where differences over two lengths, or to either
     side, disagree, or where those along both axes do not add up to those between the axes. There a
-    derivative must be a number, no more.
+    derivative must be a number, no more. So it must where formulas meet in one point only, as those
+    of relu(t) − relu(−t) do: right at all points around it.
     """
-    t = torch.zeros(2, dtype=F64, requires_grad=True)
-    out = network(t)
-    given = float(torch.autograd.grad(out, t)[0][0]) if out.requires_grad else 0.0
+
+    def derivative(*place: float) -> float:
+        t = torch.tensor(place, dtype=F64, requires_grad=True)
+        out = network(t)
+        return float(torch.autograd.grad(out, t)[0][0]) if out.requires_grad else 0.0
+
+    given = derivative(0.0, 0.0)
 
     def value(*place: float) -> float:
         with torch.no_grad():
@@ -70,6 +75,8 @@ def along_a_line(
         for a, b in _BETWEEN:
             both = (value(a, b) - value(-a, -b)) / (2 * step)
             kink |= abs(both - a * near - b * other) > 1e-4 * max(size, abs(both), abs(other))
+        around = (derivative(step * a, step * b) for a, b in _BETWEEN[::5])
+        kink |= all(abs(one - near) <= 1e-4 * size for one in around)
     if kink:
         failed = Difference(given, near, 1.0, f"at a kink: {text}")
         return None if np.isfinite(given) else failed
