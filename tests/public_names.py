@@ -37,6 +37,12 @@ def lines() -> Iterator[str]:
             yield f"{namespace}.{name}{_signature(thing)}"
 
 
+def public_types(module: ModuleType) -> set[type]:
+    """The public classes of a module, also those that it loads only when they are asked for."""
+    things = (getattr(module, name) for name in module.__all__)
+    return {thing for thing in things if isinstance(thing, type)}
+
+
 def _signature(thing: object) -> str:
     """Names, kinds and defaults of the parameters; annotations may move with their modules."""
     if not callable(thing):

@@ -12,6 +12,7 @@ from fwnet import learned
 from laws import certificates, solves
 from laws.sets import FAMILIES, draw_radius, fixed_cases, l2
 from laws.solves import CONTROLLERS, DIRECTIONS, ORACLES
+from public_names import public_types
 
 NUMBERS = range(240)
 
@@ -28,15 +29,15 @@ def test_every_domain_can_be_drawn() -> None:
     generator = np.random.default_rng(0)
     drawn = {type(family(generator, draw_radius(generator)).domain) for family in FAMILIES}
     drawn |= {type(case.domain) for case in fixed_cases()}
-    public = {value for value in vars(fwnet).values() if isinstance(value, type)}
+    public = public_types(fwnet)
     domains = {kind for kind in public if issubclass(kind, fwnet.Domain)} - {fwnet.Domain}
     assert drawn >= domains
 
 
 def test_every_direction_and_controller_can_be_drawn() -> None:
     drawn = {type(case.make()) for case in DIRECTIONS} | {type(c()) for c in CONTROLLERS.values()}
-    public = {value for value in vars(fwnet.directions).values() if isinstance(value, type)}
-    public |= {value for value in vars(fwnet.learned).values() if isinstance(value, type)}
+    public = public_types(fwnet.directions)
+    public |= public_types(fwnet.learned)
     slots = {kind for kind in public if issubclass(kind, fwnet.Direction | learned.Controller)}
     assert drawn >= slots - {fwnet.Direction, learned.Controller}
 
@@ -46,7 +47,7 @@ def test_every_oracle_can_be_drawn() -> None:
     seeded, product = torch.Generator(), PRODUCT.domain
     drawn = {type(case.make(seeded)) for case in ORACLES}
     drawn |= {type(case.make(product).oracle) for case in SOLVERS}
-    public = {value for value in vars(fwnet).values() if isinstance(value, type)}
+    public = public_types(fwnet)
     assert drawn >= {kind for kind in public if issubclass(kind, fwnet.Oracle)} - {fwnet.Oracle}
 
 

@@ -10,6 +10,7 @@ from laws.differences import Difference
 from laws.faces import FAMILIES, draw_polyhedron
 from laws.gradients import Case, attack, cases, check, outcome
 from laws.networks import small_cases
+from public_names import public_types
 
 CASES = cases(0)
 
@@ -35,9 +36,9 @@ def test_random_cases() -> None:
 
 def test_every_domain_is_there() -> None:
     """A domain joins by a line of `domains.cases`; if it knows its faces, of `laws.faces`, too."""
-    names = (getattr(fwnet, name) for name in fwnet.__all__)  # loaded when they are asked for
-    public = {value for value in names if isinstance(value, type)}
-    domains = {kind for kind in public if issubclass(kind, fwnet.Domain)} - {fwnet.Domain}
+    domains = {kind for kind in public_types(fwnet) if issubclass(kind, fwnet.Domain)} - {
+        fwnet.Domain
+    }
     assert {type(case.domain) for case in small_cases()} == domains
     generator = np.random.default_rng(0)
     faced = {type(draw_polyhedron(generator, family).domain) for family in FAMILIES}
