@@ -261,7 +261,8 @@ def test_features_from_a_torch_factory_and_from_onnx(monkeypatch: pytest.MonkeyP
     assert facts["train_points"] + facts["test_points"] == 300
     for model_name, sentence in (
         ("nets:text", "must return a torch module; got str"),
-        ("nets:none", "cannot be imported"),
+        ("nets:none", "the module nets has no 'none'."),
+        ("net:none", "cannot be imported"),
         ("nets:boom", "could not be called without arguments: RuntimeError: boom"),
         ("nets:wide", "nets:wide failed on a batch of shape (64, 1, 8, 8); see --size. Runtime"),
         ("nets", "neither a file nor module:factory"),
