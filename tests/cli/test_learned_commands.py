@@ -123,8 +123,10 @@ def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     again = json.loads(call("meta-train", *mine, *small))  # resumes
     assert first["episodes"] == again["episodes"] == 1
     few = ("--problems", 1, "--max-steps", 5, "--out", "e", "--json")
-    found = json.loads(call("evaluate", "run", *mine, *few))
-    assert "learned" in found["own_prices:Prices"]
+    found = json.loads(call("evaluate", "run", *mine, *few, "--tolerances", "0.5,0.1"))
+    assert list(found["own_prices:Prices"]["learned"]["iterations"]) == ["0.5", "0.1"]
+    wrong = call("evaluate", "run", *mine, "--tolerances", "1e-2;1e-3", code=2)
+    assert "--tolerances must be numbers with commas between them; got '1e-2;1e-3'." in wrong
     assert (tmp_path / "e" / "own_prices-Prices.json").is_file()
     wrong = call("meta-train", "--family", "own_prices:Sizes", "--out", "x", code=2)
     assert "must return a family of problems (learned.ProblemFamily); got Sizes." in wrong

@@ -112,6 +112,14 @@ def test_what_no_run_reached_is_said_once() -> None:
     assert text.splitlines()[1].split() == ["*", "ours", "never"]
 
 
+def test_the_end_of_the_budget_is_told(evaluation: Evaluation) -> None:
+    lines = evaluation.ends().splitlines()
+    assert [line.split("  ")[0] for line in lines[1:3]] == ["* relaxed", "* atoms"]
+    ends = np.sort(evaluation.curves["atoms"][:, -1])
+    assert f"{ends[(len(ends) - 1) // 2]:.1e} (" in evaluation.ends()
+    assert evaluation.ends() in evaluation.report()
+
+
 def test_goes_to_json_and_pandas(evaluation: Evaluation, tmp_path: Path) -> None:
     path = tmp_path / "new" / "found.json"
     evaluation.save(path)

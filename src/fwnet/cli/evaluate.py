@@ -40,6 +40,9 @@ def evaluate_command(
     ] = None,
     problems: Annotated[int, typer.Option(min=1, help="Held-out problems per family.")] = 20,
     max_steps: Annotated[int, typer.Option(min=1, help="Step limit per run.")] = 2000,
+    tolerances: Annotated[
+        str, typer.Option(help="Relative suboptimalities to reach, with commas.")
+    ] = "1e-2,1e-3,1e-4",
     out: Annotated[Path | None, typer.Option(help="Folder for results and pictures.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
     as_json: AsJson = False,
@@ -60,6 +63,7 @@ def evaluate_command(
 
     names = _names(on)
     c, size = _sizes(names, c, size)
+    goals = _tolerances(tolerances)
     learned = load(controller)
     for name in names:  # before the baselines are tuned, which takes a while
         learned.check_domain(_family(name, "test", c, size).domain)
@@ -73,6 +77,7 @@ def evaluate_command(
             _family(name, "test", c, size),
             validation=None if is_own(name) else _family(name, "validation", c, size),
             problems=problems,
+            tolerances=goals,
             max_steps=max_steps,
             generator=torch.Generator().manual_seed(seed),
             progress=not as_json,
@@ -92,6 +97,15 @@ def _names(on: str) -> list[str]:
     """The families, each known by name or of the user's."""
     names = [name.strip() for name in on.split(",")]
     return [name if is_own(name) else known("family", name, _FAMILIES) for name in names]
+
+
+def _tolerances(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"--tolerances must be numbers with commas between them; got {text!r}."
+        ) from None
 
 
 def _sizes(names: list[str], c: float | None, size: int | None) -> tuple[float, int]:

@@ -138,17 +138,25 @@ class Evaluation:
                 spread = f"{_short(middle)} ({_short(low)} to {_short(high)})"
                 cells.append("never" if math.isinf(low) else spread)
             rows.append([f"* {name}" if method in self.learned else f"  {name}", *cells])
-        widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
+        return _aligned(rows)
+
+    def ends(self) -> str:
+        """Medians (quartiles) of the suboptimality where runs ended, one line a method.
+
+        They end at the tightest tolerance, or when all steps are taken.
+        """
+        rows = [["where it ended", "(f − f*)/|f*|"]]
+        for method, curves in self.curves.items():
+            low, middle, high = np.quantile(curves[:, -1], (0.25, 0.5, 0.75), method="lower")
+            mark = "*" if method in self.learned else " "
+            rows.append([f"{mark} {method}", f"{middle:.1e} ({low:.1e} to {high:.1e})"])
+        return _aligned(rows)
 
     def report(self) -> str:
-        """The three tables, the chosen constants, and where the learned methods lose."""
+        """The tables, the chosen constants, and where the learned methods lose."""
         runs = max(cost.problem for cost in self.costs) + 1
         head = f"{runs} {'problem' if runs == 1 else 'problems'}: median (quartiles); * is learned"
-        parts = [head, *(self.table(by) for by in COSTS)]
+        parts = [head, *(self.table(by) for by in COSTS), *([self.ends()] if self.curves else [])]
         for by, name in (("gradients", "gradient evaluations"), ("seconds", "seconds")):
             pairs: dict[tuple[str, str], list[str]] = {}
             for ours, theirs, tolerance, ratio in self.losses(by):
@@ -198,6 +206,15 @@ class Evaluation:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as file:
             file.write((json.dumps(data, indent=1) + "\n").encode())
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    """Cells under each other, one line a row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def _order_quantile(ordered: np.ndarray, q: float) -> float:
