@@ -91,11 +91,13 @@ def test_shard_writes_what_was_given(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", rows)
     np.save(tmp_path / "y.npy", np.arange(10) % 2)
     out = tmp_path / "parts"
-    call("shard", tmp_path / "X.npy", tmp_path / "y.npy", "--out", out, "--rows", 4)
+    call("distributed", "shard", tmp_path / "X.npy", tmp_path / "y.npy", "--out", out, "--rows", 4)
     parts = [np.load(path) for path in sorted(out.glob("*.X.npy"))]
     assert [len(part) for part in parts] == [4, 4, 2]
     np.testing.assert_array_equal(np.concatenate(parts), rows)
-    missing = call("shard", tmp_path / "Z.npy", tmp_path / "y.npy", "--out", out, code=1)
+    missing = call(
+        "distributed", "shard", tmp_path / "Z.npy", tmp_path / "y.npy", "--out", out, code=1
+    )
     assert "Z.npy" in missing
 
 

@@ -27,7 +27,6 @@ COMMANDS = (
         "reproduce",
         "report",
         "features",
-        "shard",
         "bench",
         "info",
         "meta-train",

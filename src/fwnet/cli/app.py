@@ -8,7 +8,7 @@ import typer
 
 import fwnet
 from fwnet.cli.bench import bench
-from fwnet.cli.distributed import distributed, shard
+from fwnet.cli.distributed import distributed
 from fwnet.cli.errors import command
 from fwnet.cli.evaluate import evaluate_command
 from fwnet.cli.features import features
@@ -48,7 +48,7 @@ def _options(
     """Frank-Wolfe networks: solve, fit, and reproduce the paper."""
 
 
-for function in (solve, fit, predict, reproduce, report, features, shard, bench, info):
+for function in (solve, fit, predict, reproduce, report, features, bench, info):
     app.command()(command(function))
 app.add_typer(distributed, name="distributed")
 app.command("warm-up")(command(warm_up))

@@ -108,7 +108,7 @@ def shard(
 
     Examples:
 
-        fwnet shard X.npy y.npy --out parts
+        fwnet distributed shard X.npy y.npy --out parts
 
         fwnet shard X.npz y.npy --out parts
     """
