@@ -363,3 +363,15 @@ def test_the_papers_lagrangian_is_what_l2l_sees() -> None:
         torch.testing.assert_close(inputs, leaf.grad)
         theta = (theta + 0.01 * answers).clamp_min(0)
     torch.testing.assert_close(result.x, theta / theta.sum(-1, keepdim=True))
+
+
+def test_the_papers_step_size_has_the_softmin_that_it_was_trained_with() -> None:
+    controller, problem = learned.load("paper-step"), svm_family().sample(2, seeded(3))
+    budget: dict[str, Any] = {"max_steps": 20, "tol": 0.0}
+    ours = controller.solver(fwnet.Simplex(), **budget)(problem).x
+    softmin = fwnet.Softmin(beta=10.0)
+    solver = fwnet.FrankWolfe(fwnet.Simplex(), controller, oracle=softmin, **budget)
+    torch.testing.assert_close(ours, solver(problem).x, rtol=0, atol=0)
+    assert isinstance(learned.LSTMStep().solver(fwnet.L1Ball()).oracle, fwnet.Exact)
+    with pytest.raises(ValueError, match=r"LSTMStep\(beta=...\) must be"):
+        learned.LSTMStep(beta=0.0)

@@ -153,7 +153,7 @@ def trained(config: Cifar2Config) -> dict[str, dict[str, Version]]:
 
     lagrangian = partial(learned.L2LLagrangian, multiplier=1.0)
     return {
-        GAMMA: {"": (learned.LSTMStep, partial(fwnet_method, config))},
+        GAMMA: {"": (partial(learned.LSTMStep, beta=config.beta), partial(fwnet_method, config))},
         NABLA: {"": (direction, with_direction(OpenLoop()))},
         L2L: {"": (learned.L2LSoftmax, with_direction(Constant(1.0)))},
         L2L_LAGRANGIAN: {"": (lagrangian, with_direction(Constant(1.0)))},

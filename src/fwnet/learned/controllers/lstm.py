@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,17 @@ from fwnet.learned.controllers.entrywise import EntrywiseLSTM, Memory
 from fwnet.learned.controllers.targets import TargetDirection
 from fwnet.numerics import checks
 from fwnet.numerics.singular import power_iteration
-from fwnet.oracles import Linearization, Oracle, PowerIteration
+from fwnet.oracles import Linearization, Oracle, PowerIteration, Softmin
 from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient
+from fwnet.solvers import FrankWolfe
 from fwnet.steps import StepRule
 from fwnet.vertices import Rank1
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwnet.solvers.presets import Budgets
 
 
 @final
@@ -33,15 +39,22 @@ class LSTMStep(Controller, StepRule):
     Arguments:
         hidden: units of a layer.
         layers: how many.
+        beta: β of the softmin that its solver asks instead of exact vertices, on the simplex; the
+            paper's is 10.
 
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 7.
     """
 
     domains: ClassVar[tuple[type[Domain], ...]] = (Domain,)
 
-    def __init__(self, hidden: int = 20, layers: int = 2) -> None:
-        super().__init__(hidden=hidden, layers=layers)
+    def __init__(self, hidden: int = 20, layers: int = 2, beta: float | None = None) -> None:
+        super().__init__(hidden=hidden, layers=layers, beta=beta)
+        self.beta = None if beta is None else checks.positive("LSTMStep(beta=...)", beta)
         self.network = EntrywiseLSTM(hidden, layers)
+
+    def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
+        oracle = None if self.beta is None else Softmin(self.beta)
+        return FrankWolfe(domain, self, oracle=oracle, **budgets)
 
     def init(self, problem: Problem, it: Iterate) -> tuple[Tensor, None]:
         self.check_weights()
