@@ -38,7 +38,7 @@ test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"; tests=$$?; \
 	wait $$types && exit $$tests
 
-test-slow: $(VENV)/installed  ## the other tests: processes that are killed, devices, long examples
+test-slow: $(VENV)/installed  ## the other tests: processes that are killed, devices, examples/
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 quick: $(VENV)/installed  ## only the tests, without format, lint, types and documentation examples

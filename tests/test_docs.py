@@ -15,7 +15,6 @@ from scripts import ROOT, run
 
 PAGES = sorted(ROOT.glob("docs/*.md"))
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-LONG = {"deep_circles", "evaluate_a_controller", "odd_even_certificate", "svm_head_in_a_convnet"}
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -136,14 +135,7 @@ def test_the_site_has_every_page_and_links_that_exist() -> None:
             assert not inside or (page.parent / link.partition("#")[0]).exists(), (page, link)
 
 
-@pytest.mark.parametrize(
-    "example",
-    [
-        pytest.param(
-            example, id=example.name, marks=[pytest.mark.slow] if example.stem in LONG else []
-        )
-        for example in EXAMPLES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     run([str(example), "--quick"], tmp_path)

@@ -67,6 +67,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
     return Teams(path, same, list(found), done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_any_number_of_workers_gives_the_same_bits(name: str, ran: Teams) -> None:
     assert ran.same[name] == [[0] * p for p in SIZES[name]]

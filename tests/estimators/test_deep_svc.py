@@ -51,6 +51,7 @@ def same(a: DeepSVC, b: DeepSVC) -> None:
     assert [r[:4] for r in a.history_[1:]] == [r[:4] for r in b.history_[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "updates", "target", "seeds"),
     [("exact", 100, 0.99, 2), ("forward", 500, 0.95, 1), ("unrolled", 60, 0.9, 2)],
@@ -170,6 +171,7 @@ def test_validation_and_patience():
     assert len(clf.support_) <= 300
 
 
+@pytest.mark.slow
 def test_check_estimator():
     done = check_estimator(DeepSVC(max_iter=10), on_skip=None, on_fail=None)
     failed = {
