@@ -128,16 +128,17 @@ class FaceQuadratic:
     bind: Array
     dimension: int  # of the face
 
+    def __post_init__(self) -> None:
+        size = np.abs(self.K).max() * np.abs(self.x).max() + np.abs(self.c).max()
+        assert is_minimum(self.place, self.bind, self.K @ self.x + self.c, self.x, size)
+
     def minimum(self, K: Array, c: Array) -> Array:
-        """The minimum for other data, if it lies on the same face; else an error."""
+        """The minimum on the plane of the face for other data; for data near by, that of all."""
         free = directions_of(self.place, self.bind)
-        x = self.x
-        if free.shape[1]:
-            slope = free.T @ (K @ x + c)
-            x = x - free @ np.linalg.solve(free.T @ K @ free, slope)
-        size = np.abs(self.K).max() * np.abs(x).max() + np.abs(self.c).max()
-        assert is_minimum(self.place, self.bind, K @ x + c, x, size)
-        return x
+        if not free.shape[1]:
+            return self.x
+        slope = free.T @ (K @ self.x + c)
+        return self.x - free @ np.linalg.solve(free.T @ K @ free, slope)
 
 
 def is_minimum(place: Polyhedron, bind: Array, gradient: Array, x: Array, size: float) -> bool:
