@@ -24,11 +24,13 @@ from fwnet.cli.app import app
 from fwnet.cli.errors import say
 from fwnet.cli.fit import MODELS
 from fwnet.cli.output import table
+from fwnet.cli.warm_up import PARTS
 from fwnet.estimators import load_model
 from fwnet.lab.paper.claims import Verdict
 from fwnet.lab.paper.experiment import Results
 from fwnet.lab.paper.figures import Figure, Table
 from fwnet.lab.paper.run import Job
+from fwnet.numerics.compiled import Compilation
 from paper.toy import Toy
 
 RUNNER = CliRunner()
@@ -350,6 +352,12 @@ def test_another_encoding_of_the_output_stream_works() -> None:
 def test_warm_up_compiles_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(call("warm-up", "layers", "learned", "solvers", "--json")[0])["seconds"]
     assert list(found) == ["layers", "learned", "solvers"]
+
+    def compile_for_a_second() -> None:
+        Compilation.seconds += 1.0
+
+    monkeypatch.setitem(PARTS, "svm", compile_for_a_second)
+    assert json.loads(call("warm-up", "svm", "--json")[0])["seconds"]["svm"] == pytest.approx(1.0)
     assert "no part 'svn'. Did you mean 'svm'?" in call("warm-up", "svn", code=2)[1]
     monkeypatch.setattr("fwnet.numerics.compiled.numba_or_none", lambda: None)
     assert "nothing to compile without Numba" in call("warm-up", code=1)[1]
