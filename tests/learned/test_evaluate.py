@@ -205,6 +205,17 @@ def test_a_method_that_computes_its_own_gradients_pays_one_a_step() -> None:
     assert found.gradients.tolist() == [0, 1, 2, 3, 4, 5, 6]  # and the budget ends the run
 
 
+def test_points_may_be_arrays_of_numpy_and_have_the_shape_of_the_problem() -> None:
+    def says(shape: Callable[[Any], Any]) -> Follows:
+        return Follows(lambda problem, x: (problem.value(problem.at(x)), shape(x.numpy())))
+
+    few: dict[str, Any] = {"problems": 1, "max_steps": 3}
+    found = learned.evaluate(fwnet.LineSearch(), SMALL, [says(lambda x: x)], **few)
+    assert found.methods == ["learned", "mine"]
+    with pytest.raises(ValueError, match=r"mine must report points of shape \(1, \d+\); got one"):
+        learned.evaluate(fwnet.LineSearch(), SMALL, [says(lambda x: x[0])], **few)
+
+
 def test_a_matrix_that_rounding_made_unsymmetric_has_a_minimum() -> None:
     F = torch.randn(3, 40, 6, generator=torch.Generator().manual_seed(0))
     K = 0.05 * F @ F.mT + torch.eye(40)

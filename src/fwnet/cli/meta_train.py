@@ -39,9 +39,7 @@ def meta_train_command(
     minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Episodes. [default: as the shipped ones for step, direction; 300]"
-        ),
+        typer.Option(min=1, help="Episodes. [default: step 60, direction 320, others 300]"),
     ] = None,
     unroll: Annotated[
         int | None,

@@ -187,10 +187,17 @@ class _Fits:
             )
         if run.x is None or not bool(torch.isfinite(run.values[-1]).all()):
             return
-        x = run.x.double()
-        if not bool(self.domain.contains(x, tol=1e-4 * max(1.0, float(x.abs().max()))).all()):
+        x = torch.as_tensor(run.x, dtype=problem.dtype)  # the method may be in NumPy
+        if x.shape != problem.shape:
+            raise ValueError(
+                f"{name} must report points of shape {tuple(problem.shape or ())}; got one of "
+                f"shape {tuple(x.shape)}."
+            )
+        if not bool(
+            self.domain.contains(x.double(), tol=1e-4 * max(1.0, float(x.abs().max()))).all()
+        ):
             raise ValueError(f"{name} reported a point that is not in {self.domain}.")
-        value = problem.value(problem.at(run.x)).double()
+        value = problem.value(problem.at(x)).double()
         if bool(((value - run.values[-1]).abs() > slack + 1e-3 * value.abs()).any()):
             raise ValueError(
                 f"{name} reported f = {float(run.values[-1].max()):.6g} with a point where f is "

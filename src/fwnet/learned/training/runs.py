@@ -90,7 +90,7 @@ class MetaHistory(list[MetaRecord]):
             "training": ([r.step for r in self], [r.loss for r in self]),
             "validation": (first + judged, self.validations),
         }
-        return plot_curves(curves, "episode", "meta-loss (default: log10 of suboptimality)", ax)
+        return plot_curves(curves, "episode", "meta-loss", ax)
 
 
 @final
