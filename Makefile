@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots docs notebooks test test-slow quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
+.PHONY: help reproduce screenshots docs notebooks test test-slow types quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,17 +31,18 @@ notebooks: $(VENV)/installed  ## run the five notebooks, in the order of their n
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[notebooks]" -c constraints.txt
 	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py
 
-test: $(VENV)/installed  ## format, lint, types, tests, documentation examples
+test: $(VENV)/installed  ## format, lint, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy & types=$$!; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"; tests=$$?; \
-	wait $$types && exit $$tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-slow: $(VENV)/installed  ## the other tests: processes that are killed, devices, examples/
+types: $(VENV)/installed  ## mypy over src, tests, benchmarks, examples
+	$(BIN)/mypy
+
+test-slow: $(VENV)/installed  ## the other tests: several processes, devices, examples/, long checks
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-quick: $(VENV)/installed  ## only the tests, without format, lint, types and documentation examples
+quick: $(VENV)/installed  ## only the tests, without format, lint and documentation examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --ignore tests/test_docs.py
 
 coverage: $(VENV)/installed  ## the tests with branch coverage: a table, and htmlcov/index.html

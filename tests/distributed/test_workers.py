@@ -27,6 +27,8 @@ from distributed.cases import (
 from fwnet.distributed import FitConfig, write_shards
 from fwnet.estimators.low_rank.distributed.fit import fit
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"single": np.float32, "double": np.float64, "sparse": np.float32}
 SIZES = {"single": (1, 3), "double": (1, 2, 4), "sparse": (1, 3)}  # of teams
 
@@ -67,7 +69,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Teams:
     return Teams(path, same, list(found), done.stdout, done.stderr)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_any_number_of_workers_gives_the_same_bits(name: str, ran: Teams) -> None:
     assert ran.same[name] == [[0] * p for p in SIZES[name]]
@@ -97,7 +98,6 @@ def test_a_bad_setting_is_said_once(ran: Teams) -> None:
     assert ran.errors.count("fwnet: radius must be a positive finite number; got 0.0.") == 1
 
 
-@pytest.mark.slow
 def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> None:
     """A team that torchrun restarts ends with the model of a run that nobody disturbed."""
     data = folder(tmp_path, 200, 30, 20)
@@ -136,7 +136,6 @@ def test_kill_9_loses_at_most_the_steps_since_the_checkpoint(tmp_path: Path) -> 
     assert killed == whole
 
 
-@pytest.mark.slow
 def test_the_others_end_when_a_worker_dies(tmp_path: Path) -> None:
     """Without a launcher that would end them: no process is left waiting."""
     data = folder(tmp_path, 200, 30, 20)

@@ -23,6 +23,7 @@ from fwnet.estimators.low_rank import estimator
 from fwnet.estimators.low_rank.solve import Budget
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "model",

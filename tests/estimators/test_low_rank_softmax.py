@@ -35,6 +35,7 @@ def digits(dtype: type = np.float64, every: int = 3) -> tuple[np.ndarray, np.nda
     return (X[::every] / 16).astype(dtype), y[::every]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator() -> None:
     model = LowRankSoftmaxClassifier(tol=0.1, max_iter=30)  # it chooses a radius for every fit

@@ -170,6 +170,7 @@ def test_unscaled_linear_features_fall_back_to_the_dual() -> None:
     assert primal == pytest.approx(dual, rel=2e-6)
 
 
+@pytest.mark.slow
 def test_a_large_C_hides_no_support_vector_behind_rounding() -> None:
     # u = Ce, and t − f has no digit of an e of 1e-16: its sign must come from u.
     for seed in range(30):

@@ -230,6 +230,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_agree_to_the_bit_and_with_one(tmp_path: Path) -> None:
     script, folders = tmp_path / "train.py", [tmp_path / str(rank) for rank in range(2)]
     script.write_text(WORKER)

@@ -222,6 +222,7 @@ def shards(sharded: bool) -> dict[str, Tensor]:
     return weights | means
 
 
+@pytest.mark.slow
 def test_sharded_weights_take_the_steps_of_one_process_to_the_bit(tmp_path: Path) -> None:
     """FSDP2 on two workers: the same data on both, so that their gradients are those of one."""
     script, folders = tmp_path / "train.py", [tmp_path / str(rank) for rank in range(2)]

@@ -139,15 +139,16 @@ class CirclesConfig(DeepConfig):
     """Deep SVMs on two rings.
 
     Arguments:
-        starts: fresh rings and first weights of a test, and of a validation.
+        starts, held: fresh rings and first weights of a test, and of a validation.
         resolution: of the pictures.
     """
 
     starts: int = 8
+    held: int = 16
     resolution: int = 80
 
 
-_CIRCLES = CirclesConfig(MetaTraining(120, (40, 500), lrs=(1e-2,)), meta_batch=4)
+_CIRCLES = CirclesConfig(MetaTraining(150, (40, 500), lrs=(1e-2,), check_every=3), meta_batch=16)
 CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,

@@ -157,6 +157,13 @@ class DeepTraining(Recurrence[Iteration]):
         missed = curves.shape[1] * (1 + np.log(curves.min(1) / self.svm.levels))
         return float(np.where(np.isfinite(counts), counts, missed).mean())
 
+    def decided(self, losses: Sequence[Any]) -> bool:
+        """Whether every level was reached."""
+        if self.svm.levels is None or not losses:
+            return False
+        least = torch.stack(list(losses)).amin(0).double().numpy()
+        return bool((least <= self.svm.levels).all())
+
 
 @final
 @dataclass(frozen=True)

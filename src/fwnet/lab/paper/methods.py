@@ -98,9 +98,7 @@ class Methods(dict[str, Method]):
         return module
 
     def _score(self, method: Method) -> float:
-        run = OptimizerRun(method(self.held))
-        run.record(self.steps)
-        score = run.score()
+        score = OptimizerRun(method(self.held)).score(self.steps)
         return score if math.isfinite(score) else math.inf
 
     def _trained(

@@ -51,6 +51,10 @@ class Recurrence(ABC, Generic[Shown]):
         half = losses[len(losses) // 2 :]
         return float(sum(half) / len(half))
 
+    def decided(self, losses: Sequence[Any]) -> bool:
+        """Whether the score is known already, whatever the steps that would follow."""
+        return False
+
 
 @final
 class OptimizerRun(Rollout, Generic[Shown]):
@@ -74,8 +78,11 @@ class OptimizerRun(Rollout, Generic[Shown]):
     def run(self, steps: int) -> Tensor:
         return torch.stack([self.advance().objective for _ in range(steps)]).sum()
 
-    def score(self) -> float:
-        """The recurrence's score of the losses so far."""
+    @torch.no_grad()
+    def score(self, steps: int) -> float:
+        """The recurrence's score of the losses, after so many steps or once it is decided."""
+        while len(self.losses) < steps and not self.recurrence.decided(self.losses):
+            self.advance()
         return self.recurrence.score(self.losses)
 
     def detach(self) -> None:
@@ -104,9 +111,7 @@ class RecurrenceTask(TrainingTask):
             total = 0.0
             for place in range(count):
                 generator = seeded(config.seed, "validation", place)
-                run = OptimizerRun(self.draw(learned, generator))
-                run.record(config.limits[1])
-                total += run.score()
+                total += OptimizerRun(self.draw(learned, generator)).score(config.limits[1])
             return total / count if math.isfinite(total) else math.inf
 
         return judged

@@ -61,7 +61,8 @@ class Circles(Experiment[CirclesConfig]):
         if not 0 <= seed < 100:  # so that no run sees the rings of another part
             raise ValueError(f"circles takes seeds from 0 to 99; got {seed!r}.")
         hand = hand_designed(config)
-        held = rings(config, range(_VALIDATION + 100 * seed, _VALIDATION + 100 * seed + 4))
+        first = _VALIDATION + 100 * seed
+        held = rings(config, range(first, first + config.held))
         levels = np.min(losses(hand[FWNET], held, config.steps + 1), 1)
         methods = Methods(hand, replace(held, levels=levels), config.steps + 1)
 
