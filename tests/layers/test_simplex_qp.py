@@ -50,12 +50,8 @@ def test_first_and_second_derivatives(n: int) -> None:
     def solve(B: Tensor, c: Tensor) -> Tensor:
         return layer(gram(B), c)
 
-    if n < 50:
-        assert gradcheck(solve, inputs)
-        assert gradgradcheck(solve, inputs)
-    else:
-        assert gradcheck(solve, inputs, fast_mode=True)
-        assert gradgradcheck(solve, inputs, fast_mode=True)
+    assert gradcheck(solve, inputs, fast_mode=n > 50)
+    assert gradgradcheck(solve, inputs, fast_mode=n > 5)  # along random directions
 
 
 @pytest.mark.parametrize(("n", "d"), [(2, 1), (6, 2), (9, 3)])
@@ -68,7 +64,7 @@ def test_derivatives_through_features(n: int, d: int) -> None:
         return layer(features=Z, diagonal=D, c=c)
 
     assert gradcheck(solve, (Z, D, c))
-    assert gradgradcheck(solve, (Z, D, c))
+    assert gradgradcheck(solve, (Z, D, c), fast_mode=n > 6)
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 1e4])

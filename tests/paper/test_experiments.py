@@ -49,6 +49,7 @@ CIRCLES = replace(
     meta=META,
     meta_batch=2,
     starts=2,
+    held=2,
     resolution=8,
 )
 MNIST = replace(
