@@ -35,12 +35,12 @@ test: $(VENV)/installed  ## format, lint, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/fwnet warm-up svm solvers >/dev/null & $(BIN)/fwnet warm-up layers learned >/dev/null; wait
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 types: $(VENV)/installed  ## mypy over src, tests, benchmarks, examples
 	$(BIN)/mypy
 
-test-slow: $(VENV)/installed  ## the other tests: several processes, devices, examples/, long checks
+test-slow: $(VENV)/installed  ## the other tests: several processes, devices, trainings, examples/
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 quick: $(VENV)/installed  ## only the tests, without format, lint and documentation examples

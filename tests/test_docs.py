@@ -73,6 +73,7 @@ def documented_names() -> dict[str, list[str]]:
     return names
 
 
+@pytest.mark.slow
 def test_every_name_of_the_api_page_exists() -> None:
     names = documented_names()
     assert {"fwnet", "fwnet.learned", "fwnet.data", "fwnet.lab.paper.run"} <= set(names)

@@ -216,6 +216,7 @@ def test_value_of_rational_arithmetic(
         assert 0 <= float(value - best) <= 1e-12 * abs(float(best)) + 100 * 2.2e-16 * size
 
 
+@pytest.mark.slow
 def test_numba_needs_no_scipy() -> None:
     script = """
 import sys, torch

@@ -39,6 +39,7 @@ def test_meta_train_resumes(tmp_path: Path) -> None:
     assert "belongs to another training" in other
 
 
+@pytest.mark.slow
 def test_deep_svms_can_be_trained_on_and_judged_by(tmp_path: Path) -> None:
     run = tmp_path / "run"
     small = ("--controller", "hierarchical", "--unroll", 3, "--steps", 1, "--size", 8, 12)
@@ -115,6 +116,7 @@ class Sizes:
 """
 
 
+@pytest.mark.slow
 def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds this folder

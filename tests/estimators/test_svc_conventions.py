@@ -39,6 +39,7 @@ def test_check_estimator(parameters: dict[str, str]) -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_without_its_packages_the_extra_is_named() -> None:
     code = """
 import sys

@@ -70,6 +70,7 @@ def test_evolution_strategies_point_along_the_gradient(method: MetaGradient) -> 
     assert cosine > 0.85  # of 150 pairs in 14 dimensions √(150/164) is expected
 
 
+@pytest.mark.slow
 def test_persistent_strategies_see_across_stretches() -> None:
     """The mean over stretches is the gradient of the whole episode, not of its pieces."""
     controller = with_random_weights(learned.LSTMStep(hidden=1, layers=1), 2, 0.5)
@@ -79,6 +80,7 @@ def test_persistent_strategies_see_across_stretches() -> None:
     assert torch.cosine_similarity(exact, parts.mean(0), dim=0) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "method"),
     [
@@ -126,6 +128,7 @@ def test_every_controller_trains_and_the_given_one_stays(name: str) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the training of")  # so few episodes may find nothing
 def test_an_interrupted_training_resumes_bit_for_bit(tmp_path: Path) -> None:
     class Stops(learned.ProblemFamily):

@@ -88,6 +88,7 @@ CONFIG = learned.MetaConfig(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [LSTMUpdates, HierarchicalUpdates])
 def test_updates_are_trained_on_trainings_of_networks(
     make: Callable[[], nn.Module], tmp_path: Path

@@ -116,6 +116,7 @@ def test_implicit_matrices_and_a_zero_matrix() -> None:
     assert torch.linalg.vector_norm(zero.u) == 1
 
 
+@pytest.mark.slow
 def test_training_finds_more() -> None:
     config = learned.MetaConfig(steps=16, batch=6, learning_rate=3e-2, validate_every=4, seed=3)
     controller, history = learned.meta_train(learned.LearnedPowerIteration(4), Spectra(), config)
@@ -146,6 +147,7 @@ def test_errors() -> None:
         broken.solver(BALL)(problem)
 
 
+@pytest.mark.slow
 def test_the_papers_oracle_is_trained_in_any_solver() -> None:
     """The LSTM's vertices are useless before; with a constant step they become good ones."""
     X = torch.randn(200, 6, generator=seeded())

@@ -77,6 +77,7 @@ def test_a_face_has_at_most_the_largest_number_of_coordinates() -> None:
     assert face.tolist() == [[True, False, True, False], [False, False, False, True]]
 
 
+@pytest.mark.slow
 def test_training_brings_the_start_nearer() -> None:
     torch.manual_seed(0)
     training, validation = (

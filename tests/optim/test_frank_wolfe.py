@@ -228,6 +228,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ball", "oracle", "steps"), RUNS, ids=lambda value: str(value))
 @pytest.mark.parametrize("kind", ["random", "steady"])
 def test_thousands_of_steps_stay_in_the_ball(ball, oracle, steps: int, kind: str) -> None:

@@ -117,6 +117,7 @@ def timeless(metrics: Any) -> Any:
     return {key: timeless(value) for key, value in metrics.items() if key != "seconds"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TINY, ids=lambda kind: kind.name)
 def test_runs_draws_and_judges(kind: type[Experiment[Any]]) -> None:
     experiment, config = kind(), TINY[kind]
