@@ -19,7 +19,8 @@ import scripts
 from fwnet import learned
 from fwnet.iterates import Iterate
 from fwnet.learned.training.gradients import Episode, MetaGradient
-from fwnet.learned.training.rollouts import SolverRollout, draw
+from fwnet.learned.training.rollouts import SolverRollout, SolverTask, draw
+from fwnet.learned.training.runs import TrainingState
 from learned_cases import ON_THE_SIMPLEX, seeded, svm_family, values, with_random_weights
 
 QUICK = learned.MetaConfig(steps=4, unroll=5, batch=3, validate_every=2, validation_problems=4)
@@ -190,6 +191,30 @@ def test_a_controller_of_the_users_own_is_trained_and_resumes(tmp_path: Path) ->
     assert not (tmp_path / "controller.fwnet").exists()  # load could not build it
 
 
+def test_validation_judges_the_mean_of_the_weights_and_training_returns_it(tmp_path: Path) -> None:
+    one = replace(QUICK, steps=6, validate_every=1, batch=1, unroll=4)  # one update an episode
+    step, mean = OwnStep(), -1.0
+    state = TrainingState.begin(step, 0.1, 0)
+    for t in range(1, 7):
+        step.logit.grad = torch.tensor(float(t))
+        state.update(0.5)
+        share = min(0.5, (1 + t) / (10 + t))
+        mean = share * mean + (1 - share) * step.logit.item()
+        assert float(state.mean) == pytest.approx(mean, abs=1e-6)
+    assert state.judge(lambda module: module.logit.item()) == pytest.approx(mean, abs=1e-6)
+    assert torch.equal(state.best_weights, state.mean)
+    assert step.logit.item() != pytest.approx(mean, abs=1e-3)  # training goes on from the weights
+    averaged = replace(one, average=0.9)
+    whole, history = learned.meta_train(OwnStep(), svm_family(), averaged)
+    plain, _ = learned.meta_train(OwnStep(), svm_family(), one)
+    assert not torch.equal(weights(whole), weights(plain))
+    judge = SolverTask(svm_family()).judge(replace(averaged, horizon=4))
+    assert judge(whole) == pytest.approx(min(history.validations), rel=1e-6)
+    learned.meta_train(OwnStep(), svm_family(), averaged, out=tmp_path, minutes=1e-9)
+    resumed, _ = learned.meta_train(OwnStep(), svm_family(), averaged, out=tmp_path)
+    assert torch.equal(weights(resumed), weights(whole))
+
+
 def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
     learned.meta_train(learned.LearnedStep(), svm_family(), replace(QUICK, steps=1), out=tmp_path)
     with pytest.raises(
@@ -298,6 +323,7 @@ class Homeless(learned.ProblemFamily):
         (lambda: learned.MetaConfig(horizon=2.5), r"\(horizon=...\) must be a whole number"),
         (lambda: learned.MetaConfig(gradient="es"), "must be a MetaGradient; got 'es'"),
         (lambda: learned.MetaConfig(loss=learned.SumOfValues), "must be a MetaLoss; got <class"),
+        (lambda: learned.MetaConfig(average=1.0), r"average=...\) must be in \[0, 1\)"),
         (lambda: learned.MetaConfig(seed="a"), "must be a whole number; got 'a'"),
         (
             lambda: learned.meta_train(learned.LearnedStep(), svm_family(), {"steps": 3}),

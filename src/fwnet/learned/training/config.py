@@ -73,6 +73,8 @@ class MetaConfig:
         learning_rate: of Adam; several are tried one after the other from the same first weights,
             and validation chooses.
         clip: largest norm of a meta-gradient.
+        average: what an update keeps of the running mean of the weights, below 1. Validation judges
+            this mean, which jumps less than the weights, and training returns it. 0: no mean.
         gradient: how it is found; see `Backpropagation`, `EvolutionStrategies`, `PersistentES`.
         loss: what is made small; see `LogSuboptimality`, `SumOfValues`.
         validate_every: episodes between two validations; the best weights seen are kept.
@@ -95,6 +97,7 @@ class MetaConfig:
     groups: int = 1
     learning_rate: float | tuple[float, ...] = 3e-3
     clip: float = 1.0
+    average: float = 0.0
     gradient: MetaGradient = field(default_factory=Backpropagation)
     loss: MetaLoss = field(default_factory=LogSuboptimality)
     validate_every: int = 20
@@ -114,6 +117,10 @@ class MetaConfig:
         for rate in self.rates:
             checks.positive("MetaConfig(learning_rate=...)", rate)
         checks.positive("MetaConfig(clip=...)", self.clip)
+        if not 0 <= self.average < 1:
+            raise ValueError(
+                f"MetaConfig(average=...) must be in [0, 1), such as 0.98; got {self.average!r}."
+            )
         if self.horizon is not None:
             check_limits("MetaConfig(horizon=...)", self.horizon, 1)
         if self.validation_loss is not None and not isinstance(self.validation_loss, MetaLoss):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +102,8 @@ class TrainingState:
         learned: what is trained.
         optimizer: of its weights.
         restart: the number of its first weights.
+        mean: of the weights along the updates, flat.
+        updates: of the weights.
         best_weights: by validation, flat.
         best_loss: the validation loss of these.
         step: episodes done.
@@ -112,8 +114,10 @@ class TrainingState:
     learned: nn.Module
     optimizer: torch.optim.Adam
     restart: int
+    mean: Tensor
     best_weights: Tensor
     best_loss: float = math.inf
+    updates: int = 0
     step: int = 0
     waited: int = 0
     history: MetaHistory = field(default_factory=MetaHistory)
@@ -123,16 +127,37 @@ class TrainingState:
         """The state before the first episode."""
         weights = list(learned.parameters())
         optimizer = torch.optim.Adam(weights, learning_rate)
-        state = cls(learned, optimizer, restart, parameters_to_vector(weights).detach().clone())
+        flat = parameters_to_vector(weights).detach().clone()
+        state = cls(learned, optimizer, restart, flat, flat)
         state.history.learning_rate = learning_rate
         return state
 
-    def judge(self, loss: float) -> None:
-        """Keep the weights if they are the best so far; a loss that is no number is never best."""
+    def update(self, keep: float) -> None:
+        """One update of the weights and of their mean, which forgets the first ones soon.
+
+        mean <- k · mean + (1 − k) · weights,   k = min(keep, (1 + t)/(10 + t))
+        """
+        self.optimizer.step()
+        self.updates += 1
+        now = parameters_to_vector(self.learned.parameters()).detach()
+        share = min(keep, (1 + self.updates) / (10 + self.updates))
+        self.mean = torch.lerp(now, self.mean, share) if keep else now
+
+    def judge(self, judge: Callable[[nn.Module], float]) -> float:
+        """Validate the mean of the weights, and keep it if it is the best so far.
+
+        A loss that is no number is never best.
+        """
+        with with_weights(self.learned, self.mean):
+            loss = judge(self.learned)
+        self.settle(loss)
+        return loss
+
+    def settle(self, loss: float) -> None:
+        """Keep the mean of the weights if its validation loss, which is given, is the best."""
         self.waited += 1
         if loss < self.best_loss:
-            self.waited, self.best_loss = 0, loss
-            self.best_weights = parameters_to_vector(self.learned.parameters()).detach().clone()
+            self.waited, self.best_loss, self.best_weights = 0, loss, self.mean.clone()
 
     def write_cards(self, facts: dict[str, str]) -> None:
         """Say on the card of every part how it was trained, and how far validation came."""
@@ -154,6 +179,8 @@ class TrainingState:
         return {
             "weights": parameters_to_vector(self.learned.parameters()).detach(),
             "optimizer": self.optimizer.state_dict(),
+            "mean": self.mean,
+            "updates": self.updates,
             "best_weights": self.best_weights,
             "best_loss": self.best_loss,
             "step": self.step,
@@ -167,6 +194,7 @@ class TrainingState:
         """Go on where the contents of a file were taken."""
         vector_to_parameters(saved["weights"], self.learned.parameters())
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.mean, self.updates = saved["mean"], saved["updates"]
         self.best_weights, self.best_loss = saved["best_weights"], saved["best_loss"]
         self.step, self.waited = saved["step"], saved["waited"]
         self.history.initial, self.history.skipped = saved["initial"], saved["skipped"]
@@ -217,7 +245,7 @@ class TrainingFolder:
         best.write_cards(self.facts)
         for name, part in parts_of(best.learned).items():
             if isinstance(part, Learned) and has_a_kind(part):
-                with best_weights(best):
+                with with_weights(best.learned, best.best_weights):
                     save_controller(part, self.folder / f"{name}.fwnet")
 
 
@@ -227,12 +255,14 @@ def best_of(attempts: Sequence[TrainingState]) -> TrainingState:
 
 
 @contextmanager
-def best_weights(state: TrainingState) -> Iterator[None]:
-    """What is trained with its best weights, for a while."""
-    now = parameters_to_vector(state.learned.parameters()).detach().clone()
-    vector_to_parameters(state.best_weights, state.learned.parameters())
-    yield
-    vector_to_parameters(now, state.learned.parameters())
+def with_weights(learned: nn.Module, weights: Tensor) -> Iterator[None]:
+    """What is trained with other weights, flat, for a while."""
+    now = parameters_to_vector(learned.parameters()).detach().clone()
+    vector_to_parameters(weights.clone(), learned.parameters())
+    try:
+        yield
+    finally:
+        vector_to_parameters(now, learned.parameters())
 
 
 def parts_of(learned: nn.Module) -> dict[str, nn.Module]:

@@ -245,8 +245,11 @@ def _judge_first(state: TrainingState, attempts: Sequence[TrainingState], judge:
     """Validate the first weights, which may be the best; once for all learning rates."""
     known = [s.history.initial for s in attempts if s.restart == state.restart]
     found = next((value for value in known if value is not None), None)
-    state.history.initial = judge(state.learned) if found is None else found
-    state.judge(state.history.initial)
+    if found is None:
+        state.history.initial = state.judge(judge)
+    else:
+        state.history.initial = found
+        state.settle(found)
 
 
 def _episode(state: TrainingState, task: TrainingTask, judge: Judge, config: MetaConfig) -> None:
@@ -262,7 +265,7 @@ def _episode(state: TrainingState, task: TrainingTask, judge: Judge, config: Met
             history.skipped += 1
             continue
         losses.append(sum(loss for loss, _ in pairs) / len(pairs))
-        _update(state, gradient, config.clip)
+        _update(state, gradient, config)
     if not losses:
         raise FloatingPointError(
             f"the meta-gradient was NaN or infinite in all of episode {step}; use a smaller "
@@ -271,8 +274,7 @@ def _episode(state: TrainingState, task: TrainingTask, judge: Judge, config: Met
     state.step += 1
     validation = None
     if state.step == config.steps or state.step % config.validate_every == 0:
-        validation = judge(state.learned)
-        state.judge(validation)
+        validation = state.judge(judge)
     loss = sum(losses) / len(losses)
     history.append(MetaRecord(step, loss, validation, horizon, clock.seconds))
 
@@ -296,11 +298,11 @@ def _restart(state: TrainingState) -> tuple[int, ...]:
     return (state.restart,) if state.restart else ()
 
 
-def _update(state: TrainingState, gradient: Tensor, clip: float) -> None:
+def _update(state: TrainingState, gradient: Tensor, config: MetaConfig) -> None:
     norm = torch.linalg.vector_norm(gradient)
-    gradient = gradient * (clip / norm.clamp_min(clip))
+    gradient = gradient * (config.clip / norm.clamp_min(config.clip))
     place = 0
     for weight in state.learned.parameters():
         weight.grad = gradient[place : place + weight.numel()].reshape(weight.shape).to(weight)
         place += weight.numel()
-    state.optimizer.step()
+    state.update(config.average)
