@@ -152,12 +152,14 @@ _CIRCLES = CirclesConfig(MetaTraining(150, (40, 500), lrs=(1e-2,), check_every=3
 CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,
-        points=300,
-        steps=300,
+        points=200,
+        steps=200,
         step_sizes=(0.01, 0.1),
         lr_grid=(0.01, 0.1),
         starts=4,
-        meta=MetaTraining(12, (40, 150), lrs=(1e-2,), check_every=3),
+        held=4,
+        meta_batch=4,
+        meta=MetaTraining(12, (40, 100), lrs=(1e-2,), check_every=3),
         resolution=60,
     ),
     Profile.PAPER: _CIRCLES,
