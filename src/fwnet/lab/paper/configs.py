@@ -30,6 +30,7 @@ class MetaTraining:
         lrs: rates of Adam that are tried, each from the same first weights.
         check_every: episodes between validations, which choose the weights that are kept.
         restarts: first weights that are tried, with every rate.
+        average: of the weights, which validation judges; see `MetaConfig`.
     """
 
     episodes: int
@@ -38,6 +39,7 @@ class MetaTraining:
     lrs: tuple[float, ...] = (3e-3, 1e-2)
     check_every: int = 5
     restarts: int = 1
+    average: float = 0.0
 
     @property
     def patience(self) -> int:
@@ -53,6 +55,7 @@ class MetaTraining:
             batch=1,
             learning_rate=self.lrs,
             schedule=Cosine(0.1),
+            average=self.average,
             validate_every=self.check_every,
             patience=self.patience,
             validation_problems=1,

@@ -184,7 +184,7 @@ def claims(results: Results) -> list[Claim]:
             "Q3",
             "When the LSTM controls the step size, the same loss takes 200 iterations.",
             "200 against 500 iterations, 2.5× fewer",
-            f"L2LC_γ takes {judged.count(GAMMA)} iterations to FWNet's least loss, the tuned FWNet "
+            f"Iterations to FWNet's least loss: L2LC_γ {judged.count(GAMMA)}, the tuned FWNet "
             f"{judged.count(TUNED)}, FWNet itself {judged.count(FWNET)}.",
             [Reading("iterations to FWNet's least loss", *fewer(GAMMA, 2.5))],
             judged.spread(GAMMA, "count", "starts"),
@@ -195,9 +195,10 @@ def claims(results: Results) -> list[Claim]:
             "Q3",
             "When also adapting the kernel, it just takes 20 iterations.",
             "20 against 500 iterations, 25× fewer",
-            f"A learned step and kernel take {judged.count(GAMMA_KERNEL)} iterations, a learned "
-            f"direction and kernel {judged.count(NABLA_KERNEL)}, the tuned FWNet "
-            f"{judged.count(TUNED)}, FWNet {judged.count(FWNET)}.",
+            f"Iterations to FWNet's least loss: a learned step and kernel "
+            f"{judged.count(GAMMA_KERNEL)}, a learned direction and kernel "
+            f"{judged.count(NABLA_KERNEL)}, the tuned FWNet {judged.count(TUNED)}, FWNet "
+            f"{judged.count(FWNET)}.",
             [Reading(text, *fewer(KERNEL[text], 25.0)) for text in order],
             judged.spread(kernel, "count", "starts"),
             grid,

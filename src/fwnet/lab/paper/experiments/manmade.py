@@ -196,9 +196,9 @@ def claims(results: Results) -> list[Claim]:
             "Q3",
             "It requires less than half of the iterations to converge.",
             "less than half",
-            f"To the loss at which the line search ends, L2LC_γ takes {judged.count(GAMMA)} "
-            f"iterations, the fastest hand-coded one, {rival}, {judged.count(rival)}, the fastest "
-            f"tuned one, {best}, {judged.count(best)}.",
+            "Iterations to the loss at which the line search ends: L2LC_γ "
+            f"{judged.count(GAMMA)}; the fastest hand-coded one, {rival}, {judged.count(rival)}; "
+            f"the fastest tuned one, {best}, {judged.count(best)}.",
             [
                 Reading(
                     f"to the last loss of {ADAPTIVE[text]}",

@@ -172,7 +172,7 @@ def claims(results: Results) -> list[Claim]:
             question,
             f"{name} reaches Adam's top-1 accuracy in less than a third of the iterations.",
             "less than a third",
-            f"{name} takes {judged.count(name)} iterations, Adam 0.001 {judged.count(ADAM)}, Adam "
+            f"Iterations: {name} {judged.count(name)}, Adam 0.001 {judged.count(ADAM)}, Adam "
             f"from FWNet's start {judged.count(SAME)}, tuned Adam {judged.count(TUNED)}.",
             [
                 Reading(
