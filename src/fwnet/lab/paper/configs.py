@@ -39,7 +39,7 @@ class MetaTraining:
     lrs: tuple[float, ...] = (3e-3, 1e-2)
     check_every: int = 5
     restarts: int = 1
-    average: float = 0.0
+    average: float = 0.98
 
     @property
     def patience(self) -> int:
@@ -94,7 +94,7 @@ class Cifar2Config:
     held: int = 4
 
 
-_CIFAR2 = Cifar2Config(MetaTraining(150, 200))
+_CIFAR2 = Cifar2Config(MetaTraining(150, 200, check_every=3))
 CIFAR2 = {
     Profile.QUICK: replace(
         _CIFAR2,
@@ -151,7 +151,7 @@ class CirclesConfig(DeepConfig):
     resolution: int = 80
 
 
-_CIRCLES = CirclesConfig(MetaTraining(150, (40, 500), lrs=(1e-2,), check_every=3), meta_batch=16)
+_CIRCLES = CirclesConfig(MetaTraining(150, (20, 500), lrs=(1e-2,), check_every=3), meta_batch=8)
 CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,
