@@ -81,6 +81,19 @@ def test_scores_count_iterations_to_the_levels() -> None:
     assert run.score([*losses, torch.tensor([float("nan"), 1.0])]) == float("inf")
     missed = 1 * (1 + np.log([1 / 0.5, 1 / 0.1])).mean()
     assert run.score(losses[:1]) == pytest.approx(missed)  # nobody arrived
+    assert [run.decided(losses[:t]) for t in range(5)] == [False, False, False, True, True]
+
+
+def test_a_score_stops_where_it_is_decided_and_is_that_of_a_whole_run() -> None:
+    svm = several(2)
+    first = OptimizerRun(DeepTraining(svm, cell(Constant(0.1)), Adam(0.1)))
+    levels = torch.stack([step.loss for step in first.record(8)]).amin(0).double().numpy()
+    recurrence = DeepTraining(replace(svm, levels=levels), cell(Constant(0.1)), Adam(0.1))
+    short, whole = OptimizerRun(recurrence), OptimizerRun(recurrence)
+    found = short.score(30)
+    whole.record(30)
+    assert len(short.losses) <= 8
+    assert found == recurrence.score(whole.losses)
 
 
 def test_an_exact_svm_has_no_smaller_dual(rings: DeepSVM) -> None:
