@@ -86,9 +86,9 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
         random_state: seed of minibatches and of the choice of a radius; None is 0.
 
     Attributes: classes_, U_ (features, rank), s_, V_ (classes, rank), rank_, coef_, intercept_,
-    radius_, value_ (the loss), duality_gap_, n_iter_, status_, trace_, n_features_in_. With an
-    intercept, U_ has one row more, the last. A fitted classifier refers to its rows, for
-    `path(radii)`; a pickled or saved one does not.
+    radius_, value_ (the loss), duality_gap_ (absolute: value_ is at most this above its minimum),
+    n_iter_, status_, trace_, n_features_in_. With an intercept, U_ has one row more, the last. A
+    fitted classifier refers to its rows, for `path(radii)`; a pickled or saved one does not.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)

@@ -36,7 +36,7 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
             `LowRankSoftmaxClassifier`.
 
     Attributes: U_ (rows, rank), s_, V_ (columns, rank), rank_, mean_, shape_, radius_, value_,
-    duality_gap_, n_iter_, status_, trace_.
+    duality_gap_ (absolute: value_ is at most this above its minimum), n_iter_, status_, trace_.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -25,7 +25,8 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator)
     explained.
 
     Attributes: U_ (features, rank), s_, V_ (outputs, rank), rank_, coef_, intercept_, radius_,
-    value_ (half the mean squared error), duality_gap_, n_iter_, status_, trace_, n_features_in_.
+    value_ (half the mean squared error), duality_gap_ (absolute: value_ is at most this above its
+    minimum), n_iter_, status_, trace_, n_features_in_.
 
     >>> from sklearn.datasets import load_linnerud
     >>> X, Y = load_linnerud(return_X_y=True)

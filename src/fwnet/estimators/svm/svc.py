@@ -61,9 +61,9 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
 
     Attributes: classes_, n_features_in_, support_, support_vectors_, n_support_, dual_coef_
     (problems, support) with entries yᵢβᵢ, intercept_ (problems,), coef_ (problems, d) for a linear
-    kernel, duality_gap_ (the largest of the problems), duality_gaps_, n_iter_ (the largest),
-    solver_, trace_ (the `fwnet.Trace` of the problem with the largest gap: t, value −D, gap
-    (P − D)/P, seconds), traces_ (one a problem).
+    kernel, duality_gap_ (the largest (P − D)/P of the problems), duality_gaps_, n_iter_ (the
+    largest), solver_, trace_ (the `fwnet.Trace` of the problem with the largest gap: t, value −D,
+    gap, seconds), traces_ (one a problem).
 
     >>> from sklearn.datasets import make_circles
     >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)

@@ -39,8 +39,8 @@ class FWSVR(RegressorMixin, KernelEstimator):
         random_state: order of the first sample of a linear fit; None is a fixed order.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), intercept_,
-    coef_ (d,) for a linear kernel, duality_gap_, n_iter_, solver_ ("pairwise" on the whole
-    kernel matrix or "corrective"; for a linear kernel "newton", or "liblinear" above 2000
+    coef_ (d,) for a linear kernel, duality_gap_ ((P − D)/P), n_iter_, solver_ ("pairwise" on the
+    whole kernel matrix or "corrective"; for a linear kernel "newton", or "liblinear" above 2000
     features), trace_ (a `fwnet.Trace`).
 
     >>> X = np.linspace(0, 6, 200)[:, None]
