@@ -1,7 +1,7 @@
 """One frozen record an experiment, and what each profile runs; the defaults are the paper's.
 
 quick   embedded data and short trainings, minutes on two cores: the shape of every figure
-paper   the paper's data, trainings until they rest, whole test sets: 3 hours on two cores
+paper   the paper's data, trainings until validation is flat, whole test sets: hours
 full    ten seeds, more points: a night on two cores
 """
 
@@ -43,7 +43,7 @@ class MetaTraining:
 
     @property
     def patience(self) -> int:
-        """Validations without a new best after which training has come to rest."""
+        """Validations without a new best after which training stops."""
         return math.ceil(self.episodes / 3 / self.check_every)
 
     def config(self, seed: int) -> MetaConfig:

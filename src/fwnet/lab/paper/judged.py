@@ -183,7 +183,7 @@ class Judged:
         )
 
     def _ends(self) -> str:
-        """Which trainings failed, and which had not come to rest."""
+        """Which trainings failed, and which were still improving."""
         failed, moving = [], []
         for each in self.results.seeds:
             for name in each.metrics.get("training", {}):
