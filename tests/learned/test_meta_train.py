@@ -241,6 +241,17 @@ def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
         learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, out=path)
 
 
+def test_problems_that_are_too_easy_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    few = replace(QUICK, steps=1, unroll=40)
+    family = learned.families.QuadraticFamily(n=2)
+    with pytest.warns(RuntimeWarning, match="failed"):
+        learned.meta_train(learned.LearnedDirection(hidden=4, memory=1), family, few)
+    assert "is near the least possible one, -5: these problems are too easy" in caplog.text
+    caplog.clear()
+    learned.meta_train(learned.LearnedStep(), svm_family(), replace(QUICK, steps=1))
+    assert not caplog.text
+
+
 def test_minutes_stop_it_early() -> None:
     _, history = learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, minutes=1e-9)
     assert len(history) == 0

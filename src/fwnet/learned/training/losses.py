@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -20,6 +21,11 @@ class MetaLoss(ABC):
     """
 
     needs_minimum: ClassVar[bool] = True
+
+    @property
+    def least(self) -> float:
+        """What no controller can be below; minus infinity if there is no such number."""
+        return -math.inf
 
     @abstractmethod
     def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
@@ -47,6 +53,10 @@ class LogSuboptimality(MetaLoss):
 
     def __post_init__(self) -> None:
         checks.positive("LogSuboptimality(floor=...)", self.floor)
+
+    @property
+    def least(self) -> float:
+        return math.log10(self.floor)
 
     def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:
         return (relative_suboptimality(values, first, best) + self.floor).log10().mean()

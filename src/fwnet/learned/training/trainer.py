@@ -32,11 +32,13 @@ from fwnet.learned.training.runs import (
 )
 from fwnet.learned.training.tasks import TrainingTask, seeded, with_seed
 from fwnet.numerics import checks
+from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
 from fwnet.solvers import FrankWolfe
 from fwnet.trace import Clock
 
 Judge = Callable[[nn.Module], float]
+_NEAR = 0.3  # of the least loss: in decades of the suboptimality, a factor of 2
 
 
 class TrainingFailed(RuntimeWarning):
@@ -225,6 +227,8 @@ def _train(
                     break
                 if state.history.initial is None:
                     _judge_first(state, attempts, judge)
+                    if place == 0 and isinstance(task, SolverTask):
+                        _warn_if_easy(state.history.initial, config)
                 try:
                     _episode(state, task, judge, config)
                 except FloatingPointError as error:
@@ -250,6 +254,17 @@ def _judge_first(state: TrainingState, attempts: Sequence[TrainingState], judge:
     else:
         state.history.initial = found
         state.settle(found)
+
+
+def _warn_if_easy(initial: float | None, config: MetaConfig) -> None:
+    """Log where the first weights leave nothing to learn."""
+    least = (config.validation_loss or config.loss).least
+    if initial is not None and initial <= least + _NEAR:
+        logger.warning(
+            f"the validation loss of the first weights, {initial:.3g}, is near the least possible "
+            f"one, {least:.3g}: these problems are too easy to learn from. Use harder ones or a "
+            "shorter horizon."
+        )
 
 
 def _episode(state: TrainingState, task: TrainingTask, judge: Judge, config: MetaConfig) -> None:
