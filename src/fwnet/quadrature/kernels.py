@@ -108,9 +108,11 @@ class RBF(SmoothKernel):
         scale = self.scales(x.shape[-1]).to(x)
         centre = z.mean(0)  # |x − z|² far from 0 would be rounding
         left = (x - centre) / scale
+        rows = 0.5 * (left * left).sum(-1)
         right = left if x is z else (z - centre) / scale
-        halves = 0.5 * (left * left).sum(-1)[:, None] + 0.5 * (right * right).sum(-1)
-        return torch.addmm(halves, left, right.mT, beta=-1.0).clamp_max(0.0).exp()
+        columns = rows if x is z else 0.5 * (right * right).sum(-1)
+        halves = rows[:, None] + columns
+        return torch.addmm(halves, left, right.mT, beta=-1.0).clamp_max_(0.0).exp_()
 
     def column_maker(self, X: Tensor) -> Callable[[int], Tensor]:
         scaled = X / self.scales(X.shape[-1]).to(X)
@@ -119,8 +121,9 @@ class RBF(SmoothKernel):
         return lambda i: (scaled @ scaled[i] - halves - halves[i]).clamp_max_(0.0).exp_()
 
     def pull(self, x: Tensor, K: Tensor, w: Tensor) -> Tensor:
-        near = K @ (w[:, None] * x) - (K @ w)[:, None] * x
-        return 2.0 * w[:, None] * near / self.scales(x.shape[-1]) ** 2
+        column = w[:, None]
+        near = torch.addcmul(K @ (column * x), K @ column, x, value=-1.0)
+        return near * (2.0 * column) / self.scales(x.shape[-1]).square()
 
     def _mean(self, x: Tensor, part: Measure) -> Tensor:
         scale = self.scales(part.dim)
@@ -144,12 +147,12 @@ class RBF(SmoothKernel):
         inverses = [torch.linalg.inv(part.covariance + torch.diag(scale**2)) for part in parts]
 
         def make(x: Tensor) -> tuple[Tensor, Tensor]:
-            z, slope = torch.zeros_like(x[:, 0]), torch.zeros_like(x)
+            z, slope = torch.zeros(()).to(x), torch.zeros(()).to(x)
             for part, peak, inverse in zip(parts, peaks, inverses, strict=True):
                 away = x - part.mean
                 force = away @ inverse
-                value = peak * torch.exp(-0.5 * (away * force).sum(-1))
-                z, slope = z + value, torch.addcmul(slope, value[:, None], force, value=-1.0)
+                value = peak * torch.linalg.vecdot(away, force).mul_(-0.5).exp_()
+                z, slope = z + value, slope - value[:, None] * force
             return z, slope
 
         return make
