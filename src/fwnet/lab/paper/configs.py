@@ -94,7 +94,7 @@ class Cifar2Config:
     held: int = 4
 
 
-_CIFAR2 = Cifar2Config(MetaTraining(300, 200, check_every=3))
+_CIFAR2 = Cifar2Config(MetaTraining(300, 200, lrs=(1e-2,), check_every=3))
 CIFAR2 = {
     Profile.QUICK: replace(
         _CIFAR2,

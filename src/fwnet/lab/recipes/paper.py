@@ -1,7 +1,8 @@
 """Recipes of `paper-step` and `paper-direction`: the trainings of `cifar2`, the paper's Fig. 4.
 
-Of the page's five trainings of each, on five splits of the rows, the one that is best on validation
-rows: of the first pair for the step size, of every fourth pair for the direction.
+Of five trainings of each, on five splits of the rows, the one that is best on validation rows: of
+the first pair for the step size, of every fourth pair for the direction. The page's trainings are
+longer.
 Training and validation see the first two of CIFAR-10's classes, with rows of their own; the card
 has the 44 other pairs, with the rows of the test part. `python -m fwnet.lab.recipes --judge
 paper-step` computes the card's numbers anew.
@@ -10,9 +11,10 @@ paper-step` computes the card's numbers anew.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from fwnet.lab.paper.configs import CIFAR2
+from fwnet.lab.paper.configs import CIFAR2, MetaTraining
 from fwnet.lab.paper.experiment import Profile
 from fwnet.lab.paper.methods import Methods, no_denormals
 from fwnet.lab.paper.simplex_methods import (
@@ -29,7 +31,7 @@ from fwnet.lab.paper.simplex_runs import curve
 from fwnet.lab.recipes.base import Recipe
 from fwnet.learned.controllers import Controller
 
-CONFIG = CIFAR2[Profile.PAPER]
+CONFIG = replace(CIFAR2[Profile.PAPER], meta=MetaTraining(150, 200, average=0.0))
 SEEDS = {GAMMA: 1, NABLA: 1}  # of 0 to 4
 SIZE = 2 * CONFIG.per_class
 TRAINED_ON = (
