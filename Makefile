@@ -34,6 +34,7 @@ notebooks: $(VENV)/installed  ## run the five notebooks, in the order of their n
 test: $(VENV)/installed  ## format, lint, tests, documentation examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@# First, each core its half of the machine code: two workers would compile the same functions.
 	$(BIN)/fwnet warm-up svm solvers >/dev/null & $(BIN)/fwnet warm-up layers learned >/dev/null; wait
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 

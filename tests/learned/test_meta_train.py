@@ -201,7 +201,7 @@ def test_validation_judges_the_mean_of_the_weights_and_training_returns_it(tmp_p
         share = min(0.5, (1 + t) / (10 + t))
         mean = share * mean + (1 - share) * step.logit.item()
         assert float(state.mean) == pytest.approx(mean, abs=1e-6)
-    assert state.judge(lambda module: module.logit.item()) == pytest.approx(mean, abs=1e-6)
+    assert state.validate(lambda module: module.logit.item()) == pytest.approx(mean, abs=1e-6)
     assert torch.equal(state.best_weights, state.mean)
     assert step.logit.item() != pytest.approx(mean, abs=1e-3)  # training goes on from the weights
     averaged = replace(one, average=0.9)

@@ -220,7 +220,8 @@ def check_symmetric(name: str, matrix: Tensor, transpose: Tensor | None = None) 
         else:
             change = (matrix.to_sparse_coo() - transpose.to_sparse_coo()).coalesce().values()
             entries = matrix.values()
-        difference = float(change.max()) if change.numel() else 0.0  # that of |K − Kᵀ|
+        # K − Kᵀ is antisymmetric: its largest entry is its largest size.
+        difference = float(change.max()) if change.numel() else 0.0
         low, high = torch.aminmax(entries) if entries.numel() else (entries.new_zeros(1),) * 2
         size = max(float(high), -float(low))
     # A computed Gram matrix is symmetric only up to rounding.

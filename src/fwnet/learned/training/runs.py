@@ -143,18 +143,15 @@ class TrainingState:
         share = min(keep, (1 + self.updates) / (10 + self.updates))
         self.mean = torch.lerp(now, self.mean, share) if keep else now
 
-    def judge(self, judge: Callable[[nn.Module], float]) -> float:
-        """Validate the mean of the weights, and keep it if it is the best so far.
-
-        A loss that is no number is never best.
-        """
-        with with_weights(self.learned, self.mean):
+    def validate(self, judge: Callable[[nn.Module], float]) -> float:
+        """The validation loss of the mean of the weights, which is kept if it is the best."""
+        with temporary_weights(self.learned, self.mean):
             loss = judge(self.learned)
-        self.settle(loss)
+        self.keep_if_best(loss)
         return loss
 
-    def settle(self, loss: float) -> None:
-        """Keep the mean of the weights if its validation loss, which is given, is the best."""
+    def keep_if_best(self, loss: float) -> None:
+        """Keep the mean of the weights if its loss is the least; one that is NaN never is."""
         self.waited += 1
         if loss < self.best_loss:
             self.waited, self.best_loss, self.best_weights = 0, loss, self.mean.clone()
@@ -245,7 +242,7 @@ class TrainingFolder:
         best.write_cards(self.facts)
         for name, part in parts_of(best.learned).items():
             if isinstance(part, Learned) and has_a_kind(part):
-                with with_weights(best.learned, best.best_weights):
+                with temporary_weights(best.learned, best.best_weights):
                     save_controller(part, self.folder / f"{name}.fwnet")
 
 
@@ -255,7 +252,7 @@ def best_of(attempts: Sequence[TrainingState]) -> TrainingState:
 
 
 @contextmanager
-def with_weights(learned: nn.Module, weights: Tensor) -> Iterator[None]:
+def temporary_weights(learned: nn.Module, weights: Tensor) -> Iterator[None]:
     """What is trained with other weights, flat, for a while."""
     now = parameters_to_vector(learned.parameters()).detach().clone()
     vector_to_parameters(weights.clone(), learned.parameters())

@@ -250,10 +250,10 @@ def _judge_first(state: TrainingState, attempts: Sequence[TrainingState], judge:
     known = [s.history.initial for s in attempts if s.restart == state.restart]
     found = next((value for value in known if value is not None), None)
     if found is None:
-        state.history.initial = state.judge(judge)
+        state.history.initial = state.validate(judge)
     else:
         state.history.initial = found
-        state.settle(found)
+        state.keep_if_best(found)
 
 
 def _warn_if_easy(initial: float | None, config: MetaConfig) -> None:
@@ -289,7 +289,7 @@ def _episode(state: TrainingState, task: TrainingTask, judge: Judge, config: Met
     state.step += 1
     validation = None
     if state.step == config.steps or state.step % config.validate_every == 0:
-        validation = state.judge(judge)
+        validation = state.validate(judge)
     loss = sum(losses) / len(losses)
     history.append(MetaRecord(step, loss, validation, horizon, clock.seconds))
 

@@ -195,7 +195,7 @@ def claims(results: Results) -> list[Claim]:
             "Q3",
             "When also adapting the kernel, it just takes 20 iterations.",
             "20 against 500 iterations, 25× fewer",
-            f"Iterations to FWNet's least loss: a learned step and kernel "
+            "Iterations to FWNet's least loss: a learned step and kernel "
             f"{judged.count(GAMMA_KERNEL)}, a learned direction and kernel "
             f"{judged.count(NABLA_KERNEL)}, the tuned FWNet {judged.count(TUNED)}, FWNet "
             f"{judged.count(FWNET)}.",
