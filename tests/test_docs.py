@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -134,6 +135,25 @@ def test_the_site_has_every_page_and_links_that_exist() -> None:
         for link in LINK.findall(page.read_text()):
             inside = not link.startswith(("https://", "#"))
             assert not inside or (page.parent / link.partition("#")[0]).exists(), (page, link)
+
+
+def test_examples_in_docstrings_have_a_heading() -> None:
+    """Without one, the site shows `>>>` as quotations."""
+    for path in sorted(ROOT.glob("src/fwnet/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                assert not re.search("^>>>", ast.get_docstring(node) or "", re.MULTILINE), path
+
+
+def test_the_site_shows_examples_in_docstrings_as_code() -> None:
+    griffe = pytest.importorskip("griffe")
+    from tools.docstrings import Examples
+
+    value = "Two.\n\nExample:\n    >>> 1 + 1\n    2"
+    module = griffe.Module("two", docstring=griffe.Docstring(value))
+    Examples().on_instance(obj=module)
+    sections = griffe.parse_google(module.docstring)
+    assert [section.kind.value for section in sections] == ["text", "examples"]
 
 
 @pytest.mark.slow

@@ -29,12 +29,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Attributes: numbers_ and texts_ (names of the columns; None for an array), fill_, shift_ and
     scale_ (one entry a column of numbers), values_ (the values of each column of texts).
 
-    >>> import pandas
-    >>> table = pandas.DataFrame({"size": [1.0, None, 3.0], "colour": ["red", "blue", None]})
-    >>> TableEncoder(scale=False).fit_transform(table)
-    array([[1., 0., 0., 1.],
-           [2., 0., 1., 0.],
-           [3., 1., 0., 0.]])
+    Example:
+        >>> import pandas
+        >>> table = pandas.DataFrame({"size": [1.0, None, 3.0], "colour": ["red", "blue", None]})
+        >>> TableEncoder(scale=False).fit_transform(table)
+        array([[1., 0., 0., 1.],
+               [2., 0., 1., 0.],
+               [3., 1., 0., 0.]])
     """
 
     def __init__(self, scale: bool = True) -> None:

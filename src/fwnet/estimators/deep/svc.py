@@ -90,11 +90,12 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
     yᵢβᵢ, coef_ (problems, d) on the features, intercept_, duality_gap_ (the
     largest (P − D)/P of the problems).
 
-    >>> from sklearn.datasets import make_circles
-    >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
-    >>> clf = DeepSVC(random_state=0).fit(X, y)
-    >>> float(clf.score(X, y)), clf.duality_gap_ < 1e-9
-    (1.0, True)
+    Example:
+        >>> from sklearn.datasets import make_circles
+        >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
+        >>> clf = DeepSVC(random_state=0).fit(X, y)
+        >>> float(clf.score(X, y)), clf.duality_gap_ < 1e-9
+        (1.0, True)
 
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), Fig. 3.
     """

@@ -90,11 +90,12 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
     n_iter_, status_, trace_, n_features_in_. With an intercept, U_ has one row more, the last. A
     fitted classifier refers to its rows, for `path(radii)`; a pickled or saved one does not.
 
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> clf = LowRankSoftmaxClassifier(radius=20.0, tol=1e-2).fit(X / 16, y)
-    >>> clf.rank_ <= 9, clf.duality_gap_ <= 1e-2 * clf.value_, clf.score(X / 16, y) > 0.94
-    (True, True, True)
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> clf = LowRankSoftmaxClassifier(radius=20.0, tol=1e-2).fit(X / 16, y)
+        >>> clf.rank_ <= 9, clf.duality_gap_ <= 1e-2 * clf.value_, clf.score(X / 16, y) > 0.94
+        (True, True, True)
 
     Reference: Jaggi (2013), section 4.3; Schramowski, Bauckhage and Kersting (2018), section 5.
     """

@@ -38,13 +38,15 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
     Attributes: U_ (rows, rank), s_, V_ (columns, rank), rank_, mean_, shape_, radius_, value_,
     duality_gap_ (absolute: value_ is at most this above its minimum), n_iter_, status_, trace_.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> M = np.outer(rng.normal(size=30), rng.normal(size=20))
-    >>> seen = rng.random(M.shape) < 0.4
-    >>> model = LowRankCompletion(radius=np.linalg.norm(M, "nuc")).fit(np.argwhere(seen), M[seen])
-    >>> bool(np.abs(model.predict(np.argwhere(~seen)) - M[~seen]).mean() < 0.1)
-    True
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> M = np.outer(rng.normal(size=30), rng.normal(size=20))
+        >>> seen = rng.random(M.shape) < 0.4
+        >>> radius = np.linalg.norm(M, "nuc")
+        >>> model = LowRankCompletion(radius=radius).fit(np.argwhere(seen), M[seen])
+        >>> bool(np.abs(model.predict(np.argwhere(~seen)) - M[~seen]).mean() < 0.1)
+        True
     """
 
     def __init__(

@@ -28,11 +28,12 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator)
     value_ (half the mean squared error), duality_gap_ (absolute: value_ is at most this above its
     minimum), n_iter_, status_, trace_, n_features_in_.
 
-    >>> from sklearn.datasets import load_linnerud
-    >>> X, Y = load_linnerud(return_X_y=True)
-    >>> model = LowRankRegressor(radius=1.0, tol=1e-2).fit(X / X.std(0), Y / Y.std(0))
-    >>> model.rank_ <= 3, model.status_
-    (True, 'converged')
+    Example:
+        >>> from sklearn.datasets import load_linnerud
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = LowRankRegressor(radius=1.0, tol=1e-2).fit(X / X.std(0), Y / Y.std(0))
+        >>> model.rank_ <= 3, model.status_
+        (True, 'converged')
     """
 
     def __init__(

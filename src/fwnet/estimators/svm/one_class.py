@@ -43,10 +43,11 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
     for a linear kernel, offset_, duality_gap_ (relative: ρ is above its minimum by at most this
     share of it), n_iter_, solver_, trace_ (a `fwnet.Trace`).
 
-    >>> X = np.random.default_rng(0).normal(size=(500, 2))
-    >>> clf = FWOneClassSVM(C=10.0).fit(X)
-    >>> clf.predict([[0.0, 0.0], [6.0, 6.0]]), clf.duality_gap_ <= 1e-3
-    (array([ 1, -1]), True)
+    Example:
+        >>> X = np.random.default_rng(0).normal(size=(500, 2))
+        >>> clf = FWOneClassSVM(C=10.0).fit(X)
+        >>> clf.predict([[0.0, 0.0], [6.0, 6.0]]), clf.duality_gap_ <= 1e-3
+        (array([ 1, -1]), True)
 
     Reference: Tsang, Kwok and Cheung (2005), "Core vector machines".
     """

@@ -65,11 +65,12 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
     largest), solver_, trace_ (the `fwnet.Trace` of the problem with the largest gap: t, value −D,
     gap, seconds), traces_ (one a problem).
 
-    >>> from sklearn.datasets import make_circles
-    >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
-    >>> clf = FWSVC(C=1.0, kernel="rbf").fit(X, y)
-    >>> float(clf.score(X, y)), clf.duality_gap_ <= 1e-3, clf.solver_
-    (1.0, True, 'corrective')
+    Example:
+        >>> from sklearn.datasets import make_circles
+        >>> X, y = make_circles(400, factor=0.2, noise=0.1, random_state=0)
+        >>> clf = FWSVC(C=1.0, kernel="rbf").fit(X, y)
+        >>> float(clf.score(X, y)), clf.duality_gap_ <= 1e-3, clf.solver_
+        (1.0, True, 'corrective')
     """
 
     def __init__(

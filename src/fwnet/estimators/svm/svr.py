@@ -43,10 +43,11 @@ class FWSVR(RegressorMixin, KernelEstimator):
     whole kernel matrix or "corrective"; for a linear kernel "newton", or "liblinear" above 2000
     features), trace_ (a `fwnet.Trace`).
 
-    >>> X = np.linspace(0, 6, 200)[:, None]
-    >>> reg = FWSVR(C=100.0, epsilon=0.01).fit(X, np.sin(X[:, 0]))
-    >>> bool(reg.score(X, np.sin(X[:, 0])) > 0.999), reg.duality_gap_ <= 1e-3
-    (True, True)
+    Example:
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> reg = FWSVR(C=100.0, epsilon=0.01).fit(X, np.sin(X[:, 0]))
+        >>> bool(reg.score(X, np.sin(X[:, 0])) > 0.999), reg.duality_gap_ <= 1e-3
+        (True, True)
 
     Reference: Ho and Lin (2012), "Large-scale linear support vector regression".
     """
