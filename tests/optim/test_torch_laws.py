@@ -360,12 +360,28 @@ def test_a_state_is_deleted_with_opt_state(build: Build) -> None:
     assert_same(net, other)
 
 
-@pytest.mark.parametrize("foreach", [True, False])
-def test_foreach_takes_the_steps_of_the_default(foreach: bool) -> None:
-    nets = [network(torch.float32) for _ in range(2)]
-    for net, flag in zip(nets, (None, foreach), strict=True):
-        train(net, FrankWolfe(net.parameters(), lr=0.01, foreach=flag, weight_decay=0.1), 5)
-    assert_same(*nets)
+@pytest.mark.parametrize("foreach", [None, True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_without_a_domain_it_is_adamw_to_the_bit(foreach: bool | None, dtype: torch.dtype) -> None:
+    """Many small parameters of odd sizes, which are joined, and a large one, which is not."""
+    shapes = [(3,), (5, 7), (1,), (33,), (2, 3, 4), (150, 110)]
+    noise = torch.Generator().manual_seed(0)
+    begin = [torch.randn(shape, generator=noise).to(dtype) for shape in shapes]
+    ours, theirs = ([nn.Parameter(w.clone()) for w in begin] for _ in range(2))
+    options: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
+    opt = FrankWolfe([{"params": ours, "domain": None}], foreach=foreach, **options)
+    half = dtype in (torch.bfloat16, torch.float16)  # torch's two forms differ there
+    adamw = torch.optim.AdamW(theirs, foreach=foreach if half else False, **options)
+    for t in range(6):
+        for a, b in zip(ours, theirs, strict=True):
+            b.grad = torch.randn(a.shape, generator=noise).to(dtype)
+            a.grad = b.grad.clone()
+        if t == 3:  # these are one step behind from here on
+            ours[1].grad = theirs[1].grad = ours[3].grad = theirs[3].grad = None
+        opt.step()
+        adamw.step()
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
 def test_complex_parameters_without_a_domain_are_those_of_adamw() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from fwnet.optim.groups import Group, gradient_of, rate_of
+from fwnet.optim.groups import Group, State, gradient_of, rate_of
 from fwnet.optim.weights import is_sharded
 
 _SMALL = 1 << 14  # entries; a call of torch costs as much as its arithmetic on so many
@@ -21,9 +21,9 @@ class AdamSteps:
     """Steps of torch's AdamW, to the bit, on the state of our optimizer.
 
     A network has many biases, and torch spends more time on each call than on its arithmetic. So
-    small parameters on the CPU that have taken the same number of steps are joined, see `_Joined`.
-    Large ones take torch's foreach form, which is faster than its loop and equal to it to the bit;
-    the fused form is not: it rounds shards of a weight differently from the whole.
+    small parameters on the CPU that have taken the same number of steps are one vector to it, see
+    `_Joined`. On the CPU it takes the foreach form, which is faster than its loop; in float32 and
+    float64 both round alike. The fused form rounds a shard differently from the whole weight.
 
     Arguments:
         group: of the parameters.
@@ -32,101 +32,91 @@ class AdamSteps:
 
     def __init__(self, group: Group, parameters: Sequence[Tensor]) -> None:
         self.group = group
-        joins = group["foreach"] is None
-        self.small = [p for p in parameters if joins and _is_small(p)]
-        self.others = [p for p in parameters if not (joins and _is_small(p))]
+        self.foreach: bool | None = group["foreach"]
+        self.small: list[Tensor] = []
+        if self.foreach is None:
+            self.small = [p for p in parameters if _is_exact(p) and p.numel() <= _SMALL]
+            self.foreach = True if all(_is_exact(p) for p in parameters) else None
+        joined = set(self.small)
+        self.others = [p for p in parameters if p not in joined]
         self.joined: list[_Joined] = []
 
     def step(self, state: Any) -> None:
         """One step of every parameter."""
-        if not self._fits(state):
+        if not self._knows(state):
             alike: defaultdict[Any, list[Tensor]] = defaultdict(list)
             for parameter in self.small:
                 own = _begun(state[parameter], parameter)
                 alike[parameter.dtype, float(own["step"])].append(parameter)
             self.joined = [_Joined(some, state) for some in alike.values()]
         for some in self.joined:
-            some.step(self.group)
-        if self.others:
-            self._step_by_torch(state)
-
-    def _fits(self, state: Any) -> bool:
-        """Whether the state is the one that was joined, not a new or a loaded one."""
-        if not self.joined:
-            return not self.small
-        for some in self.joined:
-            for parameter, part in zip(some.parameters, some.means, strict=True):
-                if state[parameter].get("exp_avg") is not part:
-                    return False
-        return True
-
-    def _step_by_torch(self, state: Any) -> None:
-        group, parameters = self.group, self.others
-        foreach = group["foreach"]
-        if foreach is None and all(p.is_cpu and not is_sharded(p) for p in parameters):
-            foreach = True
-        owns = [_begun(state[p], p) for p in parameters]
-        beta1, beta2 = group["betas"]
+            some.read()
+        owns = [some.own for some in self.joined] + [_begun(state[p], p) for p in self.others]
+        beta1, beta2 = self.group["betas"]
         adamw(
-            parameters,
-            [gradient_of(p) for p in parameters],
+            [some.weights for some in self.joined] + self.others,
+            [some.gradient for some in self.joined] + [gradient_of(p) for p in self.others],
             [own["exp_avg"] for own in owns],
             [own["exp_avg_sq"] for own in owns],
             [],
             [own["step"] for own in owns],
-            foreach=foreach,
-            has_complex=any(p.is_complex() for p in parameters),
+            foreach=self.foreach,
+            has_complex=any(p.is_complex() for p in self.others),
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
-            lr=rate_of(group),
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=group["maximize"],
+            lr=rate_of(self.group),
+            weight_decay=self.group["weight_decay"],
+            eps=self.group["eps"],
+            maximize=self.group["maximize"],
+        )
+        for some in self.joined:
+            torch._foreach_copy_(some.parameters, some.moved)
+
+    def _knows(self, state: Any) -> bool:
+        """Whether the state is the one that was joined, not a new or a loaded one."""
+        if not self.joined:
+            return not self.small
+        return all(
+            state[parameter].get("exp_avg") is mean
+            for some in self.joined
+            for parameter, mean in zip(some.parameters, some.means, strict=True)
         )
 
 
+@final
 class _Joined:
-    """Parameters whose averages are parts of long vectors, so that each formula is one call.
+    """Parameters as one vector; their averages in the state are parts of its averages.
 
-    m <- m + (1 − β₁)(g − m),   s <- β₂ s + (1 − β₂) g²
-    w <- (1 − lr · weight_decay) w − lr · m / (1 − β₁ᵗ) / (√(s / (1 − β₂ᵗ)) + eps)
+    Arguments:
+        parameters: of one dtype, after the same number of steps.
+        state: of the optimizer.
     """
 
     def __init__(self, parameters: list[Tensor], state: Any) -> None:
         self.parameters = parameters
         owns = [state[p] for p in parameters]
-        self.mean, self.means = _join([own["exp_avg"] for own in owns])
-        self.square, squares = _join([own["exp_avg_sq"] for own in owns])
-        self.move, self.moves = _join([own["exp_avg"] for own in owns])
-        self.step_number = owns[0]["step"].clone()
-        for own, mean, square in zip(owns, self.means, squares, strict=True):
-            own["step"], own["exp_avg"], own["exp_avg_sq"] = self.step_number, mean, square
+        self.weights, self.moved = _join(parameters)
+        self.gradient = torch.empty_like(self.weights)
+        mean, self.means = _join([own["exp_avg"] for own in owns])
+        square, squares = _join([own["exp_avg_sq"] for own in owns])
+        self.own: State = {"step": owns[0]["step"].clone(), "exp_avg": mean, "exp_avg_sq": square}
+        for own, *parts in zip(owns, self.means, squares, strict=True):
+            own["step"], own["exp_avg"], own["exp_avg_sq"] = self.own["step"], *parts
 
-    def step(self, group: Group) -> None:
-        lr, (beta1, beta2) = float(rate_of(group)), group["betas"]
-        gradients: list[Any] = [p.grad for p in self.parameters]
-        gradient = torch.cat([g if g.ndim == 1 else g.reshape(-1) for g in gradients])
-        if group["maximize"]:
-            gradient.neg_()
-        if group["weight_decay"] != 0:
-            torch._foreach_mul_(self.parameters, 1 - lr * group["weight_decay"])
-        self.step_number += 1
-        t = self.step_number.item()
-        self.mean.lerp_(gradient, 1 - beta1)
-        self.square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        size = (self.square.sqrt() / (1 - beta2**t) ** 0.5).add_(group["eps"])
-        self.move.zero_().addcdiv_(self.mean, size, value=-lr / (1 - beta1**t))
-        torch._foreach_add_(self.parameters, self.moves)
+    def read(self) -> None:
+        """Take the present weights and gradients in."""
+        torch.cat(_flat(self.parameters), out=self.weights)
+        torch.cat(_flat([gradient_of(p) for p in self.parameters]), out=self.gradient)
 
 
-def _is_small(parameter: Tensor) -> bool:
-    """Whether it may be joined: half precision would be rounded twice."""
+def _is_exact(parameter: Tensor) -> bool:
+    """Whether all forms of torch's AdamW but the fused one round its step alike."""
     exact = parameter.dtype in (torch.float32, torch.float64)
-    return parameter.is_cpu and exact and parameter.numel() <= _SMALL and not is_sharded(parameter)
+    return exact and parameter.is_cpu and not is_sharded(parameter)
 
 
-def _begun(own: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
+def _begun(own: State, parameter: Tensor) -> State:
     """AdamW's state of a parameter, as it is before the first step if it has none."""
     if "exp_avg" not in own:
         own["step"] = torch.tensor(0.0)
@@ -135,8 +125,12 @@ def _begun(own: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
     return own
 
 
-def _join(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+def _join(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """A vector of all entries, and its parts in the shapes of the tensors."""
-    vector = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    vector = torch.cat(_flat(tensors))
     parts = vector.split([tensor.numel() for tensor in tensors])
     return vector, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def _flat(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor if tensor.ndim == 1 else tensor.reshape(-1) for tensor in tensors]
