@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,8 @@ from fwnet.numerics import checks
 from fwnet.quadrature.measures import Empirical, Gaussian, Measure, MixtureMeasure, Uniform, numbers
 
 _BLOCK = 1 << 22  # kernel values that are made at a time
+
+MeanMaker: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class SmoothKernel(ABC):
@@ -51,11 +54,19 @@ class SmoothKernel(ABC):
         """A function from i to k(X, xᵢ) `(n,)`, for many columns of one matrix."""
         return lambda i: self(X, X[i : i + 1])[:, 0]
 
-    def pull(self, x: Tensor, K: Tensor, w: Tensor) -> Tensor:
+    # What moves points works on arrays: for some hundred numbers, torch's calls take longer than
+    # the work.
+
+    def gram(self, x: np.ndarray) -> np.ndarray:
+        """k(xᵢ, xⱼ), `(n, n)`, as a new array."""
+        at = torch.from_numpy(x)
+        return self(at, at).numpy()
+
+    def pull(self, x: np.ndarray, K: np.ndarray, w: np.ndarray) -> np.ndarray:
         """The gradient of wᵀKw over x, with K = k(x, x): `(n, d)`."""
-        at = x.detach().requires_grad_()
+        at, weights = torch.tensor(x, requires_grad=True), torch.from_numpy(w)
         with torch.enable_grad():
-            return torch.autograd.grad(w @ (self(at, at) @ w), at)[0]
+            return torch.autograd.grad(weights @ (self(at, at) @ weights), at)[0].numpy()
 
     def scales(self, dim: int) -> Tensor:
         """ℓ for each dimension: `(d,)`."""
@@ -74,14 +85,15 @@ class SmoothKernel(ABC):
         found = [self._mean(x, part) for part in _parts(measure)]
         return torch.stack(found, -1) @ _weights(measure)
 
-    def mean_maker(self, measure: Measure) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def mean_maker(self, measure: Measure) -> MeanMaker:
         """A function from x to z(x) and its gradient, `(n,)` and `(n, d)`, for many x."""
 
-        def make(x: Tensor) -> tuple[Tensor, Tensor]:
-            at = x.detach().requires_grad_()
+        def make(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            at = torch.tensor(x, requires_grad=True)
             with torch.enable_grad():
                 z = self.mean(at, measure)
-                return z.detach(), torch.autograd.grad(z.sum(), at)[0]
+                total = z.sum() + 0.0 * at.sum()  # z may be constant
+                return z.detach().numpy(), torch.autograd.grad(total, at)[0].numpy()
 
         return make
 
@@ -108,22 +120,42 @@ class RBF(SmoothKernel):
         scale = self.scales(x.shape[-1]).to(x)
         centre = z.mean(0)  # |x − z|² far from 0 would be rounding
         left = (x - centre) / scale
-        rows = 0.5 * (left * left).sum(-1)
-        right = left if x is z else (z - centre) / scale
-        columns = rows if x is z else 0.5 * (right * right).sum(-1)
-        halves = rows[:, None] + columns
-        return torch.addmm(halves, left, right.mT, beta=-1.0).clamp_max_(0.0).exp_()
+        if x is z:
+            inner = left @ left.mT
+            rows = columns = 0.5 * inner.diagonal()
+        else:
+            right = (z - centre) / scale
+            inner = left @ right.mT
+            rows, columns = (0.5 * torch.linalg.vecdot(side, side) for side in (left, right))
+        return inner.sub_(rows[:, None]).sub_(columns).clamp_max_(0.0).exp_()
 
     def column_maker(self, X: Tensor) -> Callable[[int], Tensor]:
         scaled = X / self.scales(X.shape[-1]).to(X)
         scaled = scaled - scaled.mean(0)
-        halves = 0.5 * (scaled * scaled).sum(-1)
-        return lambda i: (scaled @ scaled[i] - halves - halves[i]).clamp_max_(0.0).exp_()
+        halves = -0.5 * (scaled * scaled).sum(-1)
+        flat = scaled.mT.contiguous().mT  # a product with few long columns, not many short rows
 
-    def pull(self, x: Tensor, K: Tensor, w: Tensor) -> Tensor:
+        def make(i: int) -> Tensor:
+            exponent = torch.addmv(halves, flat, scaled[i])
+            return exponent.add_(halves[i]).clamp_max_(0.0).exp_()
+
+        return make
+
+    def gram(self, x: np.ndarray) -> np.ndarray:
+        n, d = x.shape
+        left, right = np.ones((2, n, d + 2))  # (u, −|u|²/2, 1) and (u, 1, −|u|²/2)
+        left[:, :d] = right[:, :d] = u = (x - x.mean(0)) / self.scales(d).numpy()
+        left[:, d] = right[:, d + 1] = -0.5 * np.einsum("ij,ij->i", u, u)
+        exponents = left @ right.T
+        np.minimum(exponents, 0.0, out=exponents)
+        torch.from_numpy(exponents).exp_()  # in a third of NumPy's time
+        return exponents
+
+    def pull(self, x: np.ndarray, K: np.ndarray, w: np.ndarray) -> np.ndarray:
         column = w[:, None]
-        near = torch.addcmul(K @ (column * x), K @ column, x, value=-1.0)
-        return near * (2.0 * column) / self.scales(x.shape[-1]).square()
+        near = K @ (column * x) - (K @ column) * x
+        near *= column * (2.0 / self.scales(x.shape[1]).numpy() ** 2)
+        return near
 
     def _mean(self, x: Tensor, part: Measure) -> Tensor:
         scale = self.scales(part.dim)
@@ -134,25 +166,25 @@ class RBF(SmoothKernel):
         edges = torch.erf((part.high - x) / wide) - torch.erf((part.low - x) / wide)
         return (math.sqrt(math.pi / 2) * scale * edges / (part.high - part.low)).prod(-1)
 
-    def mean_maker(self, measure: Measure) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def mean_maker(self, measure: Measure) -> MeanMaker:
         parts = [part for part in _parts(measure) if isinstance(part, Gaussian)]
         if not parts:
             return super().mean_maker(measure)
-        # Autograd takes ten times as long as these products, and both are made for every x.
         scale = self.scales(measure.dim)
-        peaks = [
-            share * _normal(torch.zeros(1, measure.dim).to(scale), part.covariance, scale)
-            for share, part in zip(_weights(measure), parts, strict=True)
-        ]
-        inverses = [torch.linalg.inv(part.covariance + torch.diag(scale**2)) for part in parts]
+        terms = []
+        for share, part in zip(_weights(measure).tolist(), parts, strict=True):
+            factor, log_peak = _spread(part.covariance, scale)
+            inverse = torch.cholesky_inverse(factor).neg_().numpy()
+            terms.append((part.mean.numpy(), inverse, share * math.exp(float(log_peak))))
 
-        def make(x: Tensor) -> tuple[Tensor, Tensor]:
-            z, slope = torch.zeros(()).to(x), torch.zeros(()).to(x)
-            for part, peak, inverse in zip(parts, peaks, inverses, strict=True):
-                away = x - part.mean
+        def make(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            z, slope = np.zeros(len(x)), np.zeros_like(x)
+            for mean, inverse, peak in terms:
+                away = x - mean
                 force = away @ inverse
-                value = peak * torch.linalg.vecdot(away, force).mul_(-0.5).exp_()
-                z, slope = z + value, slope - value[:, None] * force
+                value = peak * np.exp(0.5 * np.einsum("ij,ij->i", away, force))
+                z += value
+                slope += value[:, None] * force
             return z, slope
 
         return make
@@ -204,10 +236,15 @@ class Matern32(SmoothKernel):
 
 def _normal(away: Tensor, covariance: Tensor, scale: Tensor) -> Tensor:
     """∫ exp(−½|x − z|²/ℓ²) dN(z; m, S) with away = x − m: `(n, d)` -> `(n,)`."""
-    factor = torch.linalg.cholesky(covariance + torch.diag(scale * scale))
-    size = torch.log(scale).sum() - torch.log(factor.diagonal()).sum()
+    factor, log_peak = _spread(covariance, scale)
     whitened = torch.linalg.solve_triangular(factor, away.mT, upper=False)
-    return torch.exp(size - 0.5 * (whitened * whitened).sum(0))
+    return torch.exp(log_peak - 0.5 * (whitened * whitened).sum(0))
+
+
+def _spread(covariance: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """The Cholesky factor of S + diag(ℓ²), and log ∫ k(m, ·) dN(m, S)."""
+    factor = torch.linalg.cholesky(covariance + torch.diag(scale * scale))
+    return factor, (scale / factor.diagonal()).log_().sum()
 
 
 def _boxes(part: Uniform, other: Uniform, twice: Any) -> Tensor:

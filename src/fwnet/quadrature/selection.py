@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from fwnet.steps import LineSearch
 
 METHODS = ("pairwise", "corrective", "line-search", "open-loop", "herding", "sequential")
 _MEMORY = 16  # points that a corrective step weighs anew
+_ROUNDING = 1e-12  # posterior variances of k(x, ·) below it
 
 
 def select(matrix: LinearMap, z: Tensor, method: str, steps: int) -> tuple[Tensor, Tensor]:
@@ -38,6 +41,7 @@ def select(matrix: LinearMap, z: Tensor, method: str, steps: int) -> tuple[Tenso
     return index, x[index]
 
 
+@cache  # a solver keeps nothing of a solve, and making one takes as long as fifty steps
 def _solver(method: str, steps: int, compiled: bool) -> FrankWolfe:
     budget: dict[str, Any] = {"max_steps": steps, "tol": 0.0, "check_every": steps}
     if method == "pairwise":
@@ -63,17 +67,22 @@ def sequential(kernel: SmoothKernel, X: Tensor, z: Tensor, n: int) -> Tensor:
     Returns the places in X, at most n of them: where the variance is rounding, it stops.
     """
     make, rows = kernel.column_maker(X), X.new_empty(n, len(X))
-    rest, variance = z.clone(), X.new_ones(len(X))
+    rest, variance, score = z.clone(), X.new_ones(len(X)), torch.empty_like(z)
+    # Arrays over the same numbers: reading one of them costs a tenth of what a tensor takes.
+    rest_of, variance_of, score_of = rest.numpy(), variance.numpy(), score.numpy()
     chosen: list[int] = []
     for t in range(n):
-        score = torch.where(variance > 1e-12, rest * rest / variance.clamp_min(1e-12), -1.0)
-        i = int(score.argmax())
-        if float(score[i]) <= 0:
+        torch.mul(rest, rest, out=score).div_(variance)
+        i = int(score_of.argmax())
+        if not score_of[i] > 0:
             break
-        deviation = variance[i].sqrt()
-        rows[t] = (make(i) - rows[:t, i] @ rows[:t]) / deviation
-        rest -= rows[t] * (rest[i] / deviation)
-        variance = (variance - rows[t] * rows[t]).clamp_min(0.0)
-        variance[i] = 0.0
+        deviation = math.sqrt(variance_of[i])
+        row, share = rows[t], 1.0 / deviation
+        at = rows[:t, i].contiguous()  # BLAS is slow with a strided vector
+        torch.addmv(make(i), rows[:t].mT, at, beta=share, alpha=-share, out=row)
+        rest.add_(row, alpha=-float(rest_of[i]) * share)
+        variance.addcmul_(row, row, value=-1.0)
+        variance_of[i] = 0.0
+        torch.threshold_(variance, _ROUNDING, math.inf)  # no score for what is rounding
         chosen.append(i)
     return torch.tensor(chosen)

@@ -13,7 +13,7 @@ from fwnet.quadrature.kernel_map import kernel_map
 from fwnet.quadrature.kernels import SmoothKernel, check_kernel, check_measure
 from fwnet.quadrature.measures import Empirical, Measure, numbers
 from fwnet.quadrature.refinement import refined
-from fwnet.quadrature.rules import QuadratureRule, bayesian_weights, worst_case_error
+from fwnet.quadrature.rules import QuadratureRule, weighed, worst_case_error
 from fwnet.quadrature.selection import METHODS, select, sequential
 
 _SURPLUS = 3  # steps for each point that is kept
@@ -88,8 +88,7 @@ def quadrature(
         index = index[sequential(kernel, X[index], z[index], n)]
     points = X[index]
     moved = refined(kernel, measure, points, refine) if refine else points
-    w = bayesian_weights(kernel(moved, moved), kernel.mean(moved, measure))
-    error = worst_case_error(kernel, measure, moved, w)
+    w, error = weighed(kernel, measure, moved)
     return QuadratureRule(moved, w, error, kernel, method, index if moved is points else None)
 
 
