@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fwnet.solvers.frank_wolfe import FrankWolfe
 
 # Between two looks at the clock: multiplications for some hundredths of a second, and records.
-_CHUNK, _RECORDS, _FIRST = 2**27, 2**14, 2**7
+_CHUNK, _RECORDS, _FIRST = 2**27, 2**14, 2**9
 _WORTH = 8  # steps that pay for the arrays
 _LARGE = 2**22  # multiplications a step above which torch's own calls cost little
 _THREADED = 2**18  # what one thread more saves of them must stay below this
