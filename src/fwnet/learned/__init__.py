@@ -24,6 +24,7 @@ from fwnet.learned.controllers import (
 from fwnet.learned.evaluation.evaluate import evaluate
 from fwnet.learned.evaluation.results import Cost, Evaluation
 from fwnet.learned.families import LogUniform, ProblemFamily
+from fwnet.learned.hub import from_pretrained, push_to_hub
 from fwnet.learned.networks import HierarchicalUpdates, LearnedUpdates, LSTMUpdates
 from fwnet.learned.optimizer import Optimizer
 from fwnet.learned.training.config import Cosine, Linear, MetaConfig
@@ -82,8 +83,10 @@ __all__ = [
     "baselines",
     "evaluate",
     "families",
+    "from_pretrained",
     "load",
     "meta_train",
+    "push_to_hub",
     "recurring",
     "save",
     "spectra",

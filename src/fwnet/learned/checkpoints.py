@@ -28,7 +28,7 @@ KINDS: dict[str, type[Learned]] = {  # what a file may build
 FORMAT = FileFormat("fwnet", 1, "controller", "Copy or train it again.")
 _SHIPPED = Path(__file__).parent / "shipped"
 _SUFFIX = ".fwnet"
-_BEST = f"controller{_SUFFIX}"  # of a training, in its folder
+BEST = f"controller{_SUFFIX}"  # of a training, in its folder
 _LONGEST = 200  # letters of a name that an error repeats
 
 
@@ -118,8 +118,8 @@ def _found(name_or_path: str | Path) -> tuple[Path, str]:
     try:
         if path.parent == Path() and not path.suffix and shipped.exists():
             path = shipped
-        if (path / _BEST).is_file():
-            path = path / _BEST
+        if (path / BEST).is_file():
+            path = path / BEST
         if path.is_file():
             return path, asked
         reason = "that is not a file" if path.exists() else "no such file"
