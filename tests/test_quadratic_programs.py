@@ -277,6 +277,23 @@ def test_saddle_points_are_not_solutions(code: None, shape: tuple[int, ...]) -> 
 
 
 @in_both
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(3, 3), (64, 16, 16)])
+def test_a_zero_matrix_is_semidefinite(
+    code: None, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    """With a linear term, its minimiser is the smallest entry; tiny matrices are no errors."""
+    c = torch.linspace(1, 2, shape[-1], dtype=dtype).flip(0).expand(shape[:-1])
+    for size in (0.0, 1e-42):
+        x = simplex_qp(size * torch.eye(shape[-1], dtype=dtype).expand(shape), c)
+        assert torch.equal(x[..., -1], torch.ones(shape[:-2], dtype=dtype))
+    saddle = torch.zeros(shape, dtype=dtype)
+    saddle[..., 0, 1] = saddle[..., 1, 0] = 1e-3
+    with pytest.raises(ValueError, match="Q must be positive semidefinite"):
+        simplex_qp(saddle)
+
+
+@in_both
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_is_feasible_and_near(code: None, name: str) -> None:
     Q, c = kernels(12, 20)[name]

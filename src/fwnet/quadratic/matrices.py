@@ -34,9 +34,11 @@ def check_matrix(Q: Tensor, name: str = "Q") -> None:
 def check_convex(Q: Tensor) -> None:
     """Check that matrices `(batch, n, n)` are positive semidefinite but for rounding."""
     size = Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
-    ridge = torch.finfo(Q.dtype).eps ** 0.4 * size.clamp_min(torch.finfo(Q.dtype).tiny)
-    lifted = Q.clone(memory_format=torch.contiguous_format)
-    lifted.diagonal(dim1=-2, dim2=-1).add_(ridge.unsqueeze(-1))
+    if not bool((size > 0).all()):  # only 0 is semidefinite with a diagonal of zeros
+        size = Q.abs().amax((-2, -1))
+        size = torch.where(size > 0, size, 1.0)
+    lifted = Q / size[:, None, None]  # a shift of Q itself could underflow
+    lifted.diagonal(dim1=-2, dim2=-1).add_(torch.finfo(Q.dtype).eps ** 0.4)
     failed = torch.linalg.cholesky_ex(lifted).info
     if bool(failed.any()):
         least = float(torch.linalg.eigvalsh(Q[int(failed.argmax())])[0])
