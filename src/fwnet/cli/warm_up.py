@@ -50,19 +50,22 @@ def _layers() -> None:
         SimplexQP()(K, c=c).square().sum().backward()
         Z = torch.eye(16, 4, dtype=dtype).expand(64, 16, 4).clone().requires_grad_()
         SimplexQP()(features=Z, diagonal=1.0, c=c).square().sum().backward()
+    SimplexQP()(torch.zeros(64, 16, 16))  # without curvature pivots fail: the active set
 
 
 def _learned() -> None:
-    """The shipped controllers of the simplex."""
+    """The shipped controllers of the simplex, and an LSTM with its gradient."""
     import torch
 
     import fwnet
     from fwnet import learned
+    from fwnet.learned.controllers.entrywise import EntrywiseLSTM
 
     for dtype in (torch.float32, torch.float64):
         problem = fwnet.Quadratic(torch.eye(6, dtype=dtype), torch.linspace(-1, 1, 6, dtype=dtype))
         for name in ("simplex-qp", "simplex-step", "pairwise", "corrective-atoms"):
             learned.load(name).solver(fwnet.Simplex(), max_steps=5)(problem)
+    EntrywiseLSTM(20, 2)(torch.ones(8), None)[0].sum().backward()
 
 
 PARTS: dict[str, Callable[[], None]] = {
