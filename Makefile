@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots docs notebooks test test-slow types quick coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
+.PHONY: help reproduce screenshots docs notebooks test test-slow types coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,21 +31,18 @@ notebooks: $(VENV)/installed  ## run the five notebooks, in the order of their n
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[notebooks]" -c constraints.txt
 	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py
 
-test: $(VENV)/installed  ## format, lint, tests, documentation examples
+test: $(VENV)/installed  ## format, lint, tests, examples in README and docstrings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@# First, each core its half of the machine code: two workers would compile the same functions.
-	$(BIN)/fwnet warm-up svm solvers >/dev/null & $(BIN)/fwnet warm-up layers learned >/dev/null; wait
+	$(BIN)/fwnet warm-up svm layers >/dev/null & $(BIN)/fwnet warm-up solvers learned >/dev/null; wait
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 types: $(VENV)/installed  ## mypy over src, tests, benchmarks, examples
 	$(BIN)/mypy
 
-test-slow: $(VENV)/installed  ## the other tests: several processes, devices, trainings, examples/
+test-slow: $(VENV)/installed  ## the other tests: several processes, devices, trainings, docs/, examples/
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
-
-quick: $(VENV)/installed  ## only the tests, without format, lint and documentation examples
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --ignore tests/test_docs.py
 
 coverage: $(VENV)/installed  ## the tests with branch coverage: a table, and htmlcov/index.html
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/test_docs.py \

@@ -91,6 +91,7 @@ def test_every_name_of_the_api_page_exists() -> None:
     assert json.loads(done.stdout) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
     blocks = BLOCK.findall(page.read_text())

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed import init_process_group
-from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import fwnet
 from fwnet.optim import FrankWolfe, columns, constrain, rows, stack, whole
@@ -99,6 +98,9 @@ class Walk:
     def _placed(self, tensor: Tensor) -> Tensor:
         if not self.sharded:
             return tensor
+        # Imported here: it takes seconds, which every run of the tests would pay.
+        from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
         mesh = init_device_mesh("cpu", (1,))
         return distribute_tensor(tensor, mesh, [Shard(0)])
 
