@@ -125,6 +125,8 @@ def test_functions_import_only_what_is_optional() -> None:
                 assert root in LATE_PACKAGES or numba, f"{path}: {name}"
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_doors_hold_no_code() -> None:
     for door in DOORS:
         tree = ast.parse((ROOT / door / "__init__.py").read_text())

@@ -46,6 +46,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_help_and_version_load_nothing_heavy() -> None:
     lines = ["--version", "--help", *(f"{name} --help" for name in COMMANDS)]
     done = subprocess.run(
@@ -60,6 +61,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         assert loaded == [], line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "found"),
     [("sol", "solve"), ("solve --domain tr", "trace-norm"), ("reproduce cif", "cifar2")],

@@ -106,6 +106,7 @@ def test_an_exact_svm_has_no_smaller_dual(rings: DeepSVM) -> None:
     assert float(dual.value(dual.at(best[0]))) == pytest.approx(float(exact.value), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mover", ["frank-wolfe", "adam", "exact"])
 def test_deep_svms_train(rings: DeepSVM, mover: str) -> None:
     moves: dict[str, Mover] = {

@@ -152,6 +152,7 @@ def test_runs_draws_and_judges(kind: type[Experiment[Any]]) -> None:
         assert promise.best in Judged(found).names
 
 
+@pytest.mark.slow
 def test_every_experiment_is_listed_and_has_profiles() -> None:
     listed = {type(experiment) for experiment in EXPERIMENTS}
     assert set(TINY) <= listed
