@@ -125,8 +125,6 @@ def test_functions_import_only_what_is_optional() -> None:
                 assert root in LATE_PACKAGES or numba, f"{path}: {name}"
 
 
-@pytest.mark.slow
-@pytest.mark.slow
 def test_doors_hold_no_code() -> None:
     for door in DOORS:
         tree = ast.parse((ROOT / door / "__init__.py").read_text())
@@ -134,6 +132,7 @@ def test_doors_hold_no_code() -> None:
         assert all(isinstance(node, kinds) for node in tree.body)
 
 
+@pytest.mark.slow
 def test_import_needs_torch_and_numpy_alone() -> None:
     blocked = ", ".join(repr(name) for name in OPTIONAL)
     script = f"""
@@ -167,6 +166,7 @@ for call, text in (
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_short_program_loads_nothing_optional() -> None:
     script = f"""
 import sys, torch

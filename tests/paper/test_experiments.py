@@ -152,7 +152,6 @@ def test_runs_draws_and_judges(kind: type[Experiment[Any]]) -> None:
         assert promise.best in Judged(found).names
 
 
-@pytest.mark.slow
 def test_every_experiment_is_listed_and_has_profiles() -> None:
     listed = {type(experiment) for experiment in EXPERIMENTS}
     assert set(TINY) <= listed
@@ -163,6 +162,7 @@ def test_every_experiment_is_listed_and_has_profiles() -> None:
         assert json.dumps(plain(paper))
 
 
+@pytest.mark.slow
 def test_claims_cover_every_question() -> None:
     questions = set()
     for kind, config in TINY.items():
