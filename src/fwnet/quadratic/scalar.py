@@ -124,7 +124,10 @@ def _active_set(Q, c, lift, tol, floor, steps, x, g, factor):  # type: ignore[no
     n, everything = x.size, np.arange(x.size)
     _begin(Q, c, everything, x, g)
     face, m = np.empty(n, np.int64), 0
-    for j in np.argsort(-x):
+    left = x.copy()
+    while left.max() > 0.0:  # a sort takes Numba seconds to compile
+        j = int(left.argmax())
+        left[j] = 0.0
         if x[j] > 0.0:
             m = _enter(Q, lift, j, x, g, face, m, factor)
     best, best_x, best_g, lowest = np.inf, x.copy(), g.copy(), np.inf
@@ -147,7 +150,9 @@ def _active_set(Q, c, lift, tol, floor, steps, x, g, factor):  # type: ignore[no
         if gap <= max(tol * abs(middle), floor):
             break
         tried[face[:m]] = True
-        j = int(np.where(tried, np.inf, g).argmin())
+        left[:] = g
+        left[tried] = np.inf
+        j = int(left.argmin())
         tried[j] = True  # until f or the gap falls
         if g[j] < middle and not (face[:m] == j).any():
             m = _enter(Q, lift, j, x, g, face, m, factor)
