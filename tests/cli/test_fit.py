@@ -11,7 +11,7 @@ import pandas
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -67,6 +67,25 @@ def test_the_encoding_is_that_of_scikit_learn() -> None:
         np.testing.assert_allclose(found[:, :2], wanted[:, :2], atol=1e-12)
         np.testing.assert_array_equal(found[:, 3:], wanted[:, 2:5])
         np.testing.assert_array_equal(found[:, 2], wanted[:, 5])
+
+
+def test_the_coordinates_of_a_table_have_names() -> None:
+    table = people().drop(columns="buys")
+    found = TableEncoder().set_output(transform="pandas").fit_transform(table)
+    names = ["income", "age", "city_nan", "city_Lima", "city_Oslo", "city_Rome"]
+    assert list(found.columns) == names
+    array = np.ones((3, 2))
+    assert TableEncoder().fit(array).get_feature_names_out().tolist() == ["x0", "x1"]
+
+
+def test_the_best_of_a_search_is_saved() -> None:
+    table = people()
+    X, y = table.drop(columns="buys"), table["buys"]
+    search = GridSearchCV(make_pipeline(TableEncoder(), FWSVC()), {"fwsvc__C": [1.0, 10.0]}, cv=3)
+    save_model(search.fit(X, y), "m.fwnet")
+    assert (load_model("m.fwnet").predict(X) == search.predict(X)).all()
+    with pytest.raises(ValueError, match=r"ColumnTransformer, FWSVC. joblib.dump writes any"):
+        save_model(make_pipeline(encoder(), FWSVC()).fit(X, y), "m.fwnet")
 
 
 def test_fit_saves_a_table_model_that_predicts_new_tables() -> None:
@@ -142,7 +161,8 @@ def test_rows_without_a_target_are_left_out_and_options_reach_the_estimator() ->
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("people.csv", "column 'id' has 150 different texts; at most 100 become categories."),
+        ("people.csv", "cannot become categories: id (200), home (200). Convert them, or leave"),
+        ("people.csv", "--drop id,home."),
         ("people.csv --target bys", "people.csv has no column 'bys'; it has income, city"),
         ("people.csv --drop nothing", "people.csv has no column 'nothing'"),
         ("digits --drop id", "--target and --drop name columns of a CSV or Parquet file"),
@@ -154,11 +174,60 @@ def test_rows_without_a_target_are_left_out_and_options_reach_the_estimator() ->
 def test_fit_errors_on_tables(arguments: str, sentence: str) -> None:
     table = people(200)
     table.insert(3, "id", [f"p{i}" for i in range(200)])
+    table.insert(4, "home", [f"h{i}" for i in range(200)])
     table.to_csv("people.csv", index=False)
     Path("bad.csv").write_text("a,b\n1,2\n1,2,3,4\n")
     Path("empty.csv").write_text("")
     error = " ".join(call("fit", *arguments.split(), code=1)[1].split())
     assert sentence in error
+
+
+def test_other_spellings_of_csv_files() -> None:
+    table = people()
+    table.to_csv("people.csv", index=False)
+    wanted = json.loads(call("fit", "people.csv", "--save", "m.fwnet", "--json")[0])
+    table.to_csv("people.csv.gz", index=False)
+    table.to_csv("people.tsv", index=False, sep="\t")
+    table.to_csv("comma.csv", index=False, sep=";", decimal=",")
+    europe = ("--separator", ";", "--decimal", ",")
+    for arguments in (("people.csv.gz",), ("people.tsv",), ("comma.csv", *europe)):
+        found = json.loads(call("fit", *arguments, "--json")[0])
+        assert found["test_accuracy"] == wanted["test_accuracy"]
+        assert found["numbers"] == ["income", "age"]
+        answer = json.loads(call("predict", "m.fwnet", *arguments, "--json")[0])
+        assert answer["score"] > 0.85
+    error = " ".join(call("fit", "comma.csv", code=1)[1].split())
+    assert "comma.csv has one column: 'income;city;age;buys'" in error
+    assert '--separator ";"' in error
+
+
+def test_row_numbers_and_empty_columns_are_left_out() -> None:
+    table = people()
+    table.insert(1, "gone", np.nan)
+    table.to_csv("people.csv")
+    out, error = call("fit", "people.csv", "--target", "buys", "--json")
+    assert json.loads(out)["numbers"] == ["income", "age"]
+    assert "the first column of people.csv has no name and numbers the rows" in error
+    assert "columns of people.csv without any value are left out: gone." in error
+
+
+def test_predict_scores_the_rows_with_a_target_and_keeps_columns() -> None:
+    table = people()
+    table.to_csv("people.csv", index=False)
+    call("fit", "people.csv", "--save", "m.fwnet")
+    new = table.assign(id=[f"p{i}" for i in range(len(table))])
+    new.loc[:19, "buys"] = None
+    new.to_csv("new.csv", index=False)
+    call("predict", "m.fwnet", "new.csv", "--keep", "id,city", "--out", "p.csv")
+    found = pandas.read_csv("p.csv")
+    assert list(found.columns) == ["id", "city", "buys"]
+    assert (found["id"] == new["id"]).all()
+    assert found["city"].isna().equals(new["city"].isna())
+    answer = json.loads(call("predict", "m.fwnet", "new.csv", "--keep", "id", "--json")[0])
+    assert answer["scored_points"] == len(table) - 20
+    assert answer["score"] == pytest.approx((found["buys"] == table["buys"])[20:].mean())
+    error = call("predict", "m.fwnet", "new.csv", "--keep", "idd", code=1)[1]
+    assert "--keep: new.csv has no column 'idd'" in error
 
 
 def test_predict_errors() -> None:

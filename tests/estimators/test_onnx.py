@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from fwnet.estimators import FWSVC, FWSVR, LowRankSoftmaxClassifier, to_onnx
+from fwnet.estimators import FWSVC, FWSVR, LowRankSoftmaxClassifier, TableEncoder, to_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("skl2onnx")
@@ -61,3 +61,9 @@ def test_what_has_no_graph_is_refused() -> None:
     model = FWSVC(kernel=lambda A, B: A @ B.T).fit(X, y)
     with pytest.raises(ValueError, match="must have a kernel of linear, rbf, poly, sigmoid"):
         to_onnx(model, X)
+
+
+def test_a_table_encoder_is_refused_in_words() -> None:
+    X, y = np.eye(4), ["a", "a", "b", "b"]
+    with pytest.raises(TypeError, match="ColumnTransformer, StandardScaler and OneHotEncoder"):
+        to_onnx(make_pipeline(TableEncoder(), FWSVC()).fit(X, y), X)

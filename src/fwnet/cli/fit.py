@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
@@ -10,7 +11,7 @@ import typer
 
 from fwnet.cli.errors import Failed
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import AsJson, check_target, facts_table, show
+from fwnet.cli.output import AsJson, Decimal, Separator, check_target, facts_table, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,6 +110,8 @@ def fit(
     save: Annotated[
         Path | None, typer.Option(help="Write the model to this file, for `fwnet predict`.")
     ] = None,
+    separator: Separator = None,
+    decimal: Decimal = ".",
     as_json: AsJson = False,
 ) -> None:
     """Fit an estimator, test it on held-out points, and save it.
@@ -119,7 +122,8 @@ def fit(
 
     Columns of a CSV or Parquet file: a missing number becomes the median, numbers are
     standardised, texts become one coordinate for each value (missing is a value, and an unknown
-    value is zeros), and rows without a target are left out.
+    value is zeros), and rows without a target are left out. The saved model is the one that was
+    tested: it has not seen the held-out points.
 
     Examples:
 
@@ -144,12 +148,14 @@ def fit(
     options |= {"--radius": radius and _number("--radius", radius, "auto")}
     options |= {"--max-iter": max_iter, "--probability": probability or None}
     settings = _settings(model, options) | {"random_state": seed}
-    from fwnet.cli.tables import is_table, read_points
+    from fwnet.cli.tables import Spelling, is_table, read_points
 
-    X, y, name = read_points(source, target, [each for each in drop.split(",") if each])
+    dropped = [each for each in drop.split(",") if each]
+    X, y, name = read_points(source, target, dropped, Spelling(separator, decimal))
     classes = None if chosen.measure == "r2" else _classes(source, y)
     y = _numbers(source, y) if classes is None else y
     scaled = is_table(source) if scale is None else scale
+    _check_texts(X)
     fitted, facts = _fitted(chosen, settings, scaled, (X, y), test, cv, seed)
     if save is not None:
         from fwnet.estimators import save_model
@@ -210,6 +216,20 @@ def _fitted(
     return whole, counts | scores | size | {"duality_gap": gap, "seconds": seconds}
 
 
+def _check_texts(X: Any) -> None:
+    """Raise for columns of a table that cannot be categories, all at once."""
+    from fwnet.estimators.tables import MOST_VALUES, many_texts
+
+    many = many_texts(X)
+    if many:
+        shown = ", ".join(f"{name} ({count})" for name, count in many.items())
+        names = ",".join(many)
+        raise Failed(
+            f"columns with more than {MOST_VALUES} different texts cannot become categories: "
+            f"{shown}. Convert them, or leave them out: --drop {shlex.quote(names)}."
+        )
+
+
 def _columns(encoder: TableEncoder) -> dict[str, list[str]]:
     """How the columns of a table were read; nothing for an array."""
     if encoder.numbers_ is None:
@@ -250,8 +270,11 @@ def _numbers(source: str, y: np.ndarray) -> np.ndarray:
 
     try:
         return np.asarray(y, dtype=float)
-    except ValueError as error:
-        raise Failed(f"{source}: regression needs numbers to predict: {error}.") from None
+    except ValueError:
+        from fwnet.cli.tables import is_number
+
+        text = next(str(value) for value in y if not is_number(str(value)))
+        raise Failed(f"{source}: regression needs numbers to predict; got {text!r}.") from None
 
 
 def _number(option: str, text: str, *words: str) -> str | float:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Separator = Annotated[
+    str | None,
+    typer.Option(help="Between the columns of a CSV file. [default: a comma; a tab in .tsv]"),
+]
+Decimal = Annotated[str, typer.Option(help="Decimal mark of numbers in a CSV file.")]
 # Colours on a terminal; rich leaves them out elsewhere, and where NO_COLOR is set.
 _STYLES = {"converged": "green", "holds": "green", "max_steps": "yellow", "does not hold": "red"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fwnet.cli.errors import Failed
-from fwnet.cli.output import AsJson, check_target, facts_table, show
+from fwnet.cli.output import AsJson, Decimal, Separator, check_target, facts_table, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,33 +25,43 @@ def predict(
     probability: Annotated[
         bool, typer.Option("--probability", help="Add the probability of each class.")
     ] = False,
+    keep: Annotated[
+        str, typer.Option(help="Columns to copy in front of the predictions, with commas.")
+    ] = "",
+    separator: Separator = None,
+    decimal: Decimal = ".",
     as_json: AsJson = False,
 ) -> None:
     """Predict new points with a saved model, in the order of their rows.
 
     Columns are matched by name; further columns are ignored. If the column of the target is there,
-    the score is measured too.
+    the score is measured too, on the rows that have a value of it.
 
     Examples:
 
         fwnet predict iris.fwnet new.csv
 
-        fwnet predict churn.fwnet customers.parquet --probability --out predicted.csv
+        fwnet predict churn.fwnet customers.parquet --probability --keep id --out predicted.csv
     """
-    from fwnet.cli.tables import read_new_points
+    from fwnet.cli.tables import Spelling, read_new_points
     from fwnet.estimators.model_files import read_model
     from fwnet.numerics.files import written_whole
 
     check_target("--out", out, ".csv")
     fitted, notes = read_model(model)
-    X, y = read_new_points(source, notes["target"], fitted.steps[0][1].n_features_in_)
-    columns: dict[str, Any] = {notes["target"] or "prediction": fitted.predict(X)}
+    width = fitted.steps[0][1].n_features_in_
+    X, answers = read_new_points(source, notes["target"], width, Spelling(separator, decimal))
+    predicted = fitted.predict(X)
+    columns = _kept(source, X, [each for each in keep.split(",") if each])
+    columns[notes["target"] or "prediction"] = predicted
     if probability:
         columns |= _probabilities(model, fitted, X)
     facts: dict[str, Any] = {"points": X.shape[0]}
-    if y is not None:
-        kind = type(next(iter(columns.values()))[0])
-        facts["score"] = float(fitted.score(X, y.astype(kind)))
+    if answers is not None:
+        there, y = answers
+        if not there.all():
+            facts["scored_points"] = int(there.sum())
+        facts["score"] = float(fitted.score(X[there], y.astype(type(predicted[0]))))
     if out is not None:
         with written_whole(out, f"--out {out}") as file:
             file.write(_csv(columns).encode())
@@ -64,7 +74,19 @@ def predict(
         show(facts, False, facts_table(str(model), facts))
 
 
+def _kept(source: str, X: Any, names: list[str]) -> dict[str, Any]:
+    """Columns of the source that are copied to the predictions."""
+    there = [str(name) for name in getattr(X, "columns", ())]
+    for name in names:
+        if name not in there:
+            columns = ", ".join(there) or "no names of columns"
+            raise Failed(f"--keep: {source} has no column {name!r}; it has {columns}.")
+    return {name: X[name].astype(object).where(X[name].notna(), "").tolist() for name in names}
+
+
 def _probabilities(path: Path, fitted: Any, X: Any) -> dict[str, np.ndarray]:
+    if not hasattr(fitted, "classes_"):
+        raise Failed(f"{path} predicts numbers, which have no probabilities.")
     if not hasattr(fitted, "predict_proba"):
         raise Failed(f"{path} holds no probabilities. Fit with --probability.")
     found = fitted.predict_proba(X)
@@ -79,5 +101,6 @@ def _csv(columns: dict[str, Any]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    lists = (values if isinstance(values, list) else values.tolist() for values in columns.values())
+    writer.writerows(zip(*lists, strict=True))
     return text.getvalue()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from fwnet.cli.errors import Failed, say
 from fwnet.data import NAMES, load
+
+Answers = tuple[np.ndarray, np.ndarray]  # which points have one (n,), and these
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -118,17 +121,40 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     return lines
 
 
+@final
+@dataclass(frozen=True)
+class Spelling:
+    """How a CSV file is written.
+
+    Arguments:
+        separator: between columns; by default a comma, in a .tsv file a tabulator.
+        decimal: the decimal mark of numbers.
+    """
+
+    separator: str | None = None
+    decimal: str = "."
+
+    def of(self, path: Path) -> dict[str, str]:
+        """The arguments of `pandas.read_csv`."""
+        usual = "\t" if ".tsv" in path.suffixes else ","
+        return {"sep": self.separator or usual, "decimal": self.decimal}
+
+
 def is_table(source: str) -> bool:
-    """Whether a source is a file of columns with names: CSV or Parquet."""
-    return Path(source).suffix in (".csv", ".parquet")
+    """Whether a source is a file of columns with names: CSV, TSV (either packed) or Parquet."""
+    name = source.removesuffix(".gz")
+    return name.endswith((".csv", ".tsv")) or source.endswith(".parquet")
 
 
 def read_points(
-    source: str, target: str | None, drop: Sequence[str] = ()
+    source: str,
+    target: str | None,
+    drop: Sequence[str] = (),
+    spelling: Spelling = Spelling(),
 ) -> tuple[Any, np.ndarray, str | None]:
     """Points, what to predict, and its name: from a data set by name or a file by its suffix."""
     if is_table(source):
-        frame = _read_frame(Path(source))
+        frame = _without_index(_read_frame(Path(source), spelling), source, target)
         columns = list(frame.columns)
         names = columns if columns != [str(j) for j in range(len(columns))] else None
         name = columns[_column(Path(source), target, names, len(columns))]
@@ -140,7 +166,11 @@ def read_points(
             say(f"{len(frame) - len(known)} rows of {source} have no {name} and are left out.")
         if not len(known):
             raise Failed(f"{source} has no row with a value of {name}.")
-        return known.drop(columns=name), _targets(known[name]), name
+        points = known.drop(columns=name)
+        empty = [each for each in points if points[each].isna().all()]
+        if empty:
+            say(f"columns of {source} without any value are left out: {', '.join(empty)}.")
+        return points.drop(columns=empty), _targets(known[name]), name
     if target is not None or drop:
         raise Failed(
             f"--target and --drop name columns of a CSV or Parquet file; {source} is not one."
@@ -149,8 +179,23 @@ def read_points(
     return X, y, None
 
 
-def read_new_points(source: str, target: str | None, width: int) -> tuple[Any, np.ndarray | None]:
-    """Points to predict, and the true answers if the source has them.
+def _without_index(frame: Any, source: str, target: str | None) -> Any:
+    """A table without the row numbers that pandas writes unless told not to."""
+    first = frame.columns[0]
+    numbered = str(first).startswith("Unnamed:") and first != target and len(frame.columns) > 2
+    if not numbered or not (frame[first] == np.arange(len(frame))).all():
+        return frame
+    say(f"the first column of {source} has no name and numbers the rows; it is left out.")
+    return frame.drop(columns=first)
+
+
+def read_new_points(
+    source: str,
+    target: str | None,
+    width: int,
+    spelling: Spelling = Spelling(),
+) -> tuple[Any, Answers | None]:
+    """Points to predict, and the true answers where the source has them.
 
     Arguments:
         source: a file or a data set.
@@ -158,19 +203,21 @@ def read_new_points(source: str, target: str | None, width: int) -> tuple[Any, n
         width: number of columns at the fit.
     """
     if is_table(source):
-        frame = _read_frame(Path(source))
-        if target not in frame.columns or frame[target].isna().any():
+        frame = _read_frame(Path(source), spelling)
+        there = frame[target].notna().to_numpy() if target in frame.columns else np.zeros(1, bool)
+        if not there.any():
             return frame, None
-        return frame, _targets(frame[target])
+        return frame, (there, _targets(frame[target][there]))
     if source.endswith(".npz"):
         arrays = read_arrays(Path(source))
         if "X" in arrays and "y" not in arrays:
             check_kind(f"{source}: X", arrays["X"])
             return arrays["X"], None
-    return _read_arrays(source, width)
+    X, y = _read_arrays(source, width)
+    return X, (np.ones(len(y), bool), y)
 
 
-def _read_frame(path: Path) -> Any:
+def _read_frame(path: Path, spelling: Spelling) -> Any:
     """A pandas table; its columns are named by texts."""
     try:
         import pandas
@@ -183,27 +230,27 @@ def _read_frame(path: Path) -> Any:
         if path.suffix == ".parquet":
             frame = pandas.read_parquet(path)
         else:
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                first = next(csv.reader(file), [])
-            plain = any(_number(text) is not None for text in first)
+            written = spelling.of(path) | {"encoding": "utf-8-sig"}
+            top = pandas.read_csv(path, header=None, nrows=1, dtype=str, **written)
+            plain = any(_number(str(text)) is not None for text in top.iloc[0].dropna())
             header = None if plain else 0
             frame = pandas.read_csv(
-                path, header=header, skipinitialspace=True, encoding="utf-8-sig", index_col=False
+                path, header=header, skipinitialspace=True, index_col=False, **written
             )
     except ImportError:
         raise Failed(f'reading {path} needs pyarrow: pip install "fwnet[parquet]".') from None
     except (ValueError, OSError) as error:  # of which pandas derives its own, and Unicode's
         reason = " ".join(str(error).split())
         raise Failed(
-            f"{path} is not a {path.suffix[1:]} file that pandas can read: {reason}."
+            f"{path} is not a {path.suffixes[0][1:]} file that pandas can read: {reason}."
         ) from None
     frame.columns = [str(name) for name in frame.columns]
     if not len(frame):
         raise Failed(f"{path} has a header but no rows.")
     if frame.shape[1] < 2:
         raise Failed(
-            f"{path} has one column: {frame.columns[0]!r}. Columns are separated by commas, and "
-            "there must be at least two."
+            f"{path} has one column: {frame.columns[0]!r}. There must be at least two. Columns are "
+            'separated by commas unless --separator says otherwise, as in --separator ";".'
         )
     return frame
 
@@ -254,6 +301,11 @@ def _column(path: Path, target: str | None, header: list[str] | None, width: int
         return int(target) % width
     columns = ", ".join(header) if header else f"numbers 0 to {width - 1}"
     raise Failed(f"{path} has no column {target!r}; it has {columns}.")
+
+
+def is_number(text: str) -> bool:
+    """Whether Python reads a text as a number."""
+    return _number(text) is not None
 
 
 def _number(text: str) -> float | None:

@@ -34,6 +34,8 @@ def save_model(
 ) -> None:
     """Write a fitted estimator, or a Pipeline of a `TableEncoder` and one, to a file.
 
+    Of a search, such as `GridSearchCV`, the best estimator is written.
+
     Arguments:
         model: of `fwnet.estimators`, with plain parameters: no functions and no networks of your
             own, which a file cannot hold; use joblib for those. Random generators stay behind.
@@ -51,15 +53,17 @@ def save_model(
     """
     tensors: dict[str, torch.Tensor] = {}
     facts: dict[str, Any] = {"notes": dict(notes or {}), "version": fwnet.__version__}
+    model = getattr(model, "best_estimator_", model)  # of a search
     steps = [part for _, part in model.steps] if isinstance(model, Pipeline) else [model]
     parts = dict(zip((_ESTIMATOR, _TABLE), reversed(steps), strict=False))
     if steps[:-1] and (len(steps) > 2 or not isinstance(steps[0], estimators.TableEncoder)):
         raise ValueError(
             "save_model(model) must be an estimator, or a Pipeline of a TableEncoder and one; got "
-            f"the steps {', '.join(type(part).__name__ for part in steps)}."
+            f"the steps {', '.join(type(part).__name__ for part in steps)}. joblib.dump writes any "
+            "Pipeline, as a file that runs code when it is read."
         )
     for name, part in parts.items():
-        part = getattr(part, "best_estimator_", part)  # of a search over radii
+        part = getattr(part, "best_estimator_", part)  # of a search inside a Pipeline
         if not isinstance(part, _class(type(part).__name__)):
             raise ValueError(
                 f"save_model(model) must be of fwnet.estimators; got {type(part).__name__}."

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
 from fwnet.estimators.svm.multiclass import pairs
 from fwnet.estimators.svm.svc import FWSVC
+from fwnet.estimators.tables import TableEncoder
 
 Array = NDArray[Any]
 _KERNELS = ("linear", "rbf", "poly", "sigmoid")
@@ -27,7 +28,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         (label, scores) = graph(X)
 
     `scores` are the probabilities of a model that has them, else its decision values, one column a
-    class. Needs `pip install "fwnet[onnx]"`.
+    class; skl2onnx calls this output `probabilities` in both cases. Needs
+    `pip install "fwnet[onnx]"`.
 
     Arguments:
         model: a fitted `FWSVC` with a kernel of a name, a `LowRankSoftmaxClassifier`, or a
@@ -54,6 +56,11 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         raise TypeError(
             "to_onnx(model) must be a FWSVC, a LowRankSoftmaxClassifier, or a Pipeline that ends "
             f"with one; got {type(final).__name__}."
+        )
+    if any(isinstance(step, TableEncoder) for _, step in getattr(model, "steps", ())):
+        raise TypeError(
+            "to_onnx cannot convert a TableEncoder. Encode the table with scikit-learn's "
+            "ColumnTransformer, StandardScaler and OneHotEncoder, which skl2onnx knows."
         )
     return skl2onnx.to_onnx(model, X, options={id(final): {"zipmap": False}}, **options)
 

@@ -75,6 +75,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             columns.append((_texts(name, X)[:, None] == np.array(values)[None]).astype(float))
         return np.hstack(columns)
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the coordinates: of the columns, and column_value for each value of a text."""
+        check_is_fitted(self)
+        if self.numbers_ is None:
+            given = [f"x{j}" for j in range(self.n_features_in_)]
+            return np.array(given if input_features is None else input_features, dtype=object)
+        pairs = zip(self.texts_, self.values_, strict=True)
+        texts = [f"{name}_{value or 'nan'}" for name, values in pairs for value in values]
+        return np.array([*self.numbers_, *texts], dtype=object)
+
     def _leaves(self, X: Any) -> bool:
         """Whether X passes through: an array that is not to be scaled."""
         if self.numbers_ is not None or not self.scale:
@@ -133,6 +143,15 @@ def _texts(name: str, X: Any) -> np.ndarray:
     return np.array(
         [_MISSING if lost else str(v) for v, lost in zip(column, column.isna(), strict=True)]
     )
+
+
+def many_texts(X: Any) -> dict[str, int]:
+    """The columns of a table with more texts than can be categories, and how many each has."""
+    if not hasattr(X, "dtypes"):
+        return {}
+    texts = [name for name, kind in X.dtypes.items() if getattr(kind, "kind", "O") not in "iufmM"]
+    counts = {str(name): int(X[name].nunique(dropna=False)) for name in texts}
+    return {name: count for name, count in counts.items() if count > MOST_VALUES}
 
 
 def _values(name: str, texts: np.ndarray) -> list[str]:
