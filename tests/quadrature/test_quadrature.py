@@ -30,6 +30,7 @@ from fwnet.quadrature.selection import sequential
 
 KERNELS = [RBF(0.7), Matern32(0.9)]
 BOX = Uniform([-1.0], [2.0])
+SPREAD = np.random.default_rng(0).normal(size=(20, 2))
 BOXES = MixtureMeasure([0.3, 0.7], [BOX, Uniform([1.0], [1.5])])
 NORMALS = MixtureMeasure([0.25, 0.75], [Gaussian([0.3], 0.5), Gaussian([-1.0], 2.0)])
 
@@ -133,7 +134,7 @@ def exact_error(rule_points: Tensor, weights: Tensor, scale: float, measure: Gau
 
 def test_the_worst_case_error_is_an_upper_bound() -> None:
     rng = np.random.default_rng(0)
-    for k in range(60):
+    for k in range(200):
         d, n = int(rng.integers(1, 6)), int(rng.integers(1, 14))
         scale = float(10 ** rng.uniform(-1, 1.5))
         mean = rng.normal(size=d) * 10 ** rng.uniform(-2, 2)
@@ -267,9 +268,27 @@ class Turned(SmoothKernel):
         return 0.3 - 0.9 * torch.eye(len(x), len(z), dtype=torch.float64)
 
 
+class Waves(SmoothKernel):
+    """Not positive definite, which the weights of a coreset show."""
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        return torch.cos(3.0 * torch.cdist(x, z) ** 2)
+
+
+class Laplace(Measure):
+    """A measure that no kernel here knows."""
+
+    dim = 1
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        return torch.randn(n, 1, dtype=torch.float64, generator=generator)
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
+        (lambda: quadrature(Laplace(), 5, RBF()), "no closed form here for RBF and Laplace"),
+        (lambda: coreset(SPREAD, 10, kernel=Waves()), "not positive semidefinite"),
         (lambda: quadrature(Gaussian([0.0]), 9, RBF(), candidates=5), "at most the number of cand"),
         (lambda: quadrature(Gaussian([0.0]), 0, RBF()), "n must be"),
         (lambda: quadrature(Gaussian([0.0]), 5, Matern32()), "no closed form here for Matern32"),
@@ -304,6 +323,7 @@ def test_bad_settings_raise_clear_errors(make: Any, text: str) -> None:
         (lambda: Gaussian("normal"), r"Gaussian\(mean\) must be numbers; got str"),
         (lambda: RBF("long"), "lengthscale must be numbers"),
         (lambda: coreset(np.array([["a"]]), 1), r"coreset\(X\) must be numbers"),
+        (lambda: coreset(SPREAD, 5, y=np.array(["a", 1] * 10, object)), "all numbers or all str"),
         (lambda: coreset(sparse.eye(4).tocsr(), 1), "Use X.toarray"),
     ],
 )

@@ -49,6 +49,17 @@ def verbosity(name: str, value: Any) -> int:
     return int(value) if isinstance(value, bool) else at_least(name, value, 0)
 
 
+def classes(name: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted classes, and the place of each value among them, if they can be sorted."""
+    try:
+        found, places = np.unique(np.asarray(values), return_inverse=True)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be all numbers or all strings; got a mixture. Convert them."
+        ) from None
+    return found, places.reshape(-1)
+
+
 def real_tensor(name: str, value: Any) -> Tensor:
     """Return `value` if it is a dense floating-point tensor without NaN or Inf, and not empty."""
     value = a_tensor(name, value)

@@ -14,6 +14,7 @@ from fwnet.numerics import checks
 from fwnet.quadrature.kernel_map import KernelMap
 from fwnet.quadrature.kernels import RBF, SmoothKernel, blocked, check_kernel
 from fwnet.quadrature.measures import numbers
+from fwnet.quadrature.rules import check_norm
 from fwnet.quadrature.selection import METHODS, select
 
 _SAMPLE = 1000  # rows that the lengthscale is taken from
@@ -107,7 +108,7 @@ def _rows(X: Any) -> Tensor:
 def _groups(y: Any, n: int, k: int) -> Tensor | None:
     if y is None:
         return None
-    names, classes = np.unique(np.asarray(y), return_inverse=True)
+    names, classes = checks.classes("y", y)
     if classes.size != n:
         raise ValueError(f"y must have one class for each of the {n} rows; got {classes.size}.")
     if k < len(names):
@@ -115,7 +116,7 @@ def _groups(y: Any, n: int, k: int) -> Tensor | None:
             f"k must be at least the number of classes, {len(names)}, so that each has a row; "
             f"got {k}."
         )
-    return torch.from_numpy(classes.reshape(-1))
+    return torch.from_numpy(classes)
 
 
 def _means(kernel: SmoothKernel, X: Tensor, groups: Tensor | None) -> Tensor:
@@ -145,6 +146,7 @@ def _error(
     # A value of k is off by a few ε of the squares in its exponent; a mean of n of them by no more,
     # and by the rounding of a sum in pairs.
     slack = eps * (8.0 * reach + math.sqrt(X.shape[1]) + 32.0) * 4.0 * max(double, 0.0)
+    check_norm(value, slack)
     return math.sqrt(max(0.0, value) + slack)
 
 

@@ -108,7 +108,8 @@ class SmoothKernel(ABC):
     def _no_closed_form(self, part: Measure) -> ValueError:
         return ValueError(
             f"∫ k dπ has no closed form here for {type(self).__name__} and {type(part).__name__}. "
-            "Use RBF, or Empirical(points) with many points of the measure."
+            "Use RBF with Gaussian, Uniform or mixtures of them, or Empirical(points) with many "
+            "points of the measure."
         )
 
 
@@ -161,7 +162,8 @@ class RBF(SmoothKernel):
         scale = self.scales(part.dim)
         if isinstance(part, Gaussian):
             return _normal(x - part.mean, part.covariance, scale)
-        assert isinstance(part, Uniform)
+        if not isinstance(part, Uniform):
+            raise self._no_closed_form(part)
         wide = math.sqrt(2.0) * scale
         edges = torch.erf((part.high - x) / wide) - torch.erf((part.low - x) / wide)
         return (math.sqrt(math.pi / 2) * scale * edges / (part.high - part.low)).prod(-1)
@@ -194,8 +196,8 @@ class RBF(SmoothKernel):
         if isinstance(part, Gaussian) and isinstance(other, Gaussian):
             both = part.covariance + other.covariance
             return _normal((part.mean - other.mean)[None], both, scale)[0]
-        assert isinstance(part, Uniform)
-        assert isinstance(other, Uniform)
+        if not isinstance(part, Uniform) or not isinstance(other, Uniform):
+            raise self._no_closed_form(part)
         return _boxes(part, other, lambda u: _rbf_twice(u, scale))
 
 

@@ -124,9 +124,14 @@ def weighed(
     far = float(scaled.square().sum(-1).max())
     terms = 2 * n + 16 * d + 32 + 8 * (reach + math.sqrt(reach * far))
     slack = torch.finfo(torch.float64).eps * terms * total
-    if float(value) < -float(slack):
+    check_norm(float(value), float(slack))
+    return weights, math.sqrt(max(0.0, float(value)) + float(slack))
+
+
+def check_norm(value: float, slack: float) -> None:
+    """Raise if a squared norm is negative by more than its rounding."""
+    if value < -slack:
         raise ValueError(
             "the kernel is not positive semidefinite: a squared norm of differences of its values "
-            f"is {float(value):.3g}."
+            f"is {value:.3g}."
         )
-    return weights, math.sqrt(max(0.0, float(value)) + float(slack))

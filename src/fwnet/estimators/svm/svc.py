@@ -124,7 +124,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         X, y = self._points(X, y)
         if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
             check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.classes_, labels = checks.classes("y", y)
         X, weight, kept = self._weighted(X, sample_weight)
         labels = labels[kept]
         self._require_classes(labels)
