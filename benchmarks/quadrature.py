@@ -2,7 +2,8 @@
 
     python -m benchmarks.quadrature [--repeats 5]
 
-Worst-case errors and seconds of processor time, taking turns, one thread; medians over seeds.
+Worst-case errors, milliseconds of processor time, and the time as a share of the last rule's with
+the same seed; taking turns, one thread; medians over seeds.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def main() -> None:
                 errors[name].append(rule.worst_case_error)
         for name in METHODS:
             error, taken = median(errors[name]), 1e3 * median(seconds[name])
-            print(f"| {d} | {name} | {error:.5f} | {taken:.0f} |")
+            pairs = zip(seconds[name], seconds["sequential, 10,000"], strict=True)
+            share = median(own / other for own, other in pairs)
+            print(f"| {d} | {name} | {error:.5f} | {taken:.1f} | {share:.2f} |")
 
 
 if __name__ == "__main__":
