@@ -200,3 +200,21 @@ def test_saving_over_a_file_leaves_no_other(tmp_path: Path) -> None:
 def test_the_folder_of_a_training_is_loaded(tmp_path: Path) -> None:
     learned.save(learned.LearnedStep(), tmp_path / "controller.fwnet", {"from": "a folder"})
     assert learned.load(tmp_path).card == {"from": "a folder"}
+
+
+def test_slots_are_saved_one_by_one_and_evaluated_together(tmp_path: Path) -> None:
+    template = fwnet.FrankWolfe(fwnet.Simplex(), oracle=fwnet.Softmin(10.0), max_steps=5)
+    parts = {"rule": learned.LSTMStep(), "direction": learned.LSTMDirection()}
+    pair = learned.Slots(parts, template)
+    with pytest.raises(TypeError, match=r"got Slots of rule, direction. Save each, as in"):
+        learned.save(pair, tmp_path / "pair.fwnet")
+    for name in parts:
+        learned.save(pair[name], tmp_path / f"{name}.fwnet")
+    back = learned.Slots(
+        {name: learned.load(tmp_path / f"{name}.fwnet") for name in parts}, template
+    )
+    problem = svm_family().sample(2, seeded())
+    assert torch.equal(pair.solver()(problem).x, back.solver()(problem).x)
+    baselines = [learned.baselines.FISTA()]
+    found = learned.evaluate({"pair": back}, svm_family(), baselines, problems=1, max_steps=5)
+    assert found.methods[0] == "pair"

@@ -186,3 +186,31 @@ def test_splits_share_no_pair_and_no_row() -> None:
 def test_errors_are_sentences(make: object, text: str) -> None:
     with pytest.raises((ValueError, TypeError), match=text):
         make()
+
+
+class InTheBall(learned.ProblemFamily):
+    """The same problem as a quadratic and as least squares, in float32 or float64."""
+
+    domain = fwnet.L2Ball(1.0)
+
+    def __init__(self, squares: bool, dtype: torch.dtype) -> None:
+        self.squares, self.dtype = squares, dtype
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        A = torch.randn(batch, 60, 30, generator=generator).to(self.dtype)
+        b = torch.randn(batch, 60, generator=generator).to(self.dtype)
+        if self.squares:
+            return fwnet.LeastSquares(A, b, 0.5)
+        return fwnet.Quadratic(A.mT @ A / 60, -(A.mT @ b.unsqueeze(-1)).squeeze(-1) / 200)
+
+
+@pytest.mark.parametrize("squares", [False, True])
+def test_the_minimum_of_float32_problems_is_that_of_float64(squares: bool) -> None:
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        family = InTheBall(squares, dtype)
+        found[dtype] = family.best_values(family.sample(3, seeded()))
+    assert found[torch.float32].dtype == torch.float32
+    torch.testing.assert_close(
+        found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0
+    )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fwnet.learned.controllers import KINDS as SLOT_KINDS
-from fwnet.learned.controllers import Learned
+from fwnet.learned.controllers import Learned, Slots
 from fwnet.learned.features import FEATURES
 from fwnet.learned.networks import HierarchicalUpdates, LSTMUpdates
 from fwnet.numerics.files import DamagedFile, FileFormat, ForeignFile
@@ -50,6 +50,12 @@ def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None =
     """
     if not isinstance(controller, Learned):
         raise TypeError(f"save(controller) must be a Controller; got {controller!r}.")
+    if isinstance(controller, Slots):
+        slots = list(controller.controllers)
+        raise TypeError(
+            f"save(controller) writes one controller; got Slots of {', '.join(slots)}. Save each, "
+            f"as in save(slots[{slots[0]!r}], path), and build Slots from them again."
+        )
     if not has_a_kind(controller):
         raise TypeError(
             f"save(controller) must be of a kind that load can build: {', '.join(KINDS)}; got "

@@ -10,14 +10,14 @@ from typing import final
 from fwnet.directions import Direction
 from fwnet.domains import Domain, Simplex
 from fwnet.learned.baselines.base import Baseline, Report
-from fwnet.learned.controllers import Controller
+from fwnet.learned.controllers import Controller, Slots
 from fwnet.oracles import Oracle
 from fwnet.problems import Problem
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch, StepRule
 from fwnet.trace import Result
 
-Slot = Controller | StepRule | Direction | Oracle | FrankWolfe
+Slot = Controller | Slots | StepRule | Direction | Oracle | FrankWolfe
 
 
 @final
@@ -67,8 +67,7 @@ def as_solver(slot: Slot, domain: Domain) -> FrankWolfe:
                 "it for their domain."
             )
         return slot
-    if isinstance(slot, Controller):
-        slot.check_domain(domain)
+    if isinstance(slot, Controller | Slots):
         return slot.solver(domain)
     if isinstance(slot, StepRule):
         return FrankWolfe(domain, slot)

@@ -59,8 +59,9 @@ def evaluate(
     problem is seen. Seconds are those of the processor: run on one thread.
 
     Arguments:
-        controllers: a step rule, direction, oracle or `FrankWolfe` with such slots; several of
-            them for several training seeds; or a mapping from names to these.
+        controllers: a step rule, direction, oracle, the `Slots` of a training, or a `FrankWolfe`
+            with such slots; several of them for several training seeds; or a mapping from names to
+            these.
         family: held-out problems.
         baselines: "default" for `default_baselines()`, or a list of them.
         validation: where constants are tuned; other draws of `family` if left out, which favours
@@ -261,9 +262,10 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
             raise ValueError(f"controllers must not be empty; {name!r} is.")
         for slot in slots:
             if not isinstance(slot, Slot):
+                got = type(slot).__name__ if isinstance(slot, torch.nn.Module) else repr(slot)
                 raise TypeError(
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
-                    f"got {slot!r}. learned.load(...) reads one from a file."
+                    f"got {got}. learned.load(...) reads one from a file."
                 )
             as_solver(slot, domain)  # raises before anything is tuned
         kinds = sorted({type(slot).__name__ for slot in slots})

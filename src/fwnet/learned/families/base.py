@@ -39,13 +39,14 @@ class ProblemFamily(ABC):
     def best_values(self, problem: Problem) -> Tensor:  # (batch,)
         """min f of each problem of a batch: exact for quadratics on simplex and l1 ball.
 
-        Elsewhere a lower bound, f(x) − gap after a long solve.
+        Elsewhere a lower bound, f(x) − gap after a long solve, in float64 for dense quadratics.
         """
         exact = _exact_values(problem, self.domain)
         if exact is not None:
             return exact
-        result = minimize(problem, self.domain, max_steps=5000, tol=1e-9)
-        return result.value - result.gap.clamp_min(0)
+        result = minimize(_in_double(problem), self.domain, max_steps=5000, tol=1e-9)
+        bound = result.value - result.gap.clamp_min(0)
+        return bound.to(problem.dtype or bound.dtype)
 
 
 @final
@@ -81,6 +82,20 @@ def check_family(name: str, family: object) -> None:
             f"{name}: {type(family).__name__}.domain must be a Domain such as Simplex(); "
             f"got {domain!r}."
         )
+
+
+def _in_double(problem: Problem) -> Problem:
+    """A dense quadratic in float64: in float32 its gap would stop far above the tolerance."""
+    if not isinstance(problem, Quadratic | LeastSquares):
+        return problem
+    if not isinstance(problem.matrix, DenseMap) or problem.dtype == torch.float64:
+        return problem
+    matrix = problem.matrix.matrix.double()
+    if isinstance(problem, LeastSquares):
+        ridge = 0.0 if problem.ridge is None else problem.ridge.double()
+        return LeastSquares(matrix, problem.b.double(), ridge)
+    c = None if problem.c is None else problem.c.double()
+    return Quadratic((matrix + matrix.mT) / 2, c)  # symmetric but for rounding in float32
 
 
 @torch.no_grad()

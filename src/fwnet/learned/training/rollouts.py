@@ -128,9 +128,10 @@ def sampled(
     problem = family.sample(batch, generator)
     name = f"{type(family).__name__}.sample"
     if not isinstance(problem, Problem) or problem.batch_dims != 1 or problem.shape is None:
+        got = repr(problem) if isinstance(problem, Problem) else type(problem).__name__
         raise TypeError(
             f"{name} must return one Problem with a batch in front (batch_dims 1) that knows its "
-            f"shape; got {problem!r}."
+            f"shape; got {got}."
         )
     if problem.shape[0] != batch:
         raise ValueError(f"{name} was asked for {batch} problems; got {problem.shape[0]}.")

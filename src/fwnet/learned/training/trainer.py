@@ -193,6 +193,8 @@ def _check_fit(learned: nn.Module, task: TrainingTask, solver: FrankWolfe | None
             f"meta_train(solver=...) must be over {task.family.domain}, as the family's problems "
             f"are; it is over {solver.domain}."
         )
+    if isinstance(task, SolverTask) and isinstance(learned, Controller | Slots):
+        learned.solver(task.family.domain)  # raises for a domain that it was not made for
 
 
 def _facts(
