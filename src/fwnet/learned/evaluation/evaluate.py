@@ -262,10 +262,9 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
             raise ValueError(f"controllers must not be empty; {name!r} is.")
         for slot in slots:
             if not isinstance(slot, Slot):
-                got = type(slot).__name__ if isinstance(slot, torch.nn.Module) else repr(slot)
                 raise TypeError(
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
-                    f"got {got}. learned.load(...) reads one from a file."
+                    f"got {_brief(slot)}. learned.load(...) reads one from a file."
                 )
             as_solver(slot, domain)  # raises before anything is tuned
         kinds = sorted({type(slot).__name__ for slot in slots})
@@ -275,6 +274,11 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
                 "Name them: {'one': ..., 'other': ...}."
             )
     return named
+
+
+def _brief(thing: object) -> str:
+    """The class of a module, whose own text fills a page; the text of anything else."""
+    return type(thing).__name__ if isinstance(thing, torch.nn.Module) else repr(thing)
 
 
 def _chosen(baselines: str | Sequence[Baseline | Tuned]) -> Sequence[Baseline | Tuned]:
