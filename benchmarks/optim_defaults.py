@@ -119,7 +119,9 @@ def defaults(net: nn.Module) -> FrankWolfe:
 
 
 def adam(lr: float) -> Build:
-    return lambda net: FrankWolfe(net.parameters(), lr=lr, averaging=8)
+    return lambda net: FrankWolfe(
+        [{"params": net.parameters(), "domain": None}], lr=lr, averaging=8
+    )
 
 
 def train(problem: Problem, build: Build, seed: int, validate: bool, watch: bool = False) -> Score:

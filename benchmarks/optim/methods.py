@@ -31,7 +31,7 @@ def adamw(net: nn.Module, lr: float) -> list[torch.optim.Optimizer]:
 
 def averaged_adam(net: nn.Module, lr: float) -> list[torch.optim.Optimizer]:
     """Without a domain FrankWolfe is torch's AdamW to the bit; no weight decay, as ours."""
-    return [FrankWolfe(net.parameters(), lr=lr, averaging=8)]
+    return [FrankWolfe([{"params": net.parameters(), "domain": None}], lr=lr, averaging=8)]
 
 
 def muon(net: nn.Module, lr: float) -> list[torch.optim.Optimizer]:

@@ -101,7 +101,7 @@ def adam(net: nn.Sequential, lr: float) -> torch.optim.Optimizer:
 
 def averaged_adam(net: nn.Sequential, lr: float) -> torch.optim.Optimizer:
     """Without a domain FrankWolfe is torch's Adam to the bit."""
-    return FrankWolfe(net.parameters(), lr=lr, averaging=8)
+    return FrankWolfe([{"params": net.parameters(), "domain": None}], lr=lr, averaging=8)
 
 
 LAST = ("5.weight", "7.weight")

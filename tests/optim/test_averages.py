@@ -10,8 +10,11 @@ from torch import Tensor, nn
 import fwnet
 from fwnet.optim import ConditionalGradient, FrankWolfe, constrain
 
-# A domain of vectors holds the whole weight here; test_layouts.py tests the warning.
-pytestmark = pytest.mark.filterwarnings("ignore:.* holds vectors, so all")
+# A domain of vectors holds the whole weight here, and None means AdamW: test_constrain.py and
+# test_layouts.py test the warnings.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* holds vectors, so all", "ignore:FrankWolfe. no parameter has a domain"
+)
 
 
 def seeded(seed: int) -> torch.Generator:

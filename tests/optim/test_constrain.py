@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -9,7 +11,7 @@ from torch import nn
 
 import fwnet
 from fwnet.domains import Unsized
-from fwnet.optim import FrankWolfe, constrain, rows
+from fwnet.optim import FrankWolfe, constrain, rows, whole
 
 
 class Net(nn.Module):
@@ -77,6 +79,18 @@ def test_without_domains_matrices_and_convolutions_are_in_spectral_balls() -> No
         assert torch.equal(p, before[name])
 
 
+def test_parameters_without_any_domain_are_said_to_be_adamws() -> None:
+    net = Net()
+    with pytest.warns(UserWarning, match=r"no parameter has a domain.*constrain\(net\)") as caught:
+        opt = FrankWolfe(net.parameters())
+    assert [w.filename for w in caught] == [__file__]
+    pickle.loads(pickle.dumps(opt)).add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    FrankWolfe(constrain(net))
+    FrankWolfe([{"params": net.parameters(), "domain": None}])  # it was said
+    balls = {"params": net.fc.parameters(), "domain": fwnet.SpectralBall(9.0)}
+    FrankWolfe([balls, {"params": net.out.parameters()}])
+
+
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     X, y = load_digits(return_X_y=True)
     return torch.tensor(X / 16, dtype=torch.float32), torch.tensor(y)
@@ -106,7 +120,7 @@ def test_the_defaults_train_a_network_inside_its_balls() -> None:
 def test_weights_outside_are_scaled_onto_the_sphere() -> None:
     net = Net()
     direction = net.fc.weight.detach() / net.fc.weight.detach().norm()
-    constrain(net, {"fc.weight": fwnet.TraceNormBall(0.5), "out.*": fwnet.L2Ball(1e-3)})
+    constrain(net, {"fc.weight": fwnet.TraceNormBall(0.5), "out.*": whole(fwnet.L2Ball(1e-3))})
     assert trace_norm(net.fc.weight) == pytest.approx(0.5, rel=1e-6)
     torch.testing.assert_close(net.fc.weight.detach() / net.fc.weight.detach().norm(), direction)
     for p in net.out.parameters():
@@ -154,7 +168,7 @@ ERRORS = [
     ({"fc": fwnet.L1Ball(1.0)}, "'fc' matches no parameter; it is a module: write 'fc.*'"),
     ({"x?z": fwnet.L1Ball(1.0)}, "'x?z' matches no parameter; the network has "),
     (
-        {"*": fwnet.L1Ball(9.0), "fc.bias": fwnet.L1Ball(1.0)},
+        {"*": fwnet.LInfBall(9.0), "fc.bias": fwnet.L1Ball(1.0)},
         "all parameters that 'fc.bias' matches (fc.bias) are taken by earlier patterns",
     ),
     (

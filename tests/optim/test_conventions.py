@@ -16,8 +16,11 @@ from fwnet.optim import ConditionalGradient, FrankWolfe, constrain, sign, spectr
 
 ROOT = Path(__file__).parents[2]
 
-# A domain of vectors holds the whole weight here; test_layouts.py tests the warning.
-pytestmark = pytest.mark.filterwarnings("ignore:.* holds vectors, so all")
+# A domain of vectors holds the whole weight here, and None means AdamW: test_constrain.py and
+# test_layouts.py test the warnings.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* holds vectors, so all", "ignore:FrankWolfe. no parameter has a domain"
+)
 
 
 def seeded(seed: int) -> torch.Generator:

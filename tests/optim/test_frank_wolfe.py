@@ -148,23 +148,6 @@ def test_a_step_is_never_longer_than_to_the_vertex() -> None:
     torch.testing.assert_close(w.detach(), -2.0 * w.grad.sign())
 
 
-@pytest.mark.parametrize("foreach", [None, True, False])
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_without_a_domain_it_is_adamw_to_the_bit(foreach: bool | None, weight_decay: float) -> None:
-    ours = [parameter(3, 4, dtype=torch.float32), parameter(5, dtype=torch.float32)]
-    theirs = [nn.Parameter(p.detach().clone()) for p in ours]
-    options = {"lr": 3e-3, "betas": (0.8, 0.95), "weight_decay": weight_decay, "foreach": foreach}
-    mine, adamw = FrankWolfe(ours, **options), torch.optim.AdamW(theirs, **options)
-    for seed in range(5):
-        for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            a.grad = gradient(*a.shape, seed=10 * seed + k, dtype=torch.float32)
-            b.grad = a.grad.clone()
-        mine.step()
-        adamw.step()
-    for a, b in zip(ours, theirs, strict=True):
-        assert torch.equal(a, b)
-
-
 def test_a_bias_next_to_a_matrix_domain_is_moved_by_adam() -> None:
     layer = nn.Linear(6, 4, dtype=F64)
     twin = nn.Parameter(layer.bias.detach().clone())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -131,12 +133,29 @@ def test_a_vector_domain_on_a_matrix_warns_unless_the_meaning_is_written() -> No
     FrankWolfe([nn.Parameter(torch.full((5,), 0.2))], domain=fwnet.Simplex())
 
 
+def test_a_vector_domain_on_a_matrix_warns_once_at_the_line_that_chose_it() -> None:
+    net = nn.Linear(5, 4)
+    rules: dict[str, Any] = {"weight": fwnet.L2Ball("2x init"), "bias": fwnet.L2Ball(3.0)}
+    text = r"^weight: L2Ball\('2x init'\) holds vectors.* Write rows\(L2Ball\('2x init'\)\)"
+    with pytest.warns(UserWarning, match=text) as caught:
+        groups = constrain(net, rules)
+    assert [w.filename for w in caught] == [__file__]
+    opt = FrankWolfe(groups)  # silent: warnings are errors here
+    with pytest.warns(UserWarning, match="are one point") as caught:
+        FrankWolfe(net.named_parameters(), domain=fwnet.L2Ball(9.0))
+    assert [w.filename for w in caught] == [__file__]
+    group = {"params": [("more", nn.Parameter(torch.zeros(2, 3)))], "domain": fwnet.L1Ball(1.0)}
+    with pytest.warns(UserWarning, match="are one point") as caught:
+        opt.add_param_group(group)
+    assert [w.filename for w in caught] == [__file__]
+
+
 def test_layouts_survive_a_state_dict() -> None:
     for layout in (rows(fwnet.L1Ball(9.0)), stack(spectral(9.0)), None):
         w = nn.Parameter(torch.zeros(2, 3, 4))
-        opt = FrankWolfe([w], domain=layout)
+        opt = FrankWolfe([{"params": [w], "domain": layout}])
         steps(opt, 1)
-        again = FrankWolfe([nn.Parameter(torch.zeros(2, 3, 4))])
+        again = FrankWolfe([{"params": [nn.Parameter(torch.zeros(2, 3, 4))], "domain": None}])
         again.load_state_dict(opt.state_dict())
         assert again.param_groups[0]["domain"] == layout
 

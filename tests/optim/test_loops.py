@@ -159,7 +159,7 @@ def test_a_step_on_a_device_never_waits_for_it(domain, oracle, rescale) -> None:
     """Meta tensors have no values: whoever reads one raises, as it would wait for a device."""
     weights = [nn.Parameter(torch.zeros(6, 5, device="meta")) for _ in range(2)]
     bias = nn.Parameter(torch.zeros(5, device="meta"))
-    opt = FrankWolfe([bias], lr=0.1)
+    opt = FrankWolfe([{"params": [bias], "domain": None}], lr=0.1)
     group = {"params": weights, "domain": domain, "oracle": oracle, "rescale": rescale}
     torch.optim.Optimizer.add_param_group(opt, group)  # the checks at the start read values
     for _ in range(3):

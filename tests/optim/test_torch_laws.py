@@ -23,6 +23,8 @@ from torch.optim.optimizer import (
 import fwnet
 from fwnet.optim import ConditionalGradient, FrankWolfe, rows, sign, spectral
 
+pytestmark = pytest.mark.filterwarnings("ignore:FrankWolfe. no parameter has a domain")
+
 Build = Callable[..., torch.optim.Optimizer]
 
 
@@ -368,7 +370,7 @@ def test_without_a_domain_it_is_adamw_to_the_bit(foreach: bool | None, dtype: to
     noise = torch.Generator().manual_seed(0)
     begin = [torch.randn(shape, generator=noise).to(dtype) for shape in shapes]
     ours, theirs = ([nn.Parameter(w.clone()) for w in begin] for _ in range(2))
-    options: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
+    options: dict[str, Any] = {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.1}
     opt = FrankWolfe([{"params": ours, "domain": None}], foreach=foreach, **options)
     half = dtype in (torch.bfloat16, torch.float16)  # torch's two forms differ there
     adamw = torch.optim.AdamW(theirs, foreach=foreach if half else False, **options)

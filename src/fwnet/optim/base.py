@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,10 +16,10 @@ from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.optim.adam import AdamSteps
 from fwnet.optim.averages import Averages, averages_in_place
-from fwnet.optim.groups import Group, Held, State, check_rate, gradient_of, name_of
-from fwnet.optim.layouts import is_ambiguous, place_of
+from fwnet.optim.groups import Group, Held, State, check_rate, constrained, gradient_of, name_of
+from fwnet.optim.layouts import place_of
 from fwnet.optim.moves import Bucket, bucket_key
-from fwnet.optim.points import check_fits, check_kind, check_known
+from fwnet.optim.points import check_fits, check_kind, check_known, warn_of_rows
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
 from fwnet.optim.weights import local
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
@@ -55,14 +54,17 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with their own options; an invalid group raises and is not added."""
+        warned = "param_names" in param_group  # by `constrain`, which made the group
         super().add_param_group(param_group)
         try:
-            self._check_names(self.param_groups[-1])
-            self.check_group(self.param_groups[-1])
-            _warn_of_rows(self.param_groups[-1])
+            self._check_names(group := self.param_groups[-1])
+            self.check_group(group)
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
+        if not warned:
+            for name, parameter, _ in constrained(group):
+                warn_of_rows(name, parameter, group["domain"], group["domain"])
 
     def check_group(self, group: Group) -> None:
         """Raise a clear error if the options do not fit each other or the parameters."""
@@ -88,11 +90,10 @@ class VertexOptimizer(torch.optim.Optimizer):
             )
         for parameter in group["params"] if domain is not None else ():
             check_known(name_of(parameter, group), parameter)
-            place = place_of(parameter, domain)
-            if place is not None:
-                check_fits(name_of(parameter, group), parameter, place)
-                view = place.points(torch.empty_like(local(parameter)))
-                oracle_of(place.domain, oracle).begin(place.domain, view)
+        for name, parameter, place in constrained(group):
+            check_fits(name, parameter, place)
+            view = place.points(torch.empty_like(local(parameter)))
+            oracle_of(place.domain, oracle).begin(place.domain, view)
 
     def _check_names(self, group: Group) -> None:
         """Reject a misspelt option: it would be ignored, and its weights left to Adam."""
@@ -289,17 +290,3 @@ def _check_dense(parameter: Tensor, group: Group) -> None:
             f"{name_of(parameter, group)} has a sparse gradient, which this optimizer does not "
             "support. Use nn.Embedding(sparse=False), or torch.optim.SparseAdam for it."
         )
-
-
-def _warn_of_rows(group: Group) -> None:
-    for parameter in group["params"]:
-        if is_ambiguous(parameter, group["domain"]):
-            domain, shape = group["domain"], tuple(parameter.shape)
-            warnings.warn(
-                f"{name_of(parameter, group)}: {domain} holds vectors, so all {parameter.numel()} "
-                f"entries of shape {shape} are one point. Write rows({domain}) or "
-                f"columns({domain}) for one point each, or whole({domain}) for this meaning; "
-                "all three are in fwnet.optim.",
-                UserWarning,
-                stacklevel=4,
-            )

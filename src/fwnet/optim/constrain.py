@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -17,9 +16,10 @@ from torch.nn.parameter import is_lazy
 
 from fwnet.domains import Domain, SpectralBall, Unsized
 from fwnet.numerics import checks
+from fwnet.optim.groups import constrained, warn
 from fwnet.optim.layouts import Layout, place_of, stack
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import check_fits, check_kind, check_known, move_inside
+from fwnet.optim.points import check_fits, check_kind, check_known, move_inside, warn_of_rows
 from fwnet.optim.weights import gathered
 
 Choice = Domain | OperatorNorm | Layout | None
@@ -70,10 +70,8 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
     if rest:
         groups += _groups(rest, parameters, None)
     for group in groups:  # after all checks
-        for parameter in group["params"]:
-            own = place_of(parameter, group["domain"])
-            if own is not None:
-                move_inside(parameter, own)
+        for _, parameter, place in constrained(group):
+            move_inside(parameter, place)
     return groups
 
 
@@ -132,25 +130,25 @@ def _warn_of_stacks(net: nn.Module, name: str, parameter: Tensor, domain: Choice
     plain = place is not None and not isinstance(domain, Layout) and place.domain.event_dim == 2
     if plain and _is_stack(net, name, parameter):
         first, *others = parameter.shape
-        warnings.warn(
+        warn(
             f"{name} of shape {tuple(parameter.shape)} is taken as one {first} × "
             f"{math.prod(others)} matrix in {domain}, as a convolution would be. Write "
-            f"fwnet.optim.stack({domain}) for {first} matrices, or whole({domain}) for one.",
-            UserWarning,
-            stacklevel=3,
+            f"fwnet.optim.stack({domain}) for {first} matrices, or whole({domain}) for one."
         )
 
 
 def _groups(names: list[str], parameters: dict[str, nn.Parameter], domain: Choice) -> list[Any]:
     """One group; with "init", one per matrix, since each has its own radius, and one of biases."""
+    sized: dict[str, Choice] = {}
     for name in names:
-        if place_of(parameters[name], domain) is not None:
-            checks.finite(name, parameters[name].detach())
-    sized: dict[str, Choice] = {name: _sized(name, parameters[name], domain) for name in names}
-    for name, choice in sized.items():
-        own = place_of(parameters[name], choice)
+        parameter = parameters[name]
+        if place_of(parameter, domain) is not None:
+            checks.finite(name, parameter.detach())
+        sized[name] = _sized(name, parameter, domain)
+        own = place_of(parameter, sized[name])
         if own is not None:
-            check_fits(name, parameters[name], own)
+            check_fits(name, parameter, own)
+            warn_of_rows(name, parameter, sized[name], domain)
     shared = [names]
     if _unsized(domain):
         free = [name for name in names if sized[name] is None]

@@ -9,11 +9,10 @@ from torch.optim.optimizer import ParamsT
 
 from fwnet.domains import Domain
 from fwnet.optim.base import VertexOptimizer
-from fwnet.optim.groups import Group, name_of
-from fwnet.optim.layouts import Layout, place_of
+from fwnet.optim.groups import Group, constrained, warn
+from fwnet.optim.layouts import Layout
 from fwnet.optim.norms import OperatorNorm
 from fwnet.optim.points import check_inside, is_inside
-from fwnet.optim.weights import gathered
 from fwnet.oracles import CostOracle
 
 
@@ -77,6 +76,7 @@ class FrankWolfe(VertexOptimizer):
     """
 
     feasible = True
+    _chosen = False  # whether the user has said, of any group, where its parameters live
 
     def __init__(
         self,
@@ -112,7 +112,19 @@ class FrankWolfe(VertexOptimizer):
                 "FrankWolfe(params) takes parameters or the groups of constrain(net); got a "
                 f"{type(params).__name__}. Write FrankWolfe(constrain(net))."
             )
+        self._chosen = domain is not None
         super().__init__(params, defaults)
+        if not self._chosen:
+            warn(
+                "FrankWolfe: no parameter has a domain, so AdamW moves all of them. Write "
+                "FrankWolfe(constrain(net)), or pass domain=.... If AdamW is what you want, say "
+                'so in a group, {"params": ..., "domain": None}, or use torch.optim.AdamW.'
+            )
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters, with a domain of their own or that of the optimizer."""
+        self._chosen |= "domain" in param_group
+        super().add_param_group(param_group)
 
     def is_feasible(self) -> bool:
         """Whether every parameter lies in its domain, up to 1e-6 of the domain's size.
@@ -124,21 +136,15 @@ class FrankWolfe(VertexOptimizer):
             >>> opt.is_feasible()
             True
         """
-        places = (
-            (p, place_of(p, group["domain"]))
-            for group in self.param_groups
-            for p in group["params"]
-        )
         return all(
-            place is None or is_inside(place.points(gathered(p.detach())), place.domain)
-            for p, place in places
+            is_inside(parameter, place)
+            for group in self.param_groups
+            for _, parameter, place in constrained(group)
         )
 
     def check_group(self, group: Group) -> None:
         super().check_group(group)
         if "norm" in group:
             raise TypeError('a group of FrankWolfe takes a domain, not a norm: {"domain": ...}.')
-        for parameter in group["params"]:
-            place = place_of(parameter, group["domain"])
-            if place is not None:
-                check_inside(name_of(parameter, group), parameter, place)
+        for name, parameter, place in constrained(group):
+            check_inside(name, parameter, place)

@@ -1,15 +1,18 @@
-"""What a parameter group says: its learning rate, names and gradients, where a parameter lives."""
+"""What a parameter group says: its learning rate, names and gradients, where parameters live."""
 
 from __future__ import annotations
 
 import math
+import sys
+import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from fwnet.numerics import checks
-from fwnet.optim.layouts import Place
+from fwnet.optim.layouts import Place, place_of
 from fwnet.oracles import CostOracle
 
 Group = dict[str, Any]
@@ -31,6 +34,22 @@ def name_of(parameter: Tensor, group: Group) -> str:
     names = group.get("param_names")
     shape = "unknown shape" if is_lazy(parameter) else f"shape {tuple(parameter.shape)}"
     return names[place] if names else f"parameter {place} of {shape}"
+
+
+def constrained(group: Group) -> Iterator[tuple[str, Tensor, Place]]:
+    """The parameters that live in a domain: what to call them, and their places."""
+    for parameter in group["params"]:
+        place = place_of(parameter, group["domain"])
+        if place is not None:
+            yield name_of(parameter, group), parameter, place
+
+
+def warn(text: str) -> None:
+    """Warn at the user's line, however many calls of fwnet and torch are in between."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("fwnet", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def gradient_of(parameter: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ def place_of(parameter: Tensor, choice: Any) -> Place | None:
 
 
 def is_ambiguous(parameter: Tensor, choice: Any) -> bool:
-    """Whether a plain domain of vectors could mean the whole matrix or each of its rows."""
+    """Whether a plain domain of vectors could mean the whole weight or each of its rows."""
     if not isinstance(choice, Domain) or choice.event_dim != 1 or parameter.ndim < 2:
         return False
     if isinstance(choice, LInfBall | Box):  # a bound on every entry means the same either way

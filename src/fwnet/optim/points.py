@@ -23,7 +23,8 @@ from fwnet.domains import (
     Unsized,
 )
 from fwnet.numerics import checks
-from fwnet.optim.layouts import Layout, Place
+from fwnet.optim.groups import warn
+from fwnet.optim.layouts import Layout, Place, is_ambiguous
 from fwnet.optim.norms import OperatorNorm
 from fwnet.optim.weights import HALF, gathered, write
 
@@ -83,9 +84,20 @@ def check_fits(name: str, parameter: Tensor, place: Place) -> None:
     domain.check_shape(name, tuple(shape))
 
 
-def is_inside(points: Tensor, domain: Domain) -> bool:
-    """Whether all points lie in the domain, up to 1e-6 of its size."""
-    x = points.double()
+def warn_of_rows(name: str, parameter: Tensor, domain: Any, written: Any) -> None:
+    """Warn if the domain could be meant for every row; `written` is how the user wrote it."""
+    if is_ambiguous(parameter, domain):
+        warn(
+            f"{name}: {written} holds vectors, so all {parameter.numel()} entries of shape "
+            f"{tuple(parameter.shape)} are one point. Write rows({written}) or "
+            f"columns({written}) for one point each, or whole({written}) for this meaning; "
+            "all three are in fwnet.optim."
+        )
+
+
+def is_inside(parameter: Tensor, place: Place) -> bool:
+    """Whether all points of the parameter lie in the domain, up to 1e-6 of its size."""
+    domain, x = place.domain, place.points(gathered(parameter.detach())).double()
     # The rounding of a sum is relative to its size.
     scale = domain.radius if isinstance(domain, NormBall) else max(1.0, float(x.abs().sum()))
     return bool(domain.contains(x, tol=1e-6 * scale).all())
@@ -93,14 +105,13 @@ def is_inside(points: Tensor, domain: Domain) -> bool:
 
 def check_inside(name: str, parameter: Tensor, place: Place) -> None:
     """Raise a ValueError unless the parameter lies in the domain."""
-    domain, full = place.domain, gathered(parameter.detach())
+    full = gathered(parameter.detach())
     checks.finite(name, full)
-    x = place.points(full)
-    if is_inside(x, domain):
+    if is_inside(full, place):
         return
-    size = "is outside"
+    domain, size = place.domain, "is outside"
     if isinstance(domain, NormBall):
-        size = f"has norm {float(domain.norm(x.double()).max()):.6g}"
+        size = f"has norm {float(domain.norm(place.points(full).double()).max()):.6g}"
     raise ValueError(
         f"{name} must start inside {domain}; it {size}. Call fwnet.optim.constrain(net, {{...}}) "
         "first, or choose a larger domain; after a load, load the weights of the network too."
