@@ -44,11 +44,7 @@ class AdamSteps:
     def step(self, state: Any) -> None:
         """One step of every parameter."""
         if not self._knows(state):
-            alike: defaultdict[Any, list[Tensor]] = defaultdict(list)
-            for parameter in self.small:
-                own = _begun(state[parameter], parameter)
-                alike[parameter.dtype, float(own["step"])].append(parameter)
-            self.joined = [_Joined(some, state) for some in alike.values()]
+            self._join(state)
         for some in self.joined:
             some.read()
         owns = [some.own for some in self.joined] + [_begun(state[p], p) for p in self.others]
@@ -72,6 +68,13 @@ class AdamSteps:
         )
         for some in self.joined:
             torch._foreach_copy_(some.parameters, some.moved)
+
+    def _join(self, state: Any) -> None:
+        alike: defaultdict[Any, list[Tensor]] = defaultdict(list)
+        for parameter in self.small:
+            own = _begun(state[parameter], parameter)
+            alike[parameter.dtype, float(own["step"])].append(parameter)
+        self.joined = [_Joined(some, state) for some in alike.values()]
 
     def _knows(self, state: Any) -> bool:
         """Whether the state is the one that was joined, not a new or a loaded one."""
