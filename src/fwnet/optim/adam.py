@@ -22,7 +22,7 @@ class AdamSteps:
 
     A network has many biases, and torch spends more time on each call than on its arithmetic. So
     small parameters on the CPU that have taken the same number of steps are one vector to it, see
-    `_Joined`. On the CPU it takes the foreach form, which is faster than its loop; in float32 and
+    `_Joined`. Large ones take its foreach form, which is faster than its loop; in float32 and
     float64 both round alike. The fused form rounds a shard differently from the whole weight.
 
     Arguments:
@@ -36,9 +36,10 @@ class AdamSteps:
         self.small: list[Tensor] = []
         if self.foreach is None:
             self.small = [p for p in parameters if _is_exact(p) and p.numel() <= _SMALL]
-            self.foreach = True if all(_is_exact(p) for p in parameters) else None
         joined = set(self.small)
         self.others = [p for p in parameters if p not in joined]
+        if self.foreach is None and len(self.others) > 1 and all(map(_is_exact, self.others)):
+            self.foreach = True
         self.joined: list[_Joined] = []
 
     def step(self, state: Any) -> None:

@@ -254,7 +254,7 @@ def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
     """Exact for vectors; for matrices the chosen oracle, by default one that suits minibatches.
 
     Minibatch gradients agree a little in many singular directions but hardly in the first one, so
-    rank-1 vertices cancel each other. A fourth step of Newton-Schulz does not train better.
+    rank-1 vertices cancel each other.
     """
     if domain.event_dim == 1:
         return _EXACT
