@@ -63,6 +63,7 @@ LATE_PACKAGES = {
     "IPython",
     "PIL",
     "fcntl",
+    "huggingface_hub",
     "joblib",
     "msvcrt",
     "onnx",
