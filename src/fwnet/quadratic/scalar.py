@@ -244,10 +244,10 @@ def newton_all(rows, D, c, gram, x, solved):  # type: ignore[no-untyped-def]
     total, right, theta = np.empty((width, width)), np.empty(width), np.empty(width)
     face, free, wanted = np.arange(width), np.empty(n, np.bool_), np.empty(n, np.bool_)
     for b in range(rows.shape[0]):
-        total[:], right[:] = gram[b], 0.0
-        for p in range(width - 1):
-            total[p, p] += 1.0
-        right[width - 1] = 1.0
+        for p in range(width):
+            right[p] = 1.0 if p == width - 1 else 0.0
+            for q in range(width):  # total[:] = gram[b] would compile its error messages too
+                total[p, q] = gram[b, p, q] + (1.0 if p == q < width - 1 else 0.0)
         for i in range(n):
             if c[b, i] != 0.0:
                 right -= (c[b, i] / D[b, i]) * rows[b, i]

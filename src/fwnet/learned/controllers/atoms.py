@@ -118,14 +118,16 @@ def _compiled(
     last: LastStep,
     numbers: list[float],
 ) -> Tensor:  # (n,)
-    """p_θ of one `Quadratic` in one call: here most of the time would be spent on calls."""
+    """p_θ of one `Quadratic` in one call: here most of the time would be spent on calls.
+
+    In contiguous float64 whatever the problem has, so that there is one piece of machine code.
+    """
     assert isinstance(hull.domain, Simplex)
     known: Any = (it.image, now.gradient, now.length, last.x, *vertex[:2], hull.points, hull.images)
-    x = it.x.numpy()
-    v = np.empty_like(x)
-    arrays, limits = (tensor.numpy() for tensor in known), (NEWTON_STEPS, HALVINGS)
+    x, *arrays = (tensor.double().contiguous().numpy() for tensor in (it.x, *known))
+    v, limits = np.empty_like(x), (NEWTON_STEPS, HALVINGS)
     code.learned_atom(x, *arrays, *numbers, hull.domain.radius, *limits, v)
-    return torch.from_numpy(v)
+    return torch.from_numpy(v).to(it.x.dtype)
 
 
 def _numbers(policy: Tensor) -> Tensor:

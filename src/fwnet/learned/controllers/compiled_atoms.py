@@ -1,6 +1,7 @@
 """The atom that `corrective-atoms` proposes, for one problem, compiled (Numba).
 
-The same formulas as in `controllers/atoms.py`.
+The same formulas as in `controllers/atoms.py`. Loops copy arrays: slices would compile their error
+messages too, which takes seconds.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def learned_atom(  # type: ignore[no-untyped-def]
             m = _directions(x, image, vertex, column, points, images, sigma, a, toward, rest)
             layer(known[:kept], no_bias, rest, m, toward)
             for k in range(kept):
-                Z[k, a : a + m] = toward[k, :m]
+                for i in range(m):
+                    Z[k, a + i] = toward[k, i]
     ahead = np.empty(n, x.dtype)
     for i in range(n):
         ahead[i] = momentum * (x[i] - last_x[i]) - gradient[i] / sigma
@@ -150,7 +152,8 @@ def _model_minimum(x, ahead, Z, sigma, radius, steps, halvings, eps, v):  # type
     value, level = _look(x, ahead, Z, sigma, radius, w, -np.inf, v, gradient)
     for _ in range(steps):
         _newton_equations(Z, v, sigma, inside, sums, system)
-        newton[:] = gradient
+        for k in range(count):
+            newton[k] = gradient[k]
         if not _factor(system, 0.0, face[:count], factor) > 0.0:
             break
         _substitute(factor, newton[:count])
@@ -213,7 +216,8 @@ def _look(x, ahead, Z, sigma, radius, w, guess, v, gradient):  # type: ignore[no
     if np.isfinite(whole):
         level = project(v, radius, guess)
     else:
-        v[:] = x
+        for i in range(n):
+            v[i] = x[i]
     away, lift = 0.0, 0.0
     for i in range(n):
         away += (v[i] - x[i] - ahead[i]) * (v[i] - x[i] - ahead[i])

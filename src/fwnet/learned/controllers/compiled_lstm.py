@@ -72,6 +72,17 @@ def _gate_backward(gates, before, curved, d_h, d_c, found):  # type: ignore[no-u
 
 
 @_compiled
+def _stack(z, h, rows):  # type: ignore[no-untyped-def]
+    """Write z, h and a row of ones one below the other; slices would compile error messages too."""
+    inputs, n = z.shape
+    for i in range(rows.shape[0] - 1):
+        above = z[i] if i < inputs else h[i - inputs]
+        for j in range(n):
+            rows[i, j] = above[j]
+    rows[-1] = _ONE
+
+
+@_compiled
 def step(  # type: ignore[no-untyped-def]
     weights, head, bias, z, h, c, seen, gates, curved, moved, kept, out
 ):  # fmt: skip
@@ -81,13 +92,10 @@ def step(  # type: ignore[no-untyped-def]
     z (inputs, n);  h, c, curved, moved, kept (layers, hidden, n);  gates (layers, 4 hidden, n)
     head (1, hidden), bias (1, 1), out (1, n)
     """
-    layers, hidden, _ = h.shape
+    layers = h.shape[0]
     for k in range(layers):
         rows = seen[k]
-        inputs = rows.shape[0] - hidden - 1
-        rows[:inputs] = z if k == 0 else moved[k - 1]
-        rows[inputs:-1] = h[k]
-        rows[-1] = _ONE
+        _stack(z if k == 0 else moved[k - 1], h[k], rows)
         np.dot(weights[k], rows, gates[k])
         _gate(gates[k], c[k], kept[k], curved[k], moved[k])
     np.dot(head, moved[layers - 1], out)
@@ -110,11 +118,16 @@ def step_backward(  # type: ignore[no-untyped-def]
     d = np.empty((4 * hidden, n), np.float32)
     for k in range(layers - 1, -1, -1):
         _gate_backward(gates[k], before[k], curved[k], d_h[k], d_c[k], d)
-        found[k][:] += np.dot(d, seen[k].T)
+        found_k = found[k]
+        found_k += np.dot(d, seen[k].T)
         through = np.dot(weights[k].T, d)
         inputs = seen[k].shape[0] - hidden - 1
-        d_h[k] = through[inputs:-1]
-        if k > 0:
-            d_h[k - 1] += through[:inputs]
-        else:
-            d_z[:] = through[:inputs]
+        for i in range(hidden):
+            for j in range(n):
+                d_h[k, i, j] = through[inputs + i, j]
+        for i in range(inputs):
+            for j in range(n):
+                if k > 0:
+                    d_h[k - 1, i, j] += through[i, j]
+                else:
+                    d_z[i, j] = through[i, j]

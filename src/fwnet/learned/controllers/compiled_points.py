@@ -75,7 +75,8 @@ def learned_point(  # type: ignore[no-untyped-def]
         point[i] = x[i] + update[i]
         whole += point[i]
     if not np.isfinite(whole):  # f hardly curves, or weights are huge
-        update[:], point[:] = 0.0, x
+        for i in range(n):
+            update[i], point[i] = 0.0, x[i]
     project(point, radius, -np.inf)
 
 

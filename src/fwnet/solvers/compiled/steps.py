@@ -61,7 +61,8 @@ def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-u
         if gap <= plan.tol or not np.isfinite(value + gap):
             return t
         if value < best[0]:
-            best[0], best_x[:] = value, x
+            best[0] = value
+            _copy(best_x, x)
         # Choose.
         scale, i, a, j, c, limit, slope = _choose(plan, gradient, point[2], i, vertex, along, gap)
         _image_of_direction(matrix, plan.quadratic, image, scale, i, a, j, c, change)
@@ -317,6 +318,17 @@ def _add_by_loops(x, factor, y):  # type: ignore[no-untyped-def]
 def _add(x, factor, y):  # type: ignore[no-untyped-def]
     """x ← x + factor · y."""
     x += factor * y
+
+
+def _copy_by_loops(x, y):  # type: ignore[no-untyped-def]
+    for k in range(x.size):  # x[:] = y would compile its error messages too
+        x[k] = y[k]
+
+
+@compilable(*_FLAGS, body=_copy_by_loops)
+def _copy(x, y):  # type: ignore[no-untyped-def]
+    """x ← y."""
+    x[:] = y
 
 
 def _square_by_loops(ridge, x):  # type: ignore[no-untyped-def]
