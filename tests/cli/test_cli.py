@@ -148,6 +148,7 @@ def test_wrong_arguments_are_usage_errors(mixture: Path) -> None:
     assert "must hold X and y; it has A, b" in call("solve", mixture, "--task", "svm", code=1)[1]
 
 
+@pytest.mark.slow
 def test_fit_saves_a_model_that_predicts(tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
     np.savez("iris.npz", X=X, y=y)

@@ -56,6 +56,7 @@ def test_every_estimator_is_drawn() -> None:
     assert set(fwnet.estimators.__all__) - helpers <= set(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_law_sees_a_gap_that_is_too_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fits report nine tenths of their gap, cases must fail.

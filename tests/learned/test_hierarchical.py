@@ -72,6 +72,7 @@ def test_gradients_reach_every_weight() -> None:
     assert all(bool(w.grad is not None and w.grad.abs().sum() > 0) for w in net.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [learned.HierarchicalDirection, learned.HierarchicalL2L])
 def test_it_is_trained_saved_and_loaded(kind: type[learned.Controller], tmp_path: Path) -> None:
     torch.manual_seed(0)

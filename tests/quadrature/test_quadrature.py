@@ -132,6 +132,7 @@ def exact_error(rule_points: Tensor, weights: Tensor, scale: float, measure: Gau
         return mp.sqrt(total)
 
 
+@pytest.mark.slow
 def test_the_worst_case_error_is_an_upper_bound() -> None:
     rng = np.random.default_rng(0)
     for k in range(200):
