@@ -1,6 +1,7 @@
 """Hooks of mkdocs: pages that are made, not written.
 
 reference/ROOM.md   the docstrings of every public name, those of tests/public_names.txt
+api.md              written by hand; here its names become links to those docstrings
 gallery.md          what the examples ask, with their pictures
 notebooks.md        the notebooks, with links that open them
 benchmarks.md       benchmarks/README.md
@@ -39,6 +40,26 @@ TITLES = {  # of the pages of the reference, in their order
     "data": "Data sets",
     "plotting": "Plots",
 }
+GUIDES = {  # what to read first
+    "solvers": "choose-a-solver.md",
+    "problems": "architecture.md#add-a-problem",
+    "domains": "add-a-domain.md",
+    "oracles": "architecture.md#add-an-oracle",
+    "directions": "choose-a-solver.md",
+    "steps": "choose-a-step-rule.md",
+    "layers": "qp-layers.md",
+    "optim": "constrain-a-network.md",
+    "estimators": "estimators.md",
+    "low_rank": "low-rank.md",
+    "kernels": "graphs.md",
+    "quadrature": "quadrature.md",
+    "learned": "learned-optimizers.md",
+    "learned.families": "learned-optimizers.md#train-your-own",
+    "learned.baselines": "evaluate-learned-optimizers.md",
+    "distributed": "distributed.md",
+    "data": "reproduce.md#data",
+    "plotting": "index.md#watching-a-run",
+}
 SHARED = {  # rooms without a page of their own
     "iterates": "solvers",
     "starts": "solvers",
@@ -48,6 +69,8 @@ SHARED = {  # rooms without a page of their own
 MOVED = {  # links to files outside docs/
     "benchmarks/README.md": "benchmarks.md",
     "CHANGELOG.md": "changelog.md",
+    "examples": "gallery.md",
+    "notebooks": "notebooks.md",
 }
 NAME = re.compile(r"fwnet\.([\w.]+)(\(|$)")
 QUESTION = re.compile(r"^(.+?)\n\n(.*?)(?:\nSee: (.*))?\Z", re.DOTALL)
@@ -71,11 +94,50 @@ def reference() -> dict[str, list[str]]:
     return pages
 
 
+def source(name: str) -> str:
+    """The path to document: a function that has the name of its module hides that module."""
+    file = ROOT / "src" / f"{name.replace('.', '/')}.py"
+    return f"{name}.{name.rpartition('.')[2]}" if file.exists() else name
+
+
+def opening(room: str, names: list[str]) -> str:
+    """Where a page's names are imported from, and which guide explains them."""
+    packages = sorted({name.rpartition(".")[0] for name in names})
+    shown = " and ".join(f"`{package}`" for package in packages)
+    guide = (ROOT / "docs" / GUIDES[room].partition("#")[0]).read_text().partition("\n")[0]
+    title = "Watching a run" if guide == "# fwnet" else guide.removeprefix("# ")
+    return f"Names of {shown}. Guide: [{title}](../{GUIDES[room]})."
+
+
+def linked(markdown: str, pages: dict[str, list[str]]) -> str:
+    """api.md with the names in the first column of its tables as links to their docstrings."""
+    places = {
+        name: f"reference/{room}.md#{source(name)}" for room in pages for name in pages[room]
+    }
+
+    def row(match: re.Match[str]) -> str:
+        package = ""  # of the name before, which those after it may leave out
+
+        def name(span: re.Match[str]) -> str:
+            nonlocal package
+            path = span.group(1)
+            for prefix in ("fwnet.", f"fwnet.{package}."):
+                if prefix + path in places:
+                    package = (prefix + path).rpartition(".")[0].removeprefix("fwnet.")
+                    return f"[{span.group(0)}]({places[prefix + path]})"
+            return span.group(0)
+
+        return re.sub(r"`([\w.]+)(?:\([^`]*\))?`", name, match.group(0))
+
+    return re.sub(r"^\| `[^|]+", row, markdown, flags=re.MULTILINE)
+
+
 def gallery() -> str:
     """A section for each example: its question, its text, its picture."""
     parts = [
-        "# Gallery\n\nEach script of `examples/` asks one question and answers it in about half a "
-        "minute. Run one with `python examples/NAME.py --plot figure.png`."
+        "# Gallery\n\nEach script in `examples/` asks one question and answers it in about half a "
+        "minute. `python examples/NAME.py` prints the answer; scripts with a picture below draw it "
+        "with `--plot figure.png`."
     ]
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
@@ -89,7 +151,7 @@ def gallery() -> str:
             if (ROOT / "docs" / picture).exists()
             else ""
         )
-        answer = f"**What you see.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
+        answer = f"**Answer.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
         parts.append(
             f"## {question}\n\n`examples/{path.name}`\n\n{body.strip(chr(10))}\n\n{shown}{answer}"
         )
@@ -100,8 +162,8 @@ def notebooks() -> str:
     """A line for each notebook: its first cell's title and sentence, and where it opens."""
     repository = os.environ.get("REPO_URL", "").removeprefix("https://github.com/").rstrip("/")
     parts = [
-        "# Notebooks\n\nA topic each, in about a minute. `make notebooks` runs them all; "
-        "`jupyter lab notebooks` opens them."
+        "# Notebooks\n\nFive lessons, each of which runs in about a minute. `jupyter lab notebooks` "
+        "opens them in a clone of the repository; `make notebooks` runs them all."
     ]
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         first = "".join(json.loads(path.read_text())["cells"][0]["source"])
@@ -123,8 +185,9 @@ def on_files(files: Files, config: Any) -> Files:
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
     }
     for room, names in reference().items():
-        blocks = "\n\n".join(f"::: {name}" for name in names)
-        pages[f"reference/{room}.md"] = f"# {TITLES[room]}\n\n{blocks}\n"
+        blocks = "\n\n".join(f"::: {source(name)}" for name in names)
+        text = f"# {TITLES[room]}\n\n{opening(room, names)}\n\n{blocks}\n"
+        pages[f"reference/{room}.md"] = text
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -137,13 +200,19 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Point links to files outside docs/ at their pages."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Point links to files outside docs/ at their pages; drop what the site cannot show."""
 
     def moved(match: re.Match[str]) -> str:
         path, anchor = match.groups()
         return f"]({MOVED.get(path, path)}{anchor or ''})"
 
-    markdown = re.sub(r"\]\((?:\.\./)?([\w./-]+\.(?:md|html))(#[\w-]+)?\)", moved, markdown)
+    if page.file.src_uri == "api.md":
+        markdown = linked(markdown, reference())
+    links = r"\]\((?:\.\./)?([\w./-]+\.(?:md|html)|examples|notebooks)(#[\w.-]+)?\)"
+    if not page.file.src_uri.startswith("reference/"):
+        markdown = re.sub(links, moved, markdown)
+    # The second word of a fence is for the tests of training-loops.md.
+    markdown = re.sub(r"^```python \w+$", "```python", markdown, flags=re.MULTILINE)
     # A file of the repository that is no page: its name is enough.
     return re.sub(r"\[([^\]]+)\]\((?:\.\./)?CONTRIBUTING\.md(?:#[\w-]+)?\)", r"\1", markdown)
