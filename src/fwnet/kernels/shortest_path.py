@@ -16,8 +16,8 @@ from fwnet.kernels.graphs import Array, Graph, code, mixed
 class ShortestPath(GraphKernel):
     """k(G, H) = Σ over (a, b, l) of #(a, b, l in G) · #(a, b, l in H).
 
-    #(a, b, l in G) is the number of pairs of nodes with the labels a and b that are l edges apart.
-    Pairs without a path, and the labels of edges, do not count.
+    Here #(a, b, l in G) is the number of pairs of nodes with the labels a and b that are l edges
+    apart. Pairs without a path, and the labels of edges, do not count.
 
     Arguments:
         normalize: divide by √(k(G, G) k(H, H)).

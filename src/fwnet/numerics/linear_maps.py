@@ -15,7 +15,7 @@ from fwnet.numerics.tensors import entry
 
 
 class LinearMap(ABC):
-    """A linear map R^n -> R^m, or one for each problem of a batch.
+    """A linear map Rⁿ -> Rᵐ, or one for each problem of a batch.
 
     Attributes:
         shape: `(*batch, m, n)`, as of a matrix.

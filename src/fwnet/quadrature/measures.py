@@ -15,7 +15,7 @@ from fwnet.numerics import checks
 
 
 class Measure(ABC):
-    """A probability measure π on R^d, in float64."""
+    """A probability measure π on Rᵈ, in float64."""
 
     dim: int
 
