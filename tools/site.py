@@ -111,9 +111,7 @@ def opening(room: str, names: list[str]) -> str:
 
 def linked(markdown: str, pages: dict[str, list[str]]) -> str:
     """api.md with the names in the first column of its tables as links to their docstrings."""
-    places = {
-        name: f"reference/{room}.md#{source(name)}" for room in pages for name in pages[room]
-    }
+    places = {name: f"reference/{room}.md#{source(name)}" for room in pages for name in pages[room]}
 
     def row(match: re.Match[str]) -> str:
         package = ""  # of the name before, which those after it may leave out
