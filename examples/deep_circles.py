@@ -58,13 +58,14 @@ def draw(fitted: dict[str, DeepSVC], X: np.ndarray, y: np.ndarray, file: str) ->
 
     from fwnet.plotting import plot_decision_boundary
 
-    figure, axes = pyplot.subplots(1, 4, figsize=(16, 3.9), layout="constrained")
-    for ax, (mode, clf) in zip(axes, fitted.items(), strict=False):
+    figure, axes = pyplot.subplots(2, 2, figsize=(8, 7.8), layout="constrained")
+    *planes, curves = axes.flat
+    for ax, (mode, clf) in zip(planes, fitted.items(), strict=True):
         plot_decision_boundary(clf, X, y, ax).set_title(f"{mode}, {clf.n_iter_} updates")
-        axes[-1].plot([r.t for r in clf.history_], [r.loss for r in clf.history_], label=mode)
-    axes[-1].set(xlabel="update", ylabel="2P*/(C n), solved exactly", yscale="log")
-    axes[-1].grid(alpha=0.3)
-    axes[-1].legend()
+        curves.plot([r.t for r in clf.history_], [r.loss for r in clf.history_], label=mode)
+    curves.set(xlabel="update", ylabel="2P*/(C n), solved exactly", yscale="log")
+    curves.grid(alpha=0.3)
+    curves.legend()
     figure.savefig(file, dpi=120)
     pyplot.close(figure)
     print(f"\nfigure: {file}")

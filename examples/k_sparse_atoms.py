@@ -5,7 +5,7 @@
 FrankWolfe.jl compares away steps with blended pairwise ones (BPCG) on this problem, at its
 standard tolerance of 1e-7 and at most 10,000 steps, to show that BPCG uses fewer atoms.
 
-Every variant reaches 1e-7 here. See: blended pairwise steps keep 0.6 times the atoms of away steps
+See: every variant reaches 1e-7 here. Blended pairwise steps keep 0.6 times the atoms of away steps
 (785 against 1289), which find nothing to drop and repeat plain Frank-Wolfe step by step.
 """
 

@@ -2,7 +2,7 @@
 
     min ½ αᵀQ α  over the simplex,   Q = yyᵀ ∘ (k(X, X) + 1) + I/C
 
-solved by an unrolled network of T steps whose oracle is a softmin with sharpness β. Digits 3
+This is solved by an unrolled network of T steps whose oracle is a softmin with sharpness β. Digits 3
 against 8 of scikit-learn's data, pixels scaled to unit length, an RBF kernel, C = 10; f* comes
 from a pairwise solver with a gap of 1e-10, whose certificate is printed last.
 
