@@ -2,9 +2,9 @@
 
     min ½ αᵀQ α  over the simplex,   Q = yyᵀ ∘ (k(X, X) + 1) + I/C
 
-This is solved by an unrolled network of T steps whose oracle is a softmin with sharpness β. Digits 3
-against 8 of scikit-learn's data, pixels scaled to unit length, an RBF kernel, C = 10; f* comes
-from a pairwise solver with a gap of 1e-10, whose certificate is printed last.
+This is solved by an unrolled network of T steps whose oracle is a softmin with sharpness β. The
+data are the digits 3 and 8 of scikit-learn, scaled to unit length, with an RBF kernel and C = 10;
+f* comes from a pairwise solver with a gap of 1e-10, whose certificate is printed last.
 
 See: an absolute β of 1 or 10, as in the paper, barely prefers one point over another, because the
 gradients of an SVM are small; the network stalls far above f*. Measured in units of αᵀQα (relative)

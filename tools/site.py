@@ -160,8 +160,8 @@ def notebooks() -> str:
     """A line for each notebook: its first cell's title and sentence, and where it opens."""
     repository = os.environ.get("REPO_URL", "").removeprefix("https://github.com/").rstrip("/")
     parts = [
-        "# Notebooks\n\nFive lessons, each of which runs in about a minute. `jupyter lab notebooks` "
-        "opens them in a clone of the repository; `make notebooks` runs them all."
+        "# Notebooks\n\nFive lessons, each of which runs in about a minute. In a clone of the "
+        "repository, `jupyter lab notebooks` opens them and `make notebooks` runs them all."
     ]
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         first = "".join(json.loads(path.read_text())["cells"][0]["source"])
