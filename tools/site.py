@@ -106,7 +106,7 @@ def opening(room: str, names: list[str]) -> str:
     shown = " and ".join(f"`{package}`" for package in packages)
     guide = (ROOT / "docs" / GUIDES[room].partition("#")[0]).read_text().partition("\n")[0]
     title = "Watching a run" if guide == "# fwnet" else guide.removeprefix("# ")
-    return f"Names of {shown}. Guide: [{title}](../{GUIDES[room]})."
+    return f"Import these names from {shown}. Guide: [{title}](../{GUIDES[room]})."
 
 
 def linked(markdown: str, pages: dict[str, list[str]]) -> str:
