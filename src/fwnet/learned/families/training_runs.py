@@ -21,9 +21,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class NetworkStep(NamedTuple):
-    """The loss of a minibatch, and Σ⟨∇θ, θ⟩ with ∇θ held fixed.
+    """The loss of a minibatch: as a number, and with its gradient in the weights of the updates.
 
-    The gradient of this sum in the weights of learned updates is that of the loss.
+    objective = loss(θ_t),   its gradient that of Σ⟨∇θ, θ_t⟩ with ∇θ held fixed
     """
 
     loss: float
@@ -77,7 +77,8 @@ class NetworkTraining(Recurrence[NetworkStep]):
         found = torch.autograd.grad(loss, list(leaves.values()))
         gradients = dict(zip(leaves, found, strict=True))
         slopes = [(gradients[k] * p).sum() for k, p in parameters.items() if p.requires_grad]
-        step = NetworkStep(loss.item(), sum(slopes, torch.zeros(())))
+        slope = sum(slopes, torch.zeros(()))
+        step = NetworkStep(loss.item(), loss.detach() + (slope - slope.detach()))
         parameters, memory = self.updates(parameters, gradients, memory)
         return NetworkState(parameters, memory, generator), step
 
