@@ -1,6 +1,8 @@
 """Learned updates of networks: what they move, how they are trained, as an optimizer of torch."""
 
 import copy
+import dataclasses
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,6 +154,24 @@ def test_the_objective_of_a_run_has_the_gradient_of_its_losses() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
 
 
+def test_the_objective_of_a_run_is_the_sum_of_its_losses() -> None:
+    """So that evolution strategies, which see no gradient, train what back-propagation trains."""
+    updates = with_seed(lambda: LSTMUpdates(4), 1)
+    for grad in (True, False):
+        run = RUNS.episode(updates, CONFIG, torch.Generator().manual_seed(0))()
+        with torch.set_grad_enabled(grad):
+            total = run.run(5)
+        assert total.item() == pytest.approx(sum(run.losses), rel=1e-6)
+
+
+def test_evolution_strategies_train_updates() -> None:
+    strategies = learned.EvolutionStrategies(pairs=4)
+    config = dataclasses.replace(CONFIG, gradient=strategies, horizon=8, validate_every=2)
+    _, history = learned.meta_train(with_seed(lambda: LSTMUpdates(4), 0), RUNS, config)
+    assert not history.failed
+    assert all(4.0 < record.loss < 20.0 for record in history)  # eight losses near log 3
+
+
 def test_as_an_optimizer_they_move_as_the_function_does() -> None:
     updates, net = with_seed(LSTMUpdates, 0), with_seed(network, 0)
     X, y = three_classes(0)
@@ -173,6 +193,57 @@ def test_as_an_optimizer_they_move_as_the_function_does() -> None:
         optimizer.step()
     for name, weight in net.named_parameters():
         torch.testing.assert_close(weight.detach(), theta[name])
+
+
+def test_an_optimizer_leaves_parameters_without_a_gradient() -> None:
+    """As torch's own optimizers do: layers that are frozen or unused must not drift."""
+    updates, net = with_seed(LSTMUpdates, 0), with_seed(network, 0)
+    X, y = three_classes(0)
+    first = {name: weight.detach().clone() for name, weight in net.named_parameters()}
+    optimizer = learned.Optimizer(net.parameters(), updates)
+    optimizer.step()  # no gradient at all
+    assert all(torch.equal(weight, first[name]) for name, weight in net.named_parameters())
+    net.get_submodule("0").requires_grad_(False)
+    cross_entropy(net(X), y).backward()
+    optimizer.step()
+    for name, weight in net.named_parameters():
+        assert torch.equal(weight, first[name]) == name.startswith("0")
+
+
+@pytest.mark.parametrize("make", [LSTMUpdates, HierarchicalUpdates])
+def test_an_optimizer_continues_from_a_file_that_torch_reads(
+    make: Callable[[], learned.LearnedUpdates],
+) -> None:
+    updates, net = with_seed(make, 0), with_seed(network, 0)
+    X, y = three_classes(0)
+
+    def advance(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for _ in range(3):
+            optimizer.zero_grad()
+            cross_entropy(net(X), y).backward()
+            optimizer.step()
+
+    optimizer = learned.Optimizer(net.parameters(), updates)
+    advance(net, optimizer)
+    file, twin = io.BytesIO(), copy.deepcopy(net)
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    other = learned.Optimizer(twin.parameters(), updates)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    advance(net, optimizer)
+    advance(twin, other)
+    assert torch.equal(*(parameters_to_vector(each.parameters()) for each in (net, twin)))
+
+
+@pytest.mark.parametrize("entry", [torch.nan, torch.inf])
+def test_an_optimizer_refuses_gradients_that_are_not_finite(entry: float) -> None:
+    net = with_seed(network, 0)
+    optimizer = learned.Optimizer(net.parameters(), LSTMUpdates())
+    for weight in net.parameters():
+        weight.grad = torch.zeros_like(weight)
+    list(net.parameters())[2].grad[1, 0] = entry  # type: ignore[index]
+    with pytest.raises(FloatingPointError, match=r"parameter 2, of shape \(3, 4\), has NaN or inf"):
+        optimizer.step()
 
 
 def test_what_updates_and_their_runs_need() -> None:

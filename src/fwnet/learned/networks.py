@@ -39,7 +39,12 @@ class LearnedUpdates(Learned, ABC):
     def forward(
         self, parameters: Parameters, gradients: Parameters, state: Any
     ) -> tuple[Parameters, Any]:
-        """The next weights and the next state; nothing flows back through the gradients."""
+        """The next weights and the next state; nothing flows back through the gradients.
+
+        Arguments:
+            state: from `init` or the last call. Its named tuples are plain ones if it comes from
+                the `state_dict()` of an `Optimizer` or from a checkpoint of `DeepSVC`.
+        """
 
 
 @final

@@ -71,6 +71,7 @@ class HierarchicalRNN(nn.Module):
             zeros = seen.new_zeros
             sides = ((*batch, n), (*batch, count), tuple(batch))
             memory = Memories(*(zeros(*side, self.hidden) for side in sides))
+        memory = Memories(*memory)  # an optimizer that was saved has plain tuples
         from_blocks = memory.blocks.index_select(-2, place)
         c = _cell(self.coordinate, torch.cat([seen, from_blocks], -1), memory.coordinates)
         share = torch.nn.functional.one_hot(place, count).to(c)
