@@ -224,9 +224,22 @@ def test_a_matrix_that_rounding_made_unsymmetric_has_a_minimum() -> None:
     torch.testing.assert_close(SMALL.best_values(single).double(), SMALL.best_values(double))
 
 
+def test_a_baseline_that_cannot_run_is_named() -> None:
+    family = learned.families.QuadraticFamily(n=8, domain=fwnet.L1Ball())
+    asked: list[Any] = [learned.baselines.FISTA(), learned.baselines.MirrorDescent()]
+    asked += [b for b in learned.baselines.default_baselines() if b.name == "Adam softmax"]
+    with pytest.warns(UserWarning, match="leaves out 'mirror descent', 'Adam softmax', which"):
+        found = learned.evaluate(fwnet.LineSearch(), family, asked, problems=1, max_steps=5)
+    assert found.methods == ["learned", "FISTA"]
+
+
 def test_bad_input_gets_a_sentence(evaluation: Evaluation) -> None:
     with pytest.raises(TypeError, match=r"controllers must be step rules.*got 'x'. learned.load"):
         learned.evaluate({"a": ["x"]}, SMALL)  # type: ignore[dict-item]
+    with pytest.raises(
+        TypeError, match=r"got 'simplex-qp'. learned.load\(...\) reads one, shipped"
+    ):
+        learned.evaluate("simplex-qp", SMALL)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='baselines must be "default" or a list'):
         learned.evaluate(fwnet.LineSearch(), SMALL, "best")
     with pytest.raises(TypeError, match='baselines must be "default" or a list; got FISTA'):

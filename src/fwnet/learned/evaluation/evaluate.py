@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -107,6 +108,8 @@ def evaluate(
         show = progress_bar(stack, len(chosen) + problems) if progress else _silent
         ready, choices = _tuned(chosen, fits, tuning, show)
         methods += [(baseline.name, 0, baseline) for baseline in ready]
+        if baselines != "default":
+            _warn_of_absent(chosen, ready, fits.domain, held_out)
         for place, (problem, best) in enumerate(held_out):
             show(len(chosen) + place, f"problem {place + 1}")
             for name, seed, run in fits.runs(methods, problem, best):
@@ -237,6 +240,25 @@ def _tuned(
     return ready, choices
 
 
+def _warn_of_absent(
+    chosen: Sequence[Baseline | Tuned],
+    ready: Sequence[Baseline],
+    domain: Domain,
+    held_out: Sequence[tuple[Problem, Tensor]],
+) -> None:
+    """Warn if the tables lack methods that were asked for."""
+    there = {
+        each.name for each in ready if any(each.fits(problem, domain) for problem, _ in held_out)
+    }
+    absent = [each.name for each in chosen if each.name not in there]
+    if absent:
+        warnings.warn(
+            f"evaluate leaves out {', '.join(map(repr, absent))}, which cannot run on these "
+            f"problems over {domain}.",
+            stacklevel=3,
+        )
+
+
 def _curve(run: Trajectory, best: Tensor, grid: np.ndarray) -> np.ndarray:
     """The best relative suboptimality within each number of gradient evaluations."""
     excess = ((run.values - best) / best.abs()).flatten().cummin(0).values.clamp_min(0).numpy()
@@ -253,10 +275,7 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
         controllers = {"learned": controllers}
     if not controllers:
         raise ValueError("controllers must not be empty.")
-    named = {
-        name: list(slots) if isinstance(slots, Sequence) else [slots]
-        for name, slots in controllers.items()
-    }
+    named = {name: _listed(slots) for name, slots in controllers.items()}
     for name, slots in named.items():
         if not slots:
             raise ValueError(f"controllers must not be empty; {name!r} is.")
@@ -264,7 +283,7 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
             if not isinstance(slot, Slot):
                 raise TypeError(
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
-                    f"got {_brief(slot)}. learned.load(...) reads one from a file."
+                    f"got {_brief(slot)}. learned.load(...) reads one, shipped or from a file."
                 )
             as_solver(slot, domain)  # raises before anything is tuned
         kinds = sorted({type(slot).__name__ for slot in slots})
@@ -274,6 +293,12 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
                 "Name them: {'one': ..., 'other': ...}."
             )
     return named
+
+
+def _listed(slots: object) -> list[Any]:
+    """Several seeds as a list; a text is no list of letters."""
+    several = isinstance(slots, Sequence) and not isinstance(slots, str)
+    return list(slots) if several else [slots]  # type: ignore[call-overload]
 
 
 def _brief(thing: object) -> str:
