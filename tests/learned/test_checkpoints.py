@@ -191,6 +191,14 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         learned.save(fwnet.OpenLoop(), tmp_path / "mine.fwnet")
 
 
+def test_weights_that_load_refuses_are_not_saved(tmp_path: Path) -> None:
+    controller = learned.LearnedStep()
+    torch.nn.init.constant_(next(controller.parameters()), torch.nan)
+    with pytest.raises(ValueError, match="LearnedStep has a NaN or infinite weight"):
+        learned.save(controller, tmp_path / "nan.fwnet")
+    assert not list(tmp_path.iterdir())
+
+
 def test_saving_over_a_file_leaves_no_other(tmp_path: Path) -> None:
     for _ in range(2):
         learned.save(learned.LearnedStep(), tmp_path / "mine.fwnet")

@@ -37,8 +37,8 @@ def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None =
 
     Arguments:
         path: conventionally ends in .fwnet.
-        card: what to know about it, as JSON can say it: data, horizon, validation, licence; the
-            controller's own if left out.
+        card: what to know about it, as JSON can say it: data, horizon, validation, licence. It
+            replaces the controller's own, `{**controller.card, ...}` extends it.
 
     Example:
         >>> import tempfile, pathlib
@@ -63,6 +63,7 @@ def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None =
         )
     if card is not None and not isinstance(card, Mapping):
         raise TypeError(f"save(card) must be a dictionary; got {card!r}.")
+    controller.check_weights()
     facts = {
         "features": FEATURES,
         "kind": type(controller).__name__,
