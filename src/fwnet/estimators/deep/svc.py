@@ -220,8 +220,11 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 'DeepSVC(solver=...) is for mode="forward" and mode="unrolled"; got mode="exact".'
             )
-        if self.optimizer is not None:
-            checks.a_function("DeepSVC(optimizer=...)", self.optimizer)
+        if self.optimizer is not None and not callable(self.optimizer):
+            raise TypeError(
+                "DeepSVC(optimizer=...) must be a function of parameters and lr=, such as "
+                f"torch.optim.Adam, or learned updates; got {self.optimizer!r}."
+            )
         checks.verbosity("verbose", self.verbose)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             raise TypeError(
