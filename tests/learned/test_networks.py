@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -257,6 +258,13 @@ def test_what_updates_and_their_runs_need() -> None:
         ),
         (lambda: TrainingRuns(network, (torch.ones(3, 5), torch.zeros(2))), "as many rows"),
         (lambda: TrainingRuns(net(torch.ones(5)), three_classes(0)), "must be a function"),
+        (lambda: TrainingRuns(net, three_classes(0)), "a function that builds a network, .* got a"),
+        (lambda: TrainingRuns(network, torch.ones(3, 5)), r"must be a pair \(X, y\); got Tensor"),
+        (lambda: TrainingRuns(network, (np.ones((3, 5)), np.ones(3))), r"\(X\) must be a torch.T"),
+        (
+            lambda: TrainingRuns(network, (torch.full((3, 5), torch.nan), torch.zeros(3))),
+            r"TrainingRuns\(X\) must be finite; entry \(0, 0\) is nan",
+        ),
     ):
         with pytest.raises((TypeError, ValueError), match=text):
             call()

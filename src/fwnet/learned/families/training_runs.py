@@ -121,10 +121,21 @@ class TrainingRuns(RecurrenceTask):
         batch: int = 64,
         loss: Loss = cross_entropy,
     ) -> None:
+        if isinstance(make_network, nn.Module):
+            raise TypeError(
+                "TrainingRuns(make_network) must be a function that builds a network, since every "
+                f"training begins with a new one; got a {type(make_network).__name__}. Pass "
+                "lambda: copy.deepcopy(network) to begin with the same weights."
+            )
         checks.a_function("TrainingRuns(make_network)", make_network)
         checks.a_function("TrainingRuns(loss=...)", loss)
         self.make_network, self.loss = make_network, loss
-        self.X, self.y = data
+        if not isinstance(data, tuple | list) or len(data) != 2:
+            raise TypeError(f"TrainingRuns(data) must be a pair (X, y); got {type(data).__name__}.")
+        self.X, self.y = (
+            checks.finite(name, checks.a_tensor(name, part))
+            for name, part in zip(("TrainingRuns(X)", "TrainingRuns(y)"), data, strict=True)
+        )
         if len(self.X) != len(self.y) or not len(self.X):
             raise ValueError(
                 f"TrainingRuns(data) must be (X, y) with as many rows, at least one; got "
