@@ -127,12 +127,16 @@ class MetaConfig:
             raise TypeError(
                 f"MetaConfig(validation_loss=...) must be a MetaLoss; got {self.validation_loss!r}."
             )
-        kinds = {"gradient": MetaGradient, "loss": MetaLoss, "schedule": RateSchedule, "seed": int}
-        for name, kind in kinds.items():
+        kinds = {
+            "gradient": (MetaGradient, "a MetaGradient such as EvolutionStrategies()"),
+            "loss": (MetaLoss, "a MetaLoss such as SumOfValues()"),
+            "schedule": (RateSchedule, "a RateSchedule such as Cosine()"),
+            "seed": (int, "a whole number"),
+        }
+        for name, (kind, words) in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
-                word = "whole number" if kind is int else kind.__name__
-                raise TypeError(f"MetaConfig({name}=...) must be a {word}; got {value!r}.")
+                raise TypeError(f"MetaConfig({name}=...) must be {words}; got {value!r}.")
 
     @property
     def rates(self) -> tuple[float, ...]:

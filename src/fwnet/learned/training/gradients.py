@@ -64,8 +64,8 @@ class Backpropagation(MetaGradient):
                 if not loss.requires_grad:
                     kind = type(episode.learned).__name__
                     raise ValueError(
-                        f"Backpropagation() finds no path from {kind}'s weights to the loss; use "
-                        "EvolutionStrategies()."
+                        f"Backpropagation() finds no path from {kind}'s weights to the loss of "
+                        f"{steps} steps; use EvolutionStrategies(), or a longer unroll."
                     )
                 parts = torch.autograd.grad(loss, weights, allow_unused=True)
             known = [
