@@ -18,6 +18,7 @@ import fwnet
 import scripts
 from fwnet import learned
 from fwnet.iterates import Iterate
+from fwnet.learned.training import trainer
 from fwnet.learned.training.gradients import Episode, MetaGradient
 from fwnet.learned.training.rollouts import SolverRollout, SolverTask, draw
 from fwnet.learned.training.runs import TrainingState
@@ -210,7 +211,8 @@ def test_validation_judges_the_mean_of_the_weights_and_training_returns_it(tmp_p
     assert not torch.equal(weights(whole), weights(plain))
     judge = SolverTask(svm_family()).judge(replace(averaged, horizon=4))
     assert judge(whole) == pytest.approx(min(history.validations), rel=1e-6)
-    learned.meta_train(OwnStep(), svm_family(), averaged, out=tmp_path, minutes=1e-9)
+    with pytest.warns(RuntimeWarning, match="ended after 0 episodes, before a validation"):
+        learned.meta_train(OwnStep(), svm_family(), averaged, out=tmp_path, minutes=1e-9)
     resumed, _ = learned.meta_train(OwnStep(), svm_family(), averaged, out=tmp_path)
     assert torch.equal(weights(resumed), weights(whole))
 
@@ -253,8 +255,48 @@ def test_problems_that_are_too_easy_are_named(caplog: pytest.LogCaptureFixture) 
 
 
 def test_minutes_stop_it_early() -> None:
-    _, history = learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, minutes=1e-9)
+    with pytest.warns(RuntimeWarning, match="ended after 0 episodes, before a validation"):
+        _, history = learned.meta_train(learned.LearnedStep(), svm_family(), QUICK, minutes=1e-9)
     assert len(history) == 0
+    assert history.failed
+
+
+def test_a_training_that_ends_before_a_validation_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first weights are returned, since nothing says that others are better."""
+    calls = iter([False, True])
+    monkeypatch.setattr(trainer, "same_everywhere", lambda _: next(calls))
+    first = OwnStep()
+    with pytest.warns(RuntimeWarning, match="after 1 episodes, before a val.*Raise minutes"):
+        trained, history = learned.meta_train(first, svm_family(), QUICK, minutes=1.0)
+    assert history.failed
+    assert len(history) == len(history.validations) == 1
+    assert torch.equal(weights(trained), weights(first))
+
+
+def test_a_folder_that_began_with_other_weights_is_named(tmp_path: Path) -> None:
+    """As when a trained controller is to be trained further, in the same folder."""
+    family, config = svm_family(), replace(QUICK, steps=2)
+    trained, _ = learned.meta_train(OwnStep(), family, config, out=tmp_path)
+    assert not torch.equal(weights(trained), weights(OwnStep()))
+    with pytest.warns(UserWarning, match=r"began with other weights; .* choose another folder"):
+        again, _ = learned.meta_train(trained, family, config, out=tmp_path)
+    assert torch.equal(weights(again), weights(trained))
+
+
+class Careless(learned.ProblemFamily):
+    """Draws from torch's own generator."""
+
+    domain = fwnet.Simplex()
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        return fwnet.LeastSquares(torch.eye(4), torch.randn(batch, 4))
+
+
+def test_a_family_that_does_not_use_its_generator_is_named() -> None:
+    with pytest.warns(UserWarning, match=r"Careless.sample\(batch, generator\) drew other prob"):
+        learned.meta_train(OwnStep(), Careless(), replace(QUICK, steps=1))
 
 
 SCRIPT = """
@@ -326,14 +368,21 @@ class Homeless(learned.ProblemFamily):
             lambda: learned.meta_train(learned.LearnedStep(), Unbatched(), QUICK),
             r"must return one Problem with a batch in front",
         ),
+        (
+            lambda: learned.meta_train(learned.LSTMUpdates(), svm_family()),
+            r"must be a Controller or Slots; got LSTMUp(?s:.*)on families.TrainingRuns",
+        ),
         (lambda: learned.meta_train(fwnet.OpenLoop(), svm_family()), "must be a Controller"),
         (lambda: learned.meta_train(learned.LearnedStep(), "svm"), "must be a ProblemFamily"),
         (lambda: learned.MetaConfig(steps=0), r"MetaConfig\(steps=...\) must be a whole number"),
         (lambda: learned.MetaConfig(horizon=(5, 2)), "low <= high"),
         (lambda: learned.MetaConfig(horizon="20"), r"\(horizon=...\) must be a whole number"),
         (lambda: learned.MetaConfig(horizon=2.5), r"\(horizon=...\) must be a whole number"),
-        (lambda: learned.MetaConfig(gradient="es"), "must be a MetaGradient; got 'es'"),
-        (lambda: learned.MetaConfig(loss=learned.SumOfValues), "must be a MetaLoss; got <class"),
+        (lambda: learned.MetaConfig(gradient="es"), "must be a MetaGradient such as .*; got 'es'"),
+        (
+            lambda: learned.MetaConfig(loss=learned.SumOfValues),
+            "must be a MetaLoss such as .*; got <class",
+        ),
         (lambda: learned.MetaConfig(average=1.0), r"average=...\) must be in \[0, 1\)"),
         (lambda: learned.MetaConfig(seed="a"), "must be a whole number; got 'a'"),
         (

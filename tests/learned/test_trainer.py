@@ -235,8 +235,12 @@ def test_patience_ends_a_training() -> None:
             lambda: learned.meta_train(line(), Halving(), validation=svm_family()),
             "must be a TrainingTask",
         ),
+        (
+            lambda: learned.meta_train(line(), Halving(), solver=fwnet.FrankWolfe(fwnet.Simplex())),
+            r"\(solver=...\) is for a ProblemFamily; Halving needs none",
+        ),
         (lambda: learned.MetaConfig(learning_rate=()), "needs at least one rate"),
-        (lambda: learned.MetaConfig(schedule=0.1), "must be a RateSchedule; got 0.1"),
+        (lambda: learned.MetaConfig(schedule=0.1), "must be a RateSchedule such as .*; got 0.1"),
         (lambda: learned.Linear(-1.0), r"Linear\(final=...\) must be"),
     ],
 )

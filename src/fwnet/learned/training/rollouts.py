@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, NamedTuple, final
@@ -106,8 +107,16 @@ class SolverTask(TrainingTask):
 
     def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
         """A family has no options to compare: the first problems that it draws stand for it."""
+        same = torch.Generator()
+        same.set_state(generator.get_state())
         problem, values = sampled(self.family, config.batch, generator)
         name = type(self.family).__name__
+        if not torch.allclose(sampled(self.family, config.batch, same)[1], values, rtol=1e-4):
+            warnings.warn(
+                f"{name}.sample(batch, generator) drew other problems from the same generator, so "
+                "a training cannot be repeated or resumed. Pass generator to all that is random.",
+                stacklevel=4,
+            )
         return f"{name}: {problem.shape}, f(x0) = {float(values[0]):.4g}"
 
 
@@ -131,7 +140,7 @@ def sampled(
         got = repr(problem) if isinstance(problem, Problem) else type(problem).__name__
         raise TypeError(
             f"{name} must return one Problem with a batch in front (batch_dims 1) that knows its "
-            f"shape; got {got}."
+            f"shape and dtype, as a Quadratic does and a Function does not; got {got}."
         )
     if problem.shape[0] != batch:
         raise ValueError(f"{name} was asked for {batch} problems; got {problem.shape[0]}.")

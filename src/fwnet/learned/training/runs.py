@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,14 @@ from fwnet.learned.checkpoints import has_a_kind
 from fwnet.learned.checkpoints import save as save_controller
 from fwnet.learned.controllers import Learned, Slots
 from fwnet.learned.training.ranks import size_and_rank
-from fwnet.numerics.files import FileFormat, flattened, make_folder, rebuilt, written_whole
+from fwnet.numerics.files import (
+    FileFormat,
+    fingerprint,
+    flattened,
+    make_folder,
+    rebuilt,
+    written_whole,
+)
 from fwnet.show.plotting import plot_curves
 
 if TYPE_CHECKING:
@@ -77,7 +85,7 @@ class MetaHistory(list[MetaRecord]):
     def failed(self) -> bool:
         """Whether training found nothing better than the first weights, which are returned then."""
         found = self.validations
-        return len(found) > 1 and not any(value < found[0] for value in found[1:])
+        return not any(value < found[0] for value in found[1:])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The loss of the episodes, and of the validations from the first weights on.
@@ -105,6 +113,7 @@ class TrainingState:
         mean: of the weights along the updates, flat.
         updates: of the weights.
         best_weights: by validation, flat.
+        first: fingerprint of the first weights.
         best_loss: the validation loss of these.
         step: episodes done.
         waited: validations without a new best.
@@ -116,6 +125,7 @@ class TrainingState:
     restart: int
     mean: Tensor
     best_weights: Tensor
+    first: str
     best_loss: float = math.inf
     updates: int = 0
     step: int = 0
@@ -128,7 +138,7 @@ class TrainingState:
         weights = list(learned.parameters())
         optimizer = torch.optim.Adam(weights, learning_rate)
         flat = parameters_to_vector(weights).detach().clone()
-        state = cls(learned, optimizer, restart, flat, flat)
+        state = cls(learned, optimizer, restart, flat, flat, fingerprint(flat))
         state.history.learning_rate = learning_rate
         return state
 
@@ -179,6 +189,7 @@ class TrainingState:
             "mean": self.mean,
             "updates": self.updates,
             "best_weights": self.best_weights,
+            "first": self.first,
             "best_loss": self.best_loss,
             "step": self.step,
             "waited": self.waited,
@@ -188,7 +199,8 @@ class TrainingState:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on where the contents of a file were taken."""
+        """Go on where the contents of a file were taken, whatever the weights that are given."""
+        self.first = saved.get("first", self.first)
         vector_to_parameters(saved["weights"], self.learned.parameters())
         self.optimizer.load_state_dict(saved["optimizer"])
         self.mean, self.updates = saved["mean"], saved["updates"]
@@ -222,8 +234,16 @@ class TrainingFolder:
         contents, tensors = _STATE.read(path)
         _STATE.check_run(f"out={str(self.folder)!r}", contents["run"], self.facts, "training")
         kept = rebuilt(contents["attempts"], tensors)
+        given = [state.first for state in attempts]
         for state, saved in zip(attempts, kept, strict=True):
             state.restore(saved)
+        if given != [state.first for state in attempts]:
+            warnings.warn(
+                f"out={str(self.folder)!r} continues a training that began with other weights; "
+                "those that are given are not used. To train them, choose another folder; to begin "
+                "with the same ones in every run, call torch.manual_seed before you make them.",
+                stacklevel=3,
+            )
 
     def save(self, attempts: Sequence[TrainingState]) -> None:
         """Write the states, the history and, if `load` can build them, the best controllers."""

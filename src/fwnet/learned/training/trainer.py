@@ -19,6 +19,7 @@ from fwnet.learned.controllers import Controller, Learned, Slots
 from fwnet.learned.controllers.base import slot_of
 from fwnet.learned.families import ProblemFamily
 from fwnet.learned.families.base import check_family
+from fwnet.learned.networks import LearnedUpdates
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import Episode
 from fwnet.learned.training.ranks import Stream, gathered, same_everywhere
@@ -102,6 +103,11 @@ def meta_train(
     if minutes is not None:
         checks.positive("meta_train(minutes=...)", minutes)
     task, others = _tasks(family, validation)
+    if solver is not None and isinstance(family, TrainingTask):
+        raise TypeError(
+            f"meta_train(solver=...) is for a ProblemFamily; {type(family).__name__} needs none. "
+            "Leave it out."
+        )
     learned = _placed(controller, solver)
     _check_fit(learned, task, solver)
     if config.horizon is None:
@@ -124,14 +130,23 @@ def meta_train(
     one = isinstance(learned, Slots) and not isinstance(controller, Mapping | Slots)
     trained = best.learned[slot_of(controller)] if one else best.learned  # type: ignore[index]
     if best.history.failed:
-        warnings.warn(
-            f"the training of {type(trained).__name__} failed: no validation was better than that "
-            f"of the first weights ({best.best_loss:.4g}), which are returned. Use more episodes, "
-            "another learning_rate or restarts; see history.plot().",
-            TrainingFailed,
-            stacklevel=2,
-        )
+        text = f"the training of {type(trained).__name__} failed: {_failure(best)}"
+        warnings.warn(text, TrainingFailed, stacklevel=2)
     return trained, best.history
+
+
+def _failure(best: TrainingState) -> str:
+    """Why the first weights are returned, and what to do."""
+    if len(best.history.validations) < 2:
+        return (
+            f"it ended after {best.step} episodes, before a validation, so the first weights are "
+            "returned. Raise minutes, or lower validate_every; a training with out=... goes on "
+            "when it is called again."
+        )
+    return (
+        f"no validation was better than that of the first weights ({best.best_loss:.4g}), which "
+        "are returned. Use more episodes, another learning_rate or restarts; see history.plot()."
+    )
 
 
 def _tasks(
@@ -187,7 +202,12 @@ def _check_fit(learned: nn.Module, task: TrainingTask, solver: FrankWolfe | None
     """Raise unless the task trains such a thing, and its solver is over the family's domain."""
     if not isinstance(learned, task.trains):
         kinds = " or ".join(kind.__name__ for kind in task.trains)
-        raise TypeError(f"meta_train(controller) must be a {kinds}; got {learned!r}.")
+        hint = (
+            " Train updates of a network's weights on families.TrainingRuns."
+            if isinstance(learned, LearnedUpdates)
+            else ""
+        )
+        raise TypeError(f"meta_train(controller) must be a {kinds}; got {learned!r}.{hint}")
     if isinstance(task, SolverTask) and solver is not None and solver.domain != task.family.domain:
         raise ValueError(
             f"meta_train(solver=...) must be over {task.family.domain}, as the family's problems "
