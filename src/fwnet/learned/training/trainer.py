@@ -102,12 +102,7 @@ def meta_train(
         raise TypeError(f"meta_train(config) must be a MetaConfig; got {config!r}.")
     if minutes is not None:
         checks.positive("meta_train(minutes=...)", minutes)
-    task, others = _tasks(family, validation)
-    if solver is not None and isinstance(family, TrainingTask):
-        raise TypeError(
-            f"meta_train(solver=...) is for a ProblemFamily; {type(family).__name__} needs none. "
-            "Leave it out."
-        )
+    task, others = _tasks(family, validation, solver)
     learned = _placed(controller, solver)
     _check_fit(learned, task, solver)
     if config.horizon is None:
@@ -150,11 +145,18 @@ def _failure(best: TrainingState) -> str:
 
 
 def _tasks(
-    family: ProblemFamily | TrainingTask, validation: ProblemFamily | TrainingTask | None
+    family: ProblemFamily | TrainingTask,
+    validation: ProblemFamily | TrainingTask | None,
+    solver: FrankWolfe | None,
 ) -> tuple[TrainingTask, TrainingTask]:
     """What is trained on, and what chooses."""
     others = family if validation is None else validation
     if isinstance(family, TrainingTask):
+        if solver is not None:
+            raise TypeError(
+                f"meta_train(solver=...) is for a ProblemFamily; {type(family).__name__} needs "
+                "none. Leave it out."
+            )
         if not isinstance(others, TrainingTask):
             raise TypeError(
                 f"meta_train(validation=...) must be a TrainingTask, as what is trained on; got "
