@@ -28,16 +28,8 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
 
     Arguments:
         C: weight of the squared slacks; Cᵢ = C · sample weight.
-        kernel: "linear", "rbf", "poly", "sigmoid", "precomputed", or a callable k(X, Z) -> matrix.
-        gamma: factor in rbf, poly and sigmoid: a number, "scale" (1/(d·Var X)), "auto" (1/d).
-        degree, coef0: of poly, and coef0 of sigmoid.
-        tol: the fit stops once duality_gap_ <= tol. Up to 384 points get the exact optimum.
-        max_iter: steps, −1 for no limit.
-        max_time: seconds, None for no limit.
-        cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
-        progress: show a bar of the gap on its way to `tol` (needs rich).
-        verbose: 1 logs a line at the end, 2 a line a round (logger "fwnet").
-        random_state: order in which points are tried first; None is a fixed order.
+        kernel, gamma, degree, coef0: as of `FWSVC`.
+        tol, max_iter, max_time, cache_size, progress, verbose, random_state: as of `FWSVC`.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), coef_ (1, d)
     for a linear kernel, offset_, duality_gap_ (relative: ρ is above its minimum by at most this

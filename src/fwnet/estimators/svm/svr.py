@@ -27,15 +27,8 @@ class FWSVR(RegressorMixin, KernelEstimator):
     Arguments:
         C: weight of the errors; Cᵢ = C · sample weight.
         epsilon: half the width of the tube without loss.
-        kernel: "linear", "rbf", "poly", "sigmoid", "precomputed", or a callable k(X, Z) -> matrix.
-        gamma: factor in rbf, poly and sigmoid: a number, "scale" (1/(d·Var X)), "auto" (1/d).
-        degree, coef0: of poly, and coef0 of sigmoid.
-        tol: the fit stops once (P − D)/P <= tol.
-        max_iter: steps, −1 for no limit.
-        max_time: seconds, None for no limit.
-        cache_size: megabytes for kernel values, or "auto", a quarter of the free memory.
-        progress: show a bar of the gap on its way to `tol` (needs rich).
-        verbose: 1 logs a line at the end, 2 a line a round (logger "fwnet").
+        kernel, gamma, degree, coef0: as of `FWSVC`.
+        tol, max_iter, max_time, cache_size, progress, verbose: as of `FWSVC`.
         random_state: order of the first sample of a linear fit; None is a fixed order.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), intercept_,
