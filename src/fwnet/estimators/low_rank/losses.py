@@ -30,9 +30,9 @@ class Loss(ABC):
     ) -> float:
         """Return scale · Σ wᵢ ℓ(zᵢ) over some rows; write its gradient to `out`, or over Z."""
 
-    @abstractmethod
     def value(self, Z: Tensor, rows: Index) -> float:
-        """Σ wᵢ ℓ(zᵢ) over some rows; Z may be overwritten."""
+        """Σ wᵢ ℓ(zᵢ) over some rows; Z is overwritten."""
+        return self.errors_(Z, rows)
 
     @abstractmethod
     def some(self, index: Tensor, dtype: torch.dtype) -> Loss:
@@ -65,10 +65,6 @@ class SoftmaxLoss(Loss):
         errors.mul_(weight / total).scatter_add_(-1, y, -weight)
         return float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))
 
-    def value(self, Z: Tensor, rows: Index) -> float:
-        losses = torch.nn.functional.cross_entropy(Z, self.y[rows], reduction="none")
-        return float(losses.double() @ self.weight[rows].double())
-
     def some(self, index: Tensor, dtype: torch.dtype) -> SoftmaxLoss:
         return SoftmaxLoss(self.y[index], self.m, self.weight[index].to(dtype))
 
@@ -94,10 +90,6 @@ class SquaredLoss(Loss):
         losses = torch.linalg.vecdot(errors, errors).unsqueeze(-1)
         errors.mul_(weight)
         return 0.5 * float(torch.linalg.vecdot(losses.double(), weight.double(), dim=0))
-
-    def value(self, Z: Tensor, rows: Index) -> float:
-        losses = (Z - self.Y[rows]).square_().sum(-1)
-        return 0.5 * float(losses.double() @ self.weight[rows].double())
 
     def some(self, index: Tensor, dtype: torch.dtype) -> SquaredLoss:
         return SquaredLoss(self.Y[index].to(dtype), self.weight[index].to(dtype))
