@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fwnet.directions import Direction
+from fwnet.directions.hull_search import quadratic_weights, semidefinite
 from fwnet.domains import Domain
 from fwnet.estimators.low_rank.distributed.softmax import Derivatives, ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics.line_search import scalar_root
 from fwnet.oracles import Linearization, Oracle, PowerIteration
 from fwnet.problems import Problem
-from fwnet.quadratic.solve import simplex_qp
 from fwnet.steps import StepRule
 from fwnet.vertices import Rank1
 
@@ -211,10 +211,11 @@ def _best_change(weights: Tensor, slopes: Tensor, gram: Tensor) -> Tensor:
         corners[0, 0], corners[0, 1:] = 1.0 / left, -weights / left
     else:
         corners = corners[1:]
-    quadratic, linear = corners @ gram @ corners.mT, corners @ (slopes - gram @ here)
-    values, vectors = torch.linalg.eigh((quadratic + quadratic.mT) / 2)
-    quadratic = (vectors * values.clamp_min(0)) @ vectors.mT  # what is below 0 is rounding
-    change = corners.mT @ simplex_qp((quadratic + quadratic.mT) / 2, linear) - here
+    directions = corners - here
+    change = (
+        quadratic_weights(semidefinite(directions @ gram @ directions.mT), directions @ slopes)
+        @ directions
+    )
     if float(change @ slopes) < 0:
         return change
     toward = -here  # no descent beyond rounding: the plain direction
