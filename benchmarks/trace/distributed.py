@@ -25,9 +25,8 @@ import torch.distributed as dist
 
 from benchmarks import THREADS
 from fwnet.distributed import FitConfig, Report, Team, join, leave, open_shards, write_shards
-from fwnet.estimators.low_rank.distributed.fit import fit
+from fwnet.estimators.low_rank.distributed.fit import ShardedRun, fit
 from fwnet.estimators.low_rank.distributed.rows import WorkerRows
-from fwnet.estimators.low_rank.distributed.run import ShardedRun
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.low_rank import Factors
 from fwnet.oracles import certify
