@@ -10,8 +10,8 @@ from torch import Tensor
 
 import fwnet
 from domains.cases import spectraplex, trace_norm
-from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.losses import SquaredLoss
+from fwnet.estimators.low_rank.problems import certify
 from fwnet.low_rank import ArrayRows, Factors, RowProblem
 from fwnet.numerics.tensors import ImplicitMatrix
 from laws.coverage import note

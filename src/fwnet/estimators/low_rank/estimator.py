@@ -15,10 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fwnet.estimators.inputs import check_switches
-from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.inputs import Array, generator_of, matrix, radius_of, rows_of
-from fwnet.estimators.low_rank.problems import FactoredProblem
+from fwnet.estimators.low_rank.problems import FactoredProblem, certify
 from fwnet.estimators.low_rank.radius import choose_radius, natural_radius
 from fwnet.estimators.low_rank.solve import Budget, as_result, solve
 from fwnet.estimators.model_files import load_model, save_model

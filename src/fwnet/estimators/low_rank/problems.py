@@ -1,4 +1,7 @@
-"""Problems over factored matrices: f(W) = φ(XW) at W = L Vᵀ, seen through thin products."""
+"""Problems over factored matrices: f(W) = φ(XW) at W = L Vᵀ, seen through thin products.
+
+A point of the trace-norm ball is certified by the Frank-Wolfe gap of the true gradient.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.low_rank.block_gradient import block_gradient
+from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.losses import Loss
 from fwnet.estimators.low_rank.rows import ArrayRows, Block, Rows
+from fwnet.numerics.bounds import bounded_singular_pair
 from fwnet.numerics.tensors import ImplicitMatrix
 
 _ENTRIES = 1 << 19  # of a block of rows: 2 MB of float32, which stay in the cache
@@ -191,3 +196,30 @@ class RowProblem(FactoredProblem):
             return total
 
         return pull
+
+
+class Certificate(NamedTuple):
+    """f(W), its duality gap, and the right singular vector v `(m,)` of the oracle's vertex."""
+
+    value: float
+    gap: float
+    v: Tensor
+
+
+def certify(
+    problem: FactoredProblem, W: Factors, radius: float, accuracy: float = 1e-6
+) -> Certificate:
+    """f and its gap at W: f(W) − min f is at most the gap, up to rounding.
+
+        gap = ⟨G, W⟩ + radius · upper,   upper >= σ₁(G),   G = ∇f(W)
+
+    The upper bound, and how sure it is, are those of `fwnet.domains.bounded_singular_pair`.
+
+    Arguments:
+        accuracy: relative error of σ₁ that is small enough; an error of 1 % of the gap is, too.
+    """
+    left = W.left
+    look = problem.look(problem.scores(left), W.V, W.V)
+    along = (look.product.double() * left.double()).sum()
+    pair, upper = bounded_singular_pair(look.gradient, W.V[:, 0], accuracy, along / radius)
+    return Certificate(look.value, float(along + radius * upper), pair.v)

@@ -9,9 +9,8 @@ from typing import final
 
 import torch
 
-from fwnet.estimators.low_rank.certificate import certify
 from fwnet.estimators.low_rank.factors import Factors
-from fwnet.estimators.low_rank.problems import FactoredProblem
+from fwnet.estimators.low_rank.problems import FactoredProblem, certify
 from fwnet.estimators.low_rank.solve import Budget, rough_fit, solve
 from fwnet.trace import Clock, Result
 

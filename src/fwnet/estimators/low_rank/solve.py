@@ -10,11 +10,10 @@ from typing import Any, final
 
 import torch
 
-from fwnet.estimators.low_rank.certificate import Certificate, certify
 from fwnet.estimators.low_rank.dense_projection import DenseProjection, is_small
 from fwnet.estimators.low_rank.descent import FactoredDescent
 from fwnet.estimators.low_rank.factors import Factors
-from fwnet.estimators.low_rank.problems import FactoredProblem, RowProblem
+from fwnet.estimators.low_rank.problems import Certificate, FactoredProblem, RowProblem, certify
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
 from fwnet.numerics import checks
 from fwnet.solvers.observers import observers
