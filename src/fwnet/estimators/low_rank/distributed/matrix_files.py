@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from abc import ABC, abstractmethod
 from itertools import chain
 from pathlib import Path
 from typing import Any, final
@@ -22,41 +21,21 @@ _PARTS = ("indptr", "indices", "data", "shape")
 _CHUNK = 1 << 26  # bytes that are copied at once
 
 
-class MatrixFile(ABC):
-    """X of one shard.
-
-    Attributes:
-        file: its name, for errors.
-        shape: (n, d).
-        dtype: of NumPy.
-    """
-
-    file: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @abstractmethod
-    def read(self, start: int, stop: int) -> Block:
-        """Some rows; views of files that hold row after row."""
-
-
 @final
-class DenseFile(MatrixFile):
-    """`<name>.X.npy`, (n, d)."""
+class DenseFile:
+    """`<name>.X.npy`, (n, d); `file` is its name, for errors."""
 
     def __init__(self, path: Path) -> None:
         self.file, self.array = path.name, open_array(path)
         self.shape, self.dtype = self.array.shape, self.array.dtype
 
     def read(self, start: int, stop: int) -> Block:
+        """Some rows; views of a file that holds row after row."""
         return Block(torch.from_numpy(np.ascontiguousarray(self.array[start:stop])), None)
 
 
 @final
-class SparseFile(MatrixFile):
+class SparseFile:
     """`<name>.X.indptr.npy`, `.indices.npy`, `.data.npy` and `.shape.npy`: a CSR matrix (n, d)."""
 
     def __init__(self, path: Path) -> None:
@@ -78,12 +57,16 @@ class SparseFile(MatrixFile):
             )
 
     def read(self, start: int, stop: int) -> Block:
+        """Some rows."""
         indptr = self.indptr[start : stop + 1]
         entries = slice(int(indptr[0]), int(indptr[-1]))
         indices = self.indices[entries]
         parts = (self.data[entries], indices, (indptr - indptr[0]).astype(indices.dtype))
         shape = (stop - start, self.shape[1])
         return Block(scipy_sparse().csr_matrix(parts, shape=shape, copy=False), None)
+
+
+MatrixFile = DenseFile | SparseFile
 
 
 def open_matrix(path: Path) -> MatrixFile:

@@ -66,7 +66,7 @@ class Shards:
     @property
     def rows(self) -> int:
         """Of all files."""
-        return sum(len(part) for part in self.X)
+        return sum(part.shape[0] for part in self.X)
 
     @property
     def features(self) -> int:
@@ -82,10 +82,11 @@ class Shards:
         """The global partition, at most `size` rows each; no block crosses two files."""
         found, first_row = [], 0
         for shard, part in enumerate(self.X):
-            for start in range(0, len(part), size):
-                stop = min(start + size, len(part))
+            rows = part.shape[0]
+            for start in range(0, rows, size):
+                stop = min(start + size, rows)
                 found.append(Span(shard, start, stop, first_row + start))
-            first_row += len(part)
+            first_row += rows
         return found
 
     def read(self, block: Span) -> tuple[Block, Tensor]:
