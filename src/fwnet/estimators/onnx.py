@@ -11,14 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
 from fwnet.estimators.svm.multiclass import pairs
 from fwnet.estimators.svm.svc import FWSVC
 from fwnet.estimators.tables import TableEncoder
 
-Array = NDArray[Any]
 _KERNELS = ("linear", "rbf", "poly", "sigmoid")
 
 
