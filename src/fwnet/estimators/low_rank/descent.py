@@ -11,6 +11,7 @@ from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import FactorGradients
 
 _BALANCE = 50  # steps
+RATE = 0.1  # of a step, relative to the factor
 
 
 @final
@@ -28,18 +29,12 @@ class FactoredDescent:
         radius: of the ball.
         width: columns of the factors.
         generator: fills the columns that `start` does not have.
-        rate: of a step, relative to the factor.
     """
 
     def __init__(
-        self,
-        start: Factors,
-        radius: float,
-        width: int,
-        generator: torch.Generator,
-        rate: float = 0.1,
+        self, start: Factors, radius: float, width: int, generator: torch.Generator
     ) -> None:
-        self.radius, self.rate, self.t = radius, rate, 0
+        self.radius, self.t = radius, 0
         kept = min(start.rank, width)  # a column of zeros in both factors would never move
         root = start.s[:kept].sqrt()
         self.factors = []
@@ -60,7 +55,7 @@ class FactoredDescent:
             square = float(torch.linalg.vecdot(gradient.flatten(), gradient.flatten()))
             self.squares[k] += 0.01 * (square - self.squares[k])
             size = math.sqrt(self.squares[k] / (1 - 0.99**self.t))
-            length = self.rate * fade * math.sqrt(self.radius) / (1 - 0.9**self.t)
+            length = RATE * fade * math.sqrt(self.radius) / (1 - 0.9**self.t)
             if size > 0:
                 factor.add_(average, alpha=-length / size)
         self._rescale()

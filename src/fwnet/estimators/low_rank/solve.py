@@ -11,7 +11,7 @@ from typing import Any, final
 import torch
 
 from fwnet.estimators.low_rank.dense_projection import DenseProjection, is_small
-from fwnet.estimators.low_rank.descent import FactoredDescent
+from fwnet.estimators.low_rank.descent import RATE, FactoredDescent
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.problems import Certificate, FactoredProblem, RowProblem, certify
 from fwnet.estimators.low_rank.projection import AcceleratedProjection, FactoredProjection
@@ -159,7 +159,7 @@ class _FactoredRun:
                 t += 1
                 if self.clock.is_over:
                     return "max_seconds"
-            status = self._advance(math.nan, math.nan, descent.rate)
+            status = self._advance(math.nan, math.nan, RATE)
             if status is not None:
                 return status
         return None

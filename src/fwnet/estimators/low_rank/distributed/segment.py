@@ -12,7 +12,7 @@ from torch import Tensor
 from fwnet.directions import Direction
 from fwnet.directions.hull_search import quadratic_weights, semidefinite
 from fwnet.domains import Domain
-from fwnet.estimators.low_rank.distributed.softmax import Derivatives, ShardedSoftmax
+from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics.line_search import scalar_root
 from fwnet.oracles import Linearization, Oracle, PowerIteration
@@ -35,12 +35,10 @@ class Segment(Move):
     Arguments:
         scores: X u_k of this worker's rows, `(blocks, rows, p)`.
         mix: c_k v_k, `(p, m)`.
-        at_start: slope and curvature of f at γ = 0.
     """
 
     scores: Tensor
     mix: Tensor
-    at_start: Derivatives
 
     def arrive(self, step_size: Tensor) -> Iterate:
         """The iterate at x + γ d; the logits of the one before are overwritten."""
@@ -133,16 +131,14 @@ class RecentVertices(Direction):
         terms = tuple(
             Term(c, lin.vertex, slot=s) for c, s in zip(coefficients, recent.slots, strict=True)
         )
-        at_start = Derivatives(change @ model.slopes, change @ model.gram @ change)
         move = Segment(
             Iterate(it.x, it.image, active),
             scale,
             terms,
             lin.value,
-            at_start.slope,
+            change @ model.slopes,
             scores=recent.scores,
             mix=coefficients.to(v.dtype).unsqueeze(-1) * recent.v,
-            at_start=at_start,
         )
         return move, recent
 
