@@ -179,9 +179,9 @@ def test_descent_stays_in_the_ball() -> None:
     values = []
     for _ in range(30):
         for batch in problem.batches(64, generator):
-            seen = batch(*descent.factors)
-            values.append(seen.value)
-            descent.step(seen)
+            left, right = descent.factors
+            values.append(problem.value(problem.scores(left), right))
+            descent.step(batch(left, right))
             product = descent.factors[0] @ descent.factors[1].mT
             assert float(torch.linalg.svdvals(product).sum()) <= 7.0 * (1 + 1e-9)
     assert np.mean(values[-5:]) < 0.8 * values[0]

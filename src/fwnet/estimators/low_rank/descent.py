@@ -6,9 +6,9 @@ import math
 from typing import final
 
 import torch
+from torch import Tensor
 
 from fwnet.estimators.low_rank.factors import Factors
-from fwnet.estimators.low_rank.problems import FactorGradients
 
 _BALANCE = 50  # steps
 RATE = 0.1  # of a step, relative to the factor
@@ -46,11 +46,11 @@ class FactoredDescent:
         self.squares = [0.0, 0.0]
         self._rescale()
 
-    def step(self, batch: FactorGradients, fade: float = 1.0) -> None:
-        """Follow a minibatch's gradients; `fade` shortens the step."""
+    def step(self, gradients: tuple[Tensor, Tensor], fade: float = 1.0) -> None:
+        """Follow a minibatch's gradients of both factors; `fade` shortens the step."""
         self.t += 1
-        for k, (factor, average) in enumerate(zip(self.factors, self.averages, strict=True)):
-            gradient = batch.left if k == 0 else batch.right
+        parts = zip(self.factors, self.averages, gradients, strict=True)
+        for k, (factor, average, gradient) in enumerate(parts):
             average.lerp_(gradient, 0.1)
             square = float(torch.linalg.vecdot(gradient.flatten(), gradient.flatten()))
             self.squares[k] += 0.01 * (square - self.squares[k])

@@ -36,12 +36,8 @@ class Look(NamedTuple):
     product: Tensor  # G · probe, (d, k)
 
 
-class FactorGradients(NamedTuple):
-    """A minibatch estimate at W = L Rᵀ: f, and the gradients of the factors."""
-
-    value: float
-    left: Tensor  # G R, (d, k)
-    right: Tensor  # Gᵀ L, (m, k)
+# L (d, k), R (m, k) -> estimates of the gradients G R and Gᵀ L of the factors at W = L Rᵀ
+Minibatch = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class FactoredProblem(ABC):
@@ -71,10 +67,8 @@ class FactoredProblem(ABC):
     def value(self, scores: Tensor, V: Tensor) -> float:
         """f at the W whose logits are scores · Vᵀ."""
 
-    def batches(
-        self, size: int, generator: torch.Generator
-    ) -> Iterator[Callable[[Tensor, Tensor], FactorGradients]]:
-        """One pass over the terms in random batches: functions (L, R) -> `FactorGradients`."""
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Minibatch]:
+        """One pass over the terms in random batches."""
         raise TypeError(f"{type(self).__name__} has no minibatches.")
 
     @abstractmethod
@@ -133,9 +127,7 @@ class RowProblem(FactoredProblem):
             value += self.loss.value(scores[rows] @ V.mT, rows)
         return value
 
-    def batches(
-        self, size: int, generator: torch.Generator
-    ) -> Iterator[Callable[[Tensor, Tensor], FactorGradients]]:
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Minibatch]:
         for index, block in self.rows.batches(size, generator):
             yield partial(self._batch, index, block)
 
@@ -159,14 +151,14 @@ class RowProblem(FactoredProblem):
         block = self.rows.some(index)
         return RowProblem(ArrayRows(block.data, block.constant), self.loss.some(index, self.dtype))
 
-    def _batch(self, index: Tensor, block: Block, L: Tensor, R: Tensor) -> FactorGradients:
+    def _batch(self, index: Tensor, block: Block, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
         scores = block.times(L)
         Z = scores @ R.mT
         share = float(self.loss.weight[index].sum())
-        value = self.loss.errors_(Z, index, 1.0 / max(share, 1e-30))
+        self.loss.errors_(Z, index, 1.0 / max(share, 1e-30))
         left = torch.zeros(L.shape[1], L.shape[0], dtype=self.dtype)
         block.add_adjoint(Z @ R, left)
-        return FactorGradients(value, left.mT, Z.mT @ scores)
+        return left.mT, Z.mT @ scores
 
     def _logits(self, scores: Tensor, V: Tensor, rows: slice) -> Tensor:
         if self.errors is None:
