@@ -56,9 +56,9 @@ class Toward(Direction):
         return Move(it, 0.0, (term,), lin.value, -lin.decrease), state
 
 
-def toward(problem: Problem, it: Iterate, lin: Linearization, slot: Tensor | None = None) -> Move:
+def toward(problem: Problem, it: Iterate, lin: Linearization) -> Move:
     """The move toward the oracle's vertex."""
-    term = Term(1.0, lin.vertex, image_if_kept(problem, it, lin.vertex), slot)
+    term = Term(1.0, lin.vertex, image_if_kept(problem, it, lin.vertex))
     return Move(it, -1.0, (term,), lin.value, -lin.decrease)
 
 

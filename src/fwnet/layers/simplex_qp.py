@@ -108,7 +108,7 @@ class DenseProblem:
         except ValueError as error:  # the solver's Q is this layer's K
             raise ValueError(str(error).replace("Q", "K")) from None
 
-    def size(self, c: Tensor, Q: Tensor) -> Tensor:
+    def size(self, Q: Tensor) -> Tensor:
         return Q.diagonal(dim1=-2, dim2=-1).amax(-1)
 
     def system(self, free: Tensor, Q: Tensor) -> FaceSystem:
@@ -126,7 +126,7 @@ class FeatureProblem:
         solution, self._last = solve_feature_qp(Z, D, c, default if self.tol is None else self.tol)
         return solution
 
-    def size(self, c: Tensor, Z: Tensor, D: Tensor) -> Tensor:
+    def size(self, Z: Tensor, D: Tensor) -> Tensor:
         return Z.square().sum(-1).add(D).amax(-1)
 
     def system(self, free: Tensor, Z: Tensor, D: Tensor) -> FaceSystem:
@@ -157,13 +157,13 @@ class _Argmin(torch.autograd.Function):
         ctx.problem = inputs[0]
         x, gradient = output
         ctx.mark_non_differentiable(gradient)
-        ctx.save_for_backward(x, gradient, *inputs[1:])
+        ctx.save_for_backward(x, gradient, *inputs[2:])
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        x, gradient, c, *parts = ctx.saved_tensors
+        x, gradient, *parts = ctx.saved_tensors
         with without_autocast(v.device):
-            inner, outer = _faces(x, gradient, ctx.problem.size(c, *parts))
+            inner, outer = _faces(x, gradient, ctx.problem.size(*parts))
             system = ctx.problem.system(inner, *parts)
             w = face_solve(system, v, *parts)
             if not torch.equal(inner, outer):

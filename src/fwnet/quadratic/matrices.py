@@ -9,7 +9,7 @@ from torch import Tensor
 from fwnet.numerics import checks
 
 
-def check_matrix(Q: Tensor, name: str = "Q") -> None:
+def check_matrix(Q: Tensor) -> None:
     """Check that Q `(batch, n, n)` is finite and symmetric, by two products with a fixed vector.
 
     Qr = Qᵀr for one r without pattern: two passes over the memory where comparing takes five.
@@ -20,14 +20,14 @@ def check_matrix(Q: Tensor, name: str = "Q") -> None:
     size = probe.sum() * Q.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
     slack = torch.finfo(Q.dtype).eps ** 0.65 * size
     if not bool(((right - left).abs() <= slack).all()):
-        checks.finite(name, Q)
+        checks.finite("Q", Q)
         worst = (Q - Q.mT).abs()
         place = int(worst.argmax())
         b, i, j = place // n**2, place // n % n, place % n
         raise ValueError(
-            f"{name} must be symmetric; entries ({b}, {i}, {j}) and ({b}, {j}, {i}) are "
+            f"Q must be symmetric; entries ({b}, {i}, {j}) and ({b}, {j}, {i}) are "
             f"{float(Q[b, i, j]):.6g} and {float(Q[b, j, i]):.6g}, which differ by "
-            f"{float(worst[b, i, j]):.2g}. Pass ({name} + {name}.mT) / 2."
+            f"{float(worst[b, i, j]):.2g}. Pass (Q + Q.mT) / 2."
         )
 
 
