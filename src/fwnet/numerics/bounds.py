@@ -30,7 +30,7 @@ from fwnet.numerics.singular import (
     shifted,
     top_singular_pair,
 )
-from fwnet.numerics.tensors import Cost, ImplicitMatrix, dense_cost
+from fwnet.numerics.tensors import Cost, ImplicitMatrix, dense_cost, picked
 
 _DENSE = 128  # an implicit matrix with a side up to this is made dense at once
 
@@ -126,13 +126,8 @@ def _bounded_dense(matrix: Tensor, start: Tensor | None, tol: float) -> BoundedP
         refuted = ~_positive(-_minus(tall.mT @ tall, upper.square()))
         if bool(refuted.any()):
             exact = full_pair(whole)
-            mask = refuted.unsqueeze(-1)
             upper = torch.where(refuted, exact.sigma * (1.0 + _rounding(whole)), upper)
-            pair = SingularPair(
-                torch.where(mask, exact.u, pair.u),
-                torch.where(refuted, exact.sigma, pair.sigma),
-                torch.where(mask, exact.v, pair.v),
-            )
+            pair = picked(refuted, exact, pair)
     size = size.squeeze(-1).squeeze(-1)
     found = SingularPair(pair.u.to(dtype), (pair.sigma * size).to(dtype), pair.v.to(dtype))
     return BoundedPair(found, upper * size)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 import torch
 from torch import Tensor
+
+_Parts = TypeVar("_Parts", bound=tuple[Tensor, ...])
 
 
 def once(compute: Callable[[Any], Tensor]) -> property:
@@ -81,6 +83,13 @@ def expand(factor: Any, dims: int) -> Any:
     if isinstance(factor, Tensor) and factor.ndim:
         return factor.reshape(*factor.shape, *(1,) * dims)
     return factor
+
+
+def picked(mask: Tensor, these: _Parts, others: _Parts) -> _Parts:
+    """Of two named tuples of tensors `(*batch, …)`, the first where the mask `(*batch,)` holds."""
+    pairs = zip(these, others, strict=True)
+    make: Any = type(these)
+    return make(*(torch.where(expand(mask, x.ndim - mask.ndim), x, y) for x, y in pairs))
 
 
 def rescaled(tensor: Tensor, scale: Tensor | float, step_size: Tensor, dims: int) -> Tensor:

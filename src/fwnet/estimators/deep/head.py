@@ -9,13 +9,13 @@ and P* = 1/(4 f*).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fwnet.numerics.line_search import batched_root
+from fwnet.numerics.tensors import picked
 from fwnet.problems.svm import dual_matrix
 from fwnet.quadratic.solve import simplex_qp
 
@@ -25,9 +25,7 @@ _ENTRIES = 1 << 22  # numbers that a normal matrix gathers at a time
 Penalty = Tensor | float  # the C of each point `(n,)`, or one for all
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Head:
+class Head(NamedTuple):
     """Weights of every problem and the multipliers that certify them.
 
     Arguments:
@@ -122,19 +120,8 @@ def _newton(H: Tensor, Y: Tensor, C: Penalty, tol: float) -> Head:
         fell = (now.primal < (1 - 1e-15) * last) & (best.gap > tol)
         idle = 0 if bool(fell.any()) else idle + 1
         last = now.primal
-        best = _better(best, now)
+        best = picked(now.gap < best.gap, now, best)
     return best
-
-
-def _better(old: Head, new: Head) -> Head:
-    keep = new.gap < old.gap
-    row = keep.unsqueeze(-1)
-    return Head(
-        torch.where(row, new.weights, old.weights),
-        torch.where(row, new.beta, old.beta),
-        torch.where(keep, new.primal, old.primal),
-        torch.where(keep, new.gap, old.gap),
-    )
 
 
 def _normal(H: Tensor, inside: Tensor) -> Tensor:
