@@ -8,11 +8,11 @@ import pytest
 
 from fwnet.lab.paper import deep_methods as deep
 from fwnet.lab.paper import simplex_methods as simplex
-from fwnet.lab.paper.claims import Claim, Comparison, Reading, Verdict
+from fwnet.lab.paper.claims import Claim, Comparison, Reading, Rule, Verdict
 from fwnet.lab.paper.experiment import Profile, Results, SeedResult
 from fwnet.lab.paper.experiments import cifar2, circles, density, manmade, mnist
 from fwnet.lab.paper.experiments.scaling import POWER, SVD, Scaling
-from fwnet.lab.paper.judged import Judged, Rule, judge
+from fwnet.lab.paper.judged import Judged, judge
 from fwnet.lab.paper.store import plain
 
 YES, NO = (Comparison(2.0, ">", 1.0),), (Comparison(1.0, ">", 1.0),)

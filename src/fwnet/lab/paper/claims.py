@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, Literal, final
 
+Rule = Literal["<", "<=", ">", ">="]
 _RULES = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -35,7 +36,7 @@ class Comparison:
     """
 
     number: float
-    rule: Literal["<", "<=", ">", ">="]
+    rule: Rule
     bound: float
     what: str = ""
 
@@ -61,6 +62,11 @@ class Reading:
     name: str
     numbers: tuple[Comparison, ...]
     tuned: tuple[Comparison, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, number: float, rule: Rule, bound: float, what: str) -> Reading:
+        """A reading with one number, where nothing is tuned."""
+        return cls(name, (Comparison(number, rule, bound, what),))
 
     @property
     def verdict(self) -> Verdict:

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
-from fwnet.lab.paper.claims import Comparison, Reading
+from fwnet.lab.paper.claims import Comparison, Promise, Reading, Rule
 from fwnet.lab.paper.experiment import Results
 from fwnet.lab.paper.figures import Curves, PlottedLine, Row, Table, bands
 from fwnet.lab.paper.measures import median_text, range_text, reached, times
 
 CRITERIA: dict[str, str] = {"area": "area under the curve", "end": "value at the end"}
-Rule = Literal["<", "<=", ">", ">="]
 
 
 def judge(curves: Any, levels: Any = None) -> dict[str, Any]:  # (problems, T + 1), (problems,)
@@ -93,6 +92,10 @@ class Judged:
         order = {name: self.typical(name, key) for name in names}
         return min(order, key=lambda name: np.nan_to_num(order[name], nan=np.inf))
 
+    def worst(self, names: Iterable[str], key: str, untrained: float = np.inf) -> str:
+        """The method with the largest number; one that failed counts as `untrained`."""
+        return max(names, key=lambda name: np.nan_to_num(self.typical(name, key), nan=untrained))
+
     def below(self, ours: str, rivals: Iterable[str], key: str, share: float = 1.0) -> Comparison:
         """Our number against the least of the rivals, times a share."""
         rival = self.best(rivals, key)
@@ -120,6 +123,14 @@ class Judged:
         slow, fast = self.values(rival, key, ours), self.values(ours, key, rival)
         factor = times(slow, fast) if slow.size else float("nan")
         return Comparison(factor, rule, goal, f"{rival} / {ours}, iterations")
+
+    def promise(
+        self, words: str, goal: float, learned: str, best: str, rival: str, tuned: str
+    ) -> Promise:
+        """How many times fewer iterations the learned and the best method need than rivals."""
+        pairs = ((learned, rival), (best, rival), (best, tuned))
+        factors = [self.fewer(ours, other, ">=", goal).number for ours, other in pairs]
+        return Promise(words, goal, factors[0], best, *factors[1:])
 
     def spread(self, name: str, key: str, what: str = "runs") -> str:
         """Smallest to largest number of a method, and the trainings that failed."""

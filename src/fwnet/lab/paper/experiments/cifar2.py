@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
+from fwnet.lab.paper.claims import Claim, Promise, Reading
 from fwnet.lab.paper.configs import CIFAR2, Cifar2Config
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure
@@ -152,7 +152,7 @@ def claims(results: Results) -> list[Claim]:
     )
     every_baseline = (*UNTUNED, *UNCONSTRAINED)
     ours = judged.best(FWNETS, "end")
-    worst = max(FWNETS, key=lambda name: np.nan_to_num(judged.typical(name, "end"), nan=-1))
+    worst = judged.worst(FWNETS, "end", untrained=-1)
     rival = judged.best(every_baseline, "end")
     learnt = judged.best((GAMMA, NABLA), "end")
     unconstrained = judged.best(UNCONSTRAINED, "end")
@@ -161,25 +161,24 @@ def claims(results: Results) -> list[Claim]:
         return f"{name} {judged.typical(name, 'end'):.3g}"
 
     similar = [
-        Reading(
+        Reading.of(
             f"adaptive is {text}; {criterion}",
-            (
-                Comparison(
-                    judged.typical(GAMMA, key) / judged.typical(name, key),
-                    "<=",
-                    1.25,
-                    f"{GAMMA} / {name}",
-                ),
-            ),
+            judged.typical(GAMMA, key) / judged.typical(name, key),
+            "<=",
+            1.25,
+            f"{GAMMA} / {name}",
         )
         for text, name in ADAPTIVE.items()
         for key, criterion in CRITERIA.items()
     ]
     scatter = {text: _deviation(judged, GAMMA, name) for text, name in ADAPTIVE.items()}
     narrow = [
-        Reading(
+        Reading.of(
             f"adaptive is {text}; {CRITERIA[key]}",
-            (Comparison(ratio, "<=", 0.5, "deviation over pairs, L2LC_γ / adaptive"),),
+            ratio,
+            "<=",
+            0.5,
+            "deviation over pairs, L2LC_γ / adaptive",
         )
         for text, ratios in scatter.items()
         for key, ratio in ratios.items()

@@ -145,18 +145,11 @@ class Circles(Experiment[CirclesConfig]):
         judged = Judged(results)
         best = judged.best((TODAY, *LEARNED), "count")
         fastest = judged.best(KERNEL.values(), "count")
-
-        def row(words: str, goal: float, ours: str) -> Promise:
-            factors = [
-                judged.fewer(one, other, ">=", goal).number
-                for one, other in ((ours, FWNET), (best, FWNET), (best, TUNED))
-            ]
-            return Promise(words, goal, factors[0], best, *factors[1:])
-
-        return [
-            row("circles: 200 iterations instead of 500, 2.5 times fewer", 2.5, GAMMA),
-            row("circles: 20 iterations instead of 500, 25 times fewer", 25.0, fastest),
-        ]
+        rows = (
+            ("circles: 200 iterations instead of 500, 2.5 times fewer", 2.5, GAMMA),
+            ("circles: 20 iterations instead of 500, 25 times fewer", 25.0, fastest),
+        )
+        return [judged.promise(*row, best, FWNET, TUNED) for row in rows]
 
 
 def claims(results: Results) -> list[Claim]:
@@ -178,7 +171,7 @@ def claims(results: Results) -> list[Claim]:
     order = sorted(KERNEL, key=lambda text: KERNEL[text] != kernel)  # the kinder first
     rough = {name: _median(judged, name, "roughness") for name in SHOWN}
     test = judged.values(FWNET, "test")
-    better, worse = (pick(judged, LEARNED) for pick in (_best_of, _worst_of))
+    better, worse = judged.best(LEARNED, "area"), judged.worst(LEARNED, "area")
     return [
         Claim(
             "Q3",
@@ -228,13 +221,8 @@ def claims(results: Results) -> list[Claim]:
             f"kernel), {rough[NABLA_KERNEL]:.3g} (direction and kernel) and {rough[FWNET]:.3g} "
             "(FWNet); at most 0.8 of FWNet's counts as smoother.",
             [
-                Reading(
-                    text,
-                    (
-                        Comparison(
-                            rough[KERNEL[text]], "<=", 0.8 * rough[FWNET], "roughness, 0.8 × FWNet"
-                        ),
-                    ),
+                Reading.of(
+                    text, rough[KERNEL[text]], "<=", 0.8 * rough[FWNET], "roughness, 0.8 × FWNet"
                 )
                 for text in order
             ],
@@ -251,13 +239,8 @@ def claims(results: Results) -> list[Claim]:
             "primal: minimising the dual over the network, as the text reads, would shrink the "
             "margin.",
             [
-                Reading(
-                    "the median start",
-                    (Comparison(float(np.median(test)), ">=", 0.95, "test accuracy"),),
-                ),
-                Reading(
-                    "every start", (Comparison(float(test.min()), ">=", 0.95, "test accuracy"),)
-                ),
+                Reading.of("the median start", float(np.median(test)), ">=", 0.95, "test accuracy"),
+                Reading.of("every start", float(test.min()), ">=", 0.95, "test accuracy"),
             ],
             judged.spread(FWNET, "test", "starts"),
             "the target is a number: no baseline",
@@ -296,14 +279,6 @@ def _measured(
     if shown:
         found["map"] = _decide_one(svm, run[at[0]], 0, _grid(config)).reshape(config.resolution, -1)
     return found
-
-
-def _best_of(judged: Judged, names: Sequence[str]) -> str:
-    return judged.best(names, "area")
-
-
-def _worst_of(judged: Judged, names: Sequence[str]) -> str:
-    return max(names, key=lambda name: np.nan_to_num(judged.typical(name, "area"), nan=np.inf))
 
 
 def _median(judged: Judged, name: str, key: str) -> float:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fwnet.data import Dataset, load, splits
-from fwnet.lab.paper.claims import Claim, Comparison, Promise, Reading
+from fwnet.lab.paper.claims import Claim, Promise, Reading
 from fwnet.lab.paper.configs import MANMADE, ManmadeConfig
 from fwnet.lab.paper.deep_methods import (
     ADAPTIVE,
@@ -147,12 +147,9 @@ class Manmade(Experiment[ManmadeConfig]):
     def promises(self, results: Results) -> Sequence[Promise]:
         judged = Judged(results)
         best = judged.best((TODAY, GAMMA, GAMMA_KERNEL), "count")
-        factors = [
-            judged.fewer(ours, judged.best(rivals, "count"), ">", 2).number
-            for ours, rivals in ((GAMMA, UNTUNED), (best, UNTUNED), (best, BEST))
-        ]
+        rivals = (judged.best(names, "count") for names in (UNTUNED, BEST))
         words = "manmade: less than half of the iterations of hand-coded optimizers"
-        return [Promise(words, 2.0, factors[0], best, *factors[1:])]
+        return [judged.promise(words, 2.0, GAMMA, best, *rivals)]
 
 
 def claims(results: Results) -> list[Claim]:
@@ -166,16 +163,12 @@ def claims(results: Results) -> list[Claim]:
     larger = max(share(config), 1 - share(config))
     rival, best = (judged.best(names, "count") for names in (UNTUNED, BEST))
     harder = [
-        Reading(
+        Reading.of(
             text,
-            (
-                Comparison(
-                    judged.typical(GAMMA_KERNEL, key),
-                    ">",
-                    judged.typical(GAMMA, key),
-                    f"{GAMMA_KERNEL}, against {GAMMA}",
-                ),
-            ),
+            judged.typical(GAMMA_KERNEL, key),
+            ">",
+            judged.typical(GAMMA, key),
+            f"{GAMMA_KERNEL}, against {GAMMA}",
         )
         for key, text in CRITERIA.items()
     ]
@@ -229,12 +222,7 @@ def claims(results: Results) -> list[Claim]:
             "(curves only)",
             f"The test accuracy is {test.mean():.3f}, and {larger:.2f} of the images are in the "
             "larger class; five points above that count as trained.",
-            [
-                Reading(
-                    "every seed",
-                    (Comparison(float(test.min()), ">", larger + 0.05, "test accuracy"),),
-                )
-            ],
+            [Reading.of("every seed", float(test.min()), ">", larger + 0.05, "test accuracy")],
             judged.spread(FWNET, "test", "seeds"),
             "the target is a number: no baseline",
         ),

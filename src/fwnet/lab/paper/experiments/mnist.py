@@ -135,15 +135,11 @@ class Mnist(Experiment[MnistConfig]):
     def promises(self, results: Results) -> Sequence[Promise]:
         judged = Judged(results)
         best = judged.best((TODAY, FWNET, NABLA, OURS_TUNED), "count")
-        factors = [
-            judged.fewer(ours, rival, ">", 3).number
-            for ours, rival in ((NABLA, ADAM), (best, ADAM), (best, TUNED))
-        ]
         surest = max((TODAY, NABLA), key=lambda name: _last(judged, name, "confidence"))
         sure = {n: _last(judged, n, "confidence") for n in (NABLA, surest, ADAM, TUNED)}
         return [
-            Promise(
-                "mnist: less than a third of Adam's iterations", 3.0, factors[0], best, *factors[1:]
+            judged.promise(
+                "mnist: less than a third of Adam's iterations", 3.0, NABLA, best, ADAM, TUNED
             ),
             Promise(
                 "mnist: a higher confidence than Adam's (ratio of the mean largest probabilities)",
