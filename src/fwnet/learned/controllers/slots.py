@@ -10,16 +10,7 @@ from torch import nn
 from fwnet.domains import Domain
 from fwnet.learned.controllers.base import SLOTS, Controller, Learned
 from fwnet.solvers import FrankWolfe
-
-_BUDGETS = (
-    "max_steps",
-    "tol",
-    "max_seconds",
-    "check_every",
-    "refresh_every",
-    "trace_every",
-    "compiled",
-)
+from fwnet.solvers.presets import Budgets
 
 
 @final
@@ -80,5 +71,5 @@ class Slots(Learned):
             assert isinstance(controller, Controller)
             controller.check_domain(domain)
         slots = {name: getattr(base, name) for name in SLOTS} | dict(self.controllers.items())
-        kept: Any = {name: getattr(base, name) for name in _BUDGETS}
-        return FrankWolfe(domain, slots.pop("rule"), **(slots | kept | budgets))
+        kept: Any = {name: getattr(base, name) for name in Budgets.__annotations__}
+        return FrankWolfe(domain, slots.pop("rule"), **(kept | slots | budgets))
