@@ -17,12 +17,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from fwnet.domains import Simplex
 from fwnet.learned.controllers import LearnedStart
 from fwnet.learned.families import LinearKernel, LogUniform, RBFKernel
-from fwnet.learned.families.svm import svm_matrix
 from fwnet.learned.training.config import MetaConfig
 from fwnet.learned.training.gradients import Rollout
 from fwnet.learned.training.tasks import TrainingTask, mean_loss
 from fwnet.numerics import checks
 from fwnet.problems import Quadratic
+from fwnet.problems.svm import dual_matrix
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.solvers import PairwiseFrankWolfe
 
@@ -48,8 +48,8 @@ def c_paths(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generator
         rows = [_some(y, label, n // 2, generator) for label in _classes(y, 2, generator)]
         gram = _kernel(generator)(X[torch.cat(rows)], generator)
         C = float(_C.sample(1, generator))
-        last.append(svm_matrix(gram, _signs(n), C))
-        new.append(svm_matrix(gram, _signs(n), C * float(_RATIO.sample(1, generator))))
+        last.append(_dual(gram, C))
+        new.append(_dual(gram, C * float(_RATIO.sample(1, generator))))
     return _solved(new, simplex_qp(torch.stack(last)))
 
 
@@ -61,8 +61,7 @@ def one_vs_one(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Genera
         a, b, c = (_some(y, label, half, generator) for label in _classes(y, 3, generator))
         kernel, C = _kernel(generator), float(_C.sample(1, generator))
         a_c, b_c, a_b = (
-            svm_matrix(kernel(X[torch.cat(pair)], generator), _signs(n), C)
-            for pair in ((a, c), (b, c), (a, b))
+            _dual(kernel(X[torch.cat(pair)], generator), C) for pair in ((a, c), (b, c), (a, b))
         )
         sides = [simplex_qp(matrix)[:half] for matrix in (a_c, b_c)]
         guesses.append(torch.cat([side / (2 * side.sum()) for side in sides]))
@@ -76,7 +75,7 @@ def episodes(X: Tensor, y: Tensor, batch: int, n: int, generator: torch.Generato
     for _ in range(batch):
         rows = [_some(y, label, n // 2, generator) for label in _classes(y, 2, generator)]
         gram = _kernel(generator)(X[torch.cat(rows)], generator)
-        new.append(svm_matrix(gram, _signs(n), float(_C.sample(1, generator))))
+        new.append(_dual(gram, float(_C.sample(1, generator))))
     return _solved(new, torch.full((batch, n), 1 / n, dtype=torch.float64))
 
 
@@ -215,11 +214,11 @@ def _kernel(generator: torch.Generator) -> LinearKernel | RBFKernel:
     return LinearKernel() if linear else RBFKernel(_WIDTH)
 
 
-def _signs(n: int) -> Tensor:
-    """Labels of a first and a second class, half each."""
-    signs = torch.ones(n, dtype=torch.float64)
-    signs[n // 2 :] = -1.0
-    return signs
+def _dual(gram: Tensor, C: float) -> Tensor:  # (n, n)
+    """The matrix of an SVM's dual whose first half of points is in one class."""
+    signs = torch.ones(len(gram), dtype=torch.float64)
+    signs[len(gram) // 2 :] = -1.0
+    return dual_matrix(gram, signs, 1 / C, bias=True)
 
 
 def _classes(y: Tensor, count: int, generator: torch.Generator) -> list[int]:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from fwnet.domains import Simplex
 from fwnet.learned.families.base import ProblemFamily
-from fwnet.learned.families.svm import Draw, LinearKernel, SVMFamily, svm_matrix
+from fwnet.learned.families.svm import Draw, LinearKernel, SVMFamily
 from fwnet.learned.ranges import LogUniform, check_limits
 from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
+from fwnet.problems.svm import dual_matrix
 
 _C = LogUniform(0.3, 100.0)
 _GAIN = 5 / 3  # first weights of a tanh layer
@@ -84,9 +85,9 @@ class DeepSVMFamily(ProblemFamily):
         X, y = draw.points(generator)
         low, high = self.updates
         count = int(torch.randint(low, high + 1, (), generator=generator))
-        C = self.rows.C.sample(1, generator)
+        C = float(self.rows.C.sample(1, generator))
         features = _trained(X, y, self.widths, count, generator)
-        return svm_matrix(LinearKernel()(features, generator), y, C)
+        return dual_matrix(LinearKernel()(features, generator), y, 1 / C, bias=True)
 
 
 def _trained(

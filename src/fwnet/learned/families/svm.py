@@ -16,6 +16,7 @@ from fwnet.learned.families.base import ProblemFamily
 from fwnet.learned.ranges import LogUniform, check_limits, sample_size
 from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
+from fwnet.problems.svm import dual_matrix
 
 Kernel = Callable[[Tensor, torch.Generator], Tensor]  # X (n, d) -> k(X, X) (n, n)
 _C, _WIDTHS = LogUniform(0.3, 100.0), LogUniform(0.3, 3.0)
@@ -165,13 +166,8 @@ class SVMFamily(ProblemFamily):
     def _matrix(self, draw: Draw, generator: torch.Generator) -> Tensor:  # (2 half, 2 half)
         X, y = draw.points(generator)
         kernel = self.kernels[_pick(len(self.kernels), generator)]
-        C = self.C.sample(1, generator)
-        return svm_matrix(kernel(X, generator), y, C)
-
-
-def svm_matrix(gram: Tensor, y: Tensor, C: Tensor | float) -> Tensor:  # (n, n)
-    """yyᵀ ∘ (k + 1) + I/C: the dual's matrix, a bias included."""
-    return y.unsqueeze(-1) * (gram + 1.0) * y + torch.eye(len(y), dtype=gram.dtype) / C
+        C = float(self.C.sample(1, generator))
+        return dual_matrix(kernel(X, generator), y, 1 / C, bias=True)
 
 
 def _source(place: int, dataset: tuple[Tensor, Tensor]) -> _Source:
