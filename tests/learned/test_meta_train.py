@@ -72,6 +72,33 @@ def test_evolution_strategies_point_along_the_gradient(method: MetaGradient) -> 
     assert cosine > 0.85  # of 150 pairs in 14 dimensions √(150/164) is expected
 
 
+class Where(learned.Controller, fwnet.Start):
+    """x0 = softmax(θ)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.theta = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 10))
+
+    def build_solver(self, domain: fwnet.Domain, **budgets: Any) -> fwnet.FrankWolfe:
+        return fwnet.FrankWolfe(domain, fwnet.Constant(0.1), start=self, **budgets)
+
+    def forward(self, problem: fwnet.Problem, domain: fwnet.Domain) -> Tensor:
+        return self.theta.detach().to(problem.dtype).softmax(0).expand(problem.shape or ())
+
+
+@pytest.mark.parametrize(
+    "method", [learned.EvolutionStrategies(150, 0.02), learned.PersistentES(150, 0.02)]
+)
+def test_evolution_strategies_see_where_a_learned_start_begins(method: MetaGradient) -> None:
+    controller, exact = Where(), torch.zeros(10)
+    ((_, estimate),) = method.along(episode(controller))
+    theta = weights(controller)
+    for k, unit in enumerate(torch.eye(10)):
+        ahead, behind = (loss_at(controller, theta + sign * 0.01 * unit) for sign in (1, -1))
+        exact[k] = (ahead - behind) / 0.02
+    assert torch.cosine_similarity(exact, estimate, dim=0) > 0.85
+
+
 @pytest.mark.slow
 def test_persistent_strategies_see_across_stretches() -> None:
     """The mean over stretches is the gradient of the whole episode, not of its pieces."""

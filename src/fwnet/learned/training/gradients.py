@@ -94,23 +94,9 @@ class EvolutionStrategies(MetaGradient):
     def __post_init__(self) -> None:
         _check(self.pairs, self.sigma)
 
-    @torch.no_grad()
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
-        theta = parameters_to_vector(episode.learned.parameters())
-        gradient, total = torch.zeros_like(theta), 0.0
-        for _ in range(self.pairs):
-            noise = torch.randn(theta.shape, generator=episode.generator, dtype=theta.dtype)
-            plus, minus = (
-                self._loss(episode, theta + sign * self.sigma * noise) for sign in (1, -1)
-            )
-            gradient += noise * ((plus - minus) / (2 * self.sigma * self.pairs))
-            total += (plus + minus) / (2 * self.pairs)
-        vector_to_parameters(theta, episode.learned.parameters())
-        yield total, gradient
-
-    def _loss(self, episode: Episode, theta: Tensor) -> float:
-        vector_to_parameters(theta, episode.learned.parameters())
-        return episode.rollout().run(episode.horizon).item()
+        whole = episode._replace(unroll=episode.horizon)
+        return PersistentES(self.pairs, self.sigma).along(whole)
 
 
 @final
@@ -139,18 +125,20 @@ class PersistentES(MetaGradient):
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
         learned = episode.learned
         signs = [sign for _ in range(self.pairs) for sign in (1.0, -1.0)]
-        particles = [episode.rollout() for _ in signs]
-        size = sum(w.numel() for w in learned.parameters())
-        reach = [torch.zeros(size) for _ in signs]  # ξ
+        particles: dict[int, Rollout] = {}
+        reach = [torch.zeros(()) for _ in signs]  # ξ
         for steps in episode.stretches():
             theta = parameters_to_vector(learned.parameters())
             gradient, total = torch.zeros_like(theta), 0.0
-            for k, (rollout, sign) in enumerate(zip(particles, signs, strict=True)):
+            for k, sign in enumerate(signs):
                 if sign > 0:
-                    noise = self.sigma * torch.randn(size, generator=episode.generator)
+                    drawn = torch.randn(theta.shape, generator=episode.generator, dtype=theta.dtype)
+                    noise = self.sigma * drawn
                 vector_to_parameters(theta + sign * noise, learned.parameters())
+                if k not in particles:  # only now, since the weights may choose where it starts
+                    particles[k] = episode.rollout()
                 reach[k] = reach[k] + sign * noise
-                loss = rollout.run(steps).item()
+                loss = particles[k].run(steps).item()
                 gradient += reach[k] * (loss / (self.sigma**2 * len(signs)))
                 total += loss / len(signs)
             vector_to_parameters(theta, learned.parameters())
