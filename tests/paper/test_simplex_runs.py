@@ -15,7 +15,6 @@ from fwnet.lab.paper.simplex_runs import (
     SimplexDescent,
     SimplexTasks,
     curve,
-    optimum,
 )
 from fwnet.lab.paper.updates import Adam
 from fwnet.numerics.linear_maps import DenseMap
@@ -27,10 +26,6 @@ def problem() -> SVMDual:
     x = torch.randn(3, 12, 4, generator=generator)
     y = torch.where(torch.arange(12) < 6, 1.0, -1.0).expand(3, -1)
     return SVMDual(x @ x.mT, y, C=1.0)
-
-
-def tasks(problem: SVMDual) -> SimplexTasks:
-    return SimplexTasks(problem, optimum(problem))
 
 
 @pytest.mark.parametrize("coordinates", [Reparameterised(), Lagrangian(0.7)], ids=str)
@@ -54,7 +49,9 @@ def test_gradients_are_those_of_the_objective(problem: SVMDual, coordinates: Coo
 def test_unconstrained_optimizers_find_the_optimum(
     problem: SVMDual, coordinates: Coordinates, lr: float
 ) -> None:
-    excess = curve(SimplexDescent(tasks(problem), Descent(coordinates, Adam(lr))), 800)
+    excess = curve(
+        SimplexDescent(SimplexTasks.solved(problem), Descent(coordinates, Adam(lr))), 800
+    )
     assert excess.shape == (3, 801)
     assert (excess[:, -1] < 2e-2).all()  # Adam keeps a distance of its lr
     assert (excess.min(1) >= -1e-5).all()
@@ -67,21 +64,23 @@ def test_all_runs_start_alike(problem: SVMDual) -> None:
         Descent(Lagrangian(), Adam(0.1)),
         Cell(solver),
     ]
-    starts = [curve(SimplexDescent(tasks(problem), mover), 0)[:, 0] for mover in movers]
+    starts = [
+        curve(SimplexDescent(SimplexTasks.solved(problem), mover), 0)[:, 0] for mover in movers
+    ]
     np.testing.assert_allclose(starts[1], starts[0], rtol=1e-5)
     np.testing.assert_allclose(starts[2], starts[0], rtol=1e-5)
 
 
 def test_frank_wolfe_run_is_the_solver(problem: SVMDual) -> None:
     solver = FrankWolfe(Simplex(), oracle=Softmin(10.0), max_steps=25, tol=0.0)
-    solved = tasks(problem)
+    solved = SimplexTasks.solved(problem)
     excess = curve(SimplexDescent(solved, Cell(solver)), 25)
     values = solved.best.numpy() * (1 + excess.T)
     np.testing.assert_allclose(values, solver(problem).trace.column("value"), rtol=1e-4)
 
 
 def test_scores_count_both_criteria(problem: SVMDual) -> None:
-    run = SimplexDescent(tasks(problem), Descent(Reparameterised(), Adam(0.1)))
+    run = SimplexDescent(SimplexTasks.solved(problem), Descent(Reparameterised(), Adam(0.1)))
     losses = [torch.tensor([4.0, 2.0, 0.0]), torch.tensor([1.0, 1.0, 1.0])]
     assert run.score(losses) == pytest.approx(np.sqrt(1.5 * 1.0))  # area · end
 

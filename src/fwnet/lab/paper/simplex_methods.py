@@ -23,7 +23,6 @@ from fwnet.lab.paper.simplex_runs import (
     Reparameterised,
     SimplexDescent,
     SimplexTasks,
-    optimum,
 )
 from fwnet.lab.paper.updates import Adam, GradientDescent
 from fwnet.oracles import Softmin
@@ -71,8 +70,7 @@ class Pairs:
         self, pairs: Sequence[tuple[int, int]], generator: np.random.Generator
     ) -> SimplexTasks:
         """The same with their optima."""
-        problem = self.problem(pairs, generator)
-        return SimplexTasks(problem, optimum(problem))
+        return SimplexTasks.solved(self.problem(pairs, generator))
 
     def draw(self, generator: torch.Generator) -> SimplexTasks:
         """An episode: fresh draws of the first pair, whose optima nobody asks for."""

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.domains import Simplex
 from fwnet.iterates import Iterate
+from fwnet.learned.families.base import exact_values
 from fwnet.learned.networks import Updates
 from fwnet.learned.training.cells import cell_of
 from fwnet.learned.training.recurrences import OptimizerRun, Recurrence
-from fwnet.numerics.linear_maps import DenseMap
 from fwnet.problems import SVMDual
-from fwnet.quadratic.solve import simplex_qp
 from fwnet.solvers import FrankWolfe
 
 
@@ -142,6 +142,13 @@ class SimplexTasks:
     problem: SVMDual
     best: Tensor
 
+    @classmethod
+    def solved(cls, problem: SVMDual) -> SimplexTasks:
+        """The problems with their optima."""
+        best = exact_values(problem, Simplex())
+        assert best is not None
+        return cls(problem, best)
+
 
 class SimplexStep(NamedTuple):
     """(f − f*)/f* of each problem after a step, and the mean of f / f(start)."""
@@ -185,12 +192,3 @@ def curve(recurrence: SimplexDescent, steps: int) -> np.ndarray:  # (batch, step
     run, best = OptimizerRun(recurrence), recurrence.tasks.best
     first = (run.state[-1].double() - best) / best
     return torch.stack([first, *(step.loss for step in run.record(steps))], 1).numpy()
-
-
-def optimum(problem: SVMDual) -> Tensor:  # (batch,)
-    """f* of each problem, exactly, by the library's quadratic programmes."""
-    kernel = problem.form.matrix
-    assert isinstance(kernel, DenseMap)
-    Q = kernel.matrix.double()
-    best = simplex_qp(Q)
-    return 0.5 * torch.einsum("bi,bij,bj->b", best, Q, best)

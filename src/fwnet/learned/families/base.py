@@ -41,9 +41,9 @@ class ProblemFamily(ABC):
 
         Elsewhere a lower bound, f(x) − gap after a long solve, in float64 for dense quadratics.
         """
-        exact = _exact_values(problem, self.domain)
+        exact = exact_values(problem, self.domain)
         if exact is not None:
-            return exact
+            return exact.to(problem.dtype or exact.dtype)
         result = minimize(_in_double(problem), self.domain, max_steps=5000, tol=1e-9)
         bound = result.value - result.gap.clamp_min(0)
         return bound.to(problem.dtype or bound.dtype)
@@ -99,8 +99,11 @@ def _in_double(problem: Problem) -> Problem:
 
 
 @torch.no_grad()
-def _exact_values(problem: Problem, domain: Domain) -> Tensor | None:
-    """The minimum by an exact quadratic programme over the vertices, where that is one."""
+def exact_values(problem: Problem, domain: Domain) -> Tensor | None:  # (*batch,)
+    """min f in float64 by an exact quadratic programme over the vertices.
+
+    None unless f is a dense quadratic and the domain a simplex or an l1 ball.
+    """
     form = getattr(problem, "form", problem)  # an SVM dual is a quadratic inside
     if not isinstance(form, Quadratic | LeastSquares) or not isinstance(form.matrix, DenseMap):
         return None
@@ -124,5 +127,4 @@ def _exact_values(problem: Problem, domain: Domain) -> Tensor | None:
     Q = Q.expand(*c.shape, c.shape[-1])
     w = simplex_qp(Q, c)
     quadratic = 0.5 * torch.linalg.vecdot(w, (Q @ w.unsqueeze(-1)).squeeze(-1))
-    value: Tensor = quadratic + torch.linalg.vecdot(c, w) + constant
-    return value.to(matrix.dtype if problem.dtype is None else problem.dtype)
+    return quadratic + torch.linalg.vecdot(c, w) + constant
