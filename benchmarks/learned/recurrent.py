@@ -44,7 +44,7 @@ def recurrent(problems: int, seeds: int = 3, steps: int = 200) -> list[Target]:
 
 
 def _trained(make: Callable[[], Any], seed: int, steps: int) -> learned.Controller:
-    torch.manual_seed(seed)  # of the first weights, which torch draws from its own generator
+    torch.manual_seed(seed)  # of the initial weights, which torch draws from its own generator
     config = learned.MetaConfig(
         steps=steps, learning_rate=1e-2, curriculum=True, horizon=(20, 100), seed=seed
     )

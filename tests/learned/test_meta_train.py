@@ -358,7 +358,7 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
     )
     family = learned.families.QuadraticFamily(n=8)
     one, history = learned.meta_train(learned.LSTMStep(hidden=4), family, config)
-    assert not history.failed  # else all would return the first weights
+    assert not history.failed  # else all would return the initial weights
     for folder in folders:
         assert torch.equal(torch.load(folder / "weights.pt", weights_only=True), weights(one))
 

@@ -66,7 +66,7 @@ def test_the_results_say_which_rate_won_and_which_training_failed() -> None:
     assert len(facts["updates"]) == len(facts["validation"])
     assert not facts["failed"]
     failed = learned(-1.0)
-    assert failed.chosen["L2L"].endswith("not trained: no validation beat the first weights")
+    assert failed.chosen["L2L"].endswith("not trained: no validation beat the initial weights")
     assert failed.training["L2L"]["failed"]
     assert failed.training["L2L"]["settled"]  # a third of the episodes brought nothing
 

@@ -34,7 +34,9 @@ def bench(
             autocompletion=completes(lambda: _MODULES),
         ),
     ] = "core",
-    arguments: Annotated[list[str] | None, typer.Argument(help="Passed on.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Arguments of the benchmark.")
+    ] = None,
 ) -> None:
     """Compare fwnet with other libraries on this machine. Needs a checkout of fwnet.
 

@@ -26,7 +26,9 @@ def features(
         float, typer.Option(help="Pixels x in [0, 1] become (x − shift) / scale.")
     ] = 0.0,
     scale: Annotated[float, typer.Option(help="See --shift.")] = 1.0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many images.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Use only this many images, the first ones.")
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64,
     as_json: AsJson = False,
 ) -> None:

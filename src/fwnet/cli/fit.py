@@ -98,7 +98,7 @@ def fit(
     ] = None,
     drop: Annotated[str, typer.Option(help="Columns to leave out, with commas.")] = "",
     cv: Annotated[
-        int | None, typer.Option(min=2, help="Also cross-validate with so many folds.")
+        int | None, typer.Option(min=2, help="Also cross-validate, with this many folds.")
     ] = None,
     test: Annotated[float, typer.Option(help="Share of the points to hold out.")] = 0.25,
     seed: Annotated[

@@ -36,7 +36,7 @@ def meta_train_command(
         ),
     ] = "svm",
     controller: Annotated[ControllerName, typer.Option(help="What is learned.")] = "direction",
-    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.")] = None,
     steps: Annotated[
         int | None,
         typer.Option(min=1, help="Episodes. [default: step 60, direction 320, others 300]"),

@@ -46,7 +46,7 @@ def solve(
         float | None, typer.Option(help="Size of the domain, r. [default: 1]")
     ] = None,
     k: Annotated[int | None, typer.Option(help="k of hypersimplex and k-sparse.")] = None,
-    p: Annotated[float | None, typer.Option(help="Of lp.")] = None,
+    p: Annotated[float | None, typer.Option(help="p of lp and schatten.")] = None,
     lower: Annotated[float | None, typer.Option(help="Lower bound of box and polytope.")] = None,
     upper: Annotated[float | None, typer.Option(help="Upper bound of box and polytope.")] = None,
     constraints: Annotated[

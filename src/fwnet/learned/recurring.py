@@ -92,8 +92,8 @@ class Starts(TrainingTask):
 
         mean over rounds and coordinates of the cross entropy of {i : x*_i > 0}
 
-    A coordinate that is missed costs twice one that is too many: the solver has to find it. No
-    gradient passes from round to round: each learns to judge from where it finds itself.
+    A missing coordinate costs twice a superfluous one, since the solver has to find it. No gradient
+    passes between rounds: each is trained on the point where it begins.
 
     Arguments:
         X: points `(rows, d)` in float64.
@@ -182,7 +182,7 @@ def judge_start(
     A product of the start with the matrix counts as a step; its linear solves do not.
 
     Arguments:
-        start: to be judged, against none (the solver's own start) and the guess itself.
+        start: compared with the solver's own start and with the guess itself.
         X: points `(rows, d)` in float64, of classes that it was not trained on.
         y: their classes `(rows,)`.
         problems: of each task, of the largest size that it is trained on.

@@ -283,7 +283,7 @@ def blocked(function: Any, x: Tensor, width: int) -> Tensor:
 
 
 def check_kernel(kernel: Any) -> SmoothKernel:
-    """Return the kernel; raise a clear error if it is none."""
+    """Return the kernel; raise a clear error if it is not a SmoothKernel."""
     if not isinstance(kernel, SmoothKernel):
         raise TypeError(
             "kernel must be RBF(...), Matern32(...) or another SmoothKernel, which are positive "
@@ -293,7 +293,7 @@ def check_kernel(kernel: Any) -> SmoothKernel:
 
 
 def check_measure(measure: Any) -> Measure:
-    """Return the measure; raise a clear error if it is none."""
+    """Return the measure; raise a clear error if it is not a Measure."""
     if not isinstance(measure, Measure):
         raise TypeError(
             "measure must be Gaussian(...), Uniform(...), MixtureMeasure(...) or Empirical(...); "

@@ -27,9 +27,9 @@ class MetaTraining:
         horizon: steps of a run, log-uniform between two limits, or one number. Validation runs the
             longest, which is the horizon that is judged.
         window: steps between updates; the graph is cut there.
-        lrs: rates of Adam that are tried, each from the same first weights.
+        lrs: rates of Adam that are tried, each from the same initial weights.
         check_every: episodes between validations, which choose the weights that are kept.
-        restarts: first weights that are tried, with every rate.
+        restarts: initial weights that are tried, with every rate.
         average: of the weights, which validation judges; see `MetaConfig`.
     """
 
@@ -142,7 +142,7 @@ class CirclesConfig(DeepConfig):
     """Deep SVMs on two rings.
 
     Arguments:
-        starts, held: fresh rings and first weights of a test, and of a validation.
+        starts, held: fresh rings and initial weights of a test, and of a validation.
         resolution: of the pictures.
     """
 

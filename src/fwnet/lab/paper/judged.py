@@ -63,7 +63,7 @@ class Judged:
         """A sentence if no seed has all of these methods trained; empty otherwise."""
         if len(self.failed(*names)) < len(self.results.seeds):
             return ""
-        return f"No training of {' and '.join(names)} beat its first weights on validation."
+        return f"No training of {' and '.join(names)} beat its initial weights on validation."
 
     def values(self, name: str, key: str, *others: str) -> np.ndarray:  # (seeds, …)
         """An entry of every seed in which the method, and others, are trained.
@@ -184,7 +184,7 @@ class Judged:
         return Curves(
             "training",
             "Training of the learned optimizers",
-            "Least validation so far, as a share of that of the first weights (first seed, best "
+            "Least validation so far, as a share of that of the initial weights (first seed, best "
             "restart). Training ends when a third of its planned updates brought nothing new. "
             + self._ends(),
             "updates of the LSTM's weights",

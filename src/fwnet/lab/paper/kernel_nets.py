@@ -9,7 +9,7 @@ from torch import nn
 def rings_net() -> nn.Sequential:
     """2 – 4 – 2 with tanh, the kernel of the concentric circles."""
     first, second = nn.Linear(2, 4), nn.Linear(4, 2)
-    for layer in (first, second):  # torch's own first weights are small for tanh
+    for layer in (first, second):  # torch's own initial weights are small for tanh
         nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain("tanh"))
     return nn.Sequential(first, nn.Tanh(), second, nn.Tanh())
 

@@ -93,7 +93,7 @@ class Methods(dict[str, Method]):
         self[name] = make(module)
         self.training[name] = training_facts(history, plan)
         rate = f"meta lr = {history.learning_rate:g}"
-        failed = "; not trained: no validation beat the first weights" if history.failed else ""
+        failed = "; not trained: no validation beat the initial weights" if history.failed else ""
         self.chosen[name] = ", ".join(part for part in (best, rate) if part) + failed
         return module
 

@@ -73,7 +73,7 @@ class Pairs:
         return SimplexTasks.solved(self.problem(pairs, generator))
 
     def draw(self, generator: torch.Generator) -> SimplexTasks:
-        """An episode: fresh draws of the first pair, whose optima nobody asks for."""
+        """An episode: fresh draws of the first pair; their optima are not needed."""
         rows = np.random.default_rng(draw_seed(generator))
         problem = self.problem([FIRST] * self.config.batch, rows)
         return SimplexTasks(problem, torch.ones(self.config.batch, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Peers that project: momentum, accelerated gradients, the spectral projected gradient."""
+"""Baselines that project: momentum, accelerated gradients, the spectral projected gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers for the simplex that do not project: mirror descent, Adam on logits or a Lagrangian."""
+"""Baselines of the simplex without projections: mirror descent, Adam on logits or a Lagrangian."""
 
 from __future__ import annotations
 

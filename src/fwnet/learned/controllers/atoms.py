@@ -37,9 +37,9 @@ class LearnedAtoms(HullDirection):
     a projected quasi-Newton step: σI + ZZᵀ is f's curvature along the directions from x to the
     points of the hull, whose images are known, and σ elsewhere. η is Barzilai and Borwein's
     length, Δx the last step. The minimum costs a few projections, no product with the matrix.
-    θ = (log m, β, a, log λ): length, momentum, share of the known curvature, and the λ below which,
-    relative to the largest, it is taken for rounding. They are dimensionless, so one θ serves
-    every problem. Untrained, the hand-designed atom.
+    θ = (log m, β, a, log λ): length, momentum, share of the known curvature, and λ: a curvature
+    below λ times the largest counts as rounding. They are dimensionless, so one θ serves every
+    problem. Untrained, it is the hand-designed atom.
 
     As many atoms and as many products with the matrix as `Corrections(memory)`, and the same
     guarantees: every point of the hull is feasible whatever the weights, and f(y) is at most what
@@ -69,7 +69,7 @@ class LearnedAtoms(HullDirection):
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         if not problem.quadratic:
             raise TypeError(
-                f"LearnedAtoms needs a quadratic problem; {type(problem).__name__} is none. Use "
+                f"LearnedAtoms needs a quadratic problem; {type(problem).__name__} is not. Use "
                 "Corrections()."
             )
         numbers = _numbers(self.policy.double()).tolist() if is_single(it.x) else None
@@ -139,7 +139,7 @@ def _numbers(policy: Tensor) -> Tensor:
 
 @final
 class _Chosen(Proposal):
-    """The point that its state holds: chosen by one who sees the whole hull."""
+    """The point in its state, which `LearnedAtoms` chooses from the whole hull."""
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, lin: Linearization, state: Any

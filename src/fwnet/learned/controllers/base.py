@@ -26,7 +26,7 @@ class Learned(nn.Module):
     """A module that `meta_train` trains and a file can hold.
 
     Attributes:
-        options: the arguments it was built from, which is how a file builds it again.
+        options: the arguments of its constructor, from which `load` builds it again.
         card: what its file says about it: data, horizon, validation, licence.
     """
 
@@ -36,7 +36,7 @@ class Learned(nn.Module):
         self.card: dict[str, Any] = {}
 
     def fresh(self) -> Self:
-        """Another of its kind, with first weights of its own from torch's global generator."""
+        """A new one with the same options; torch's global generator draws its initial weights."""
         return type(self)(**self.options)
 
     def extra_repr(self) -> str:
@@ -57,8 +57,8 @@ class Controller(Learned):
 
     A controller of your own is a class with two bases, this one and the slot's (`StepRule`,
     `Direction`, `Oracle` or `Start`). It passes its arguments to `super().__init__` and answers as
-    any such slot does. Where it is made for other slots than those of a plain `FrankWolfe`, it
-    overrides `build_solver`.
+    any such slot does. If it needs other slots than those of a plain `FrankWolfe`, it overrides
+    `build_solver`.
 
         >>> class Scale(Controller, fwnet.StepRule):
         ...     domains = (Domain,)  # any
@@ -85,13 +85,13 @@ class Controller(Learned):
     def solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
         """The solver that this controller steers, with the other slots that it is made for.
 
-        In other slots it is used as any slot is: `FrankWolfe(domain, controller, oracle=...)`.
+        To combine it with other slots, use it as any slot: `FrankWolfe(domain, controller, …)`.
         """
         self.check_domain(domain)
         return self.build_solver(domain, **budgets)
 
     def build_solver(self, domain: Domain, **budgets: Unpack[Budgets]) -> FrankWolfe:
-        """What `solver` returns, for a domain that is checked: Frank-Wolfe with this slot."""
+        """The solver for a domain that is checked already: by default a plain `FrankWolfe`."""
         slot: Any = {slot_of(self): self}
         return FrankWolfe(domain, **slot, **budgets)
 

@@ -138,7 +138,7 @@ def _finite(update: Tensor) -> Tensor:
 
 @final
 class LearnedDirection(HullDirection):
-    """L2LC_∇ made safe: the best point of a hull that a learned point is in.
+    """L2LC_∇ made safe: the best point of a hull that contains a learned point.
 
         d = y − x,   y = argmin of f over conv{x, s, p_θ, exchanges, recent points}
 

@@ -38,7 +38,7 @@ class HierarchicalRNN(nn.Module):
 
     Arguments:
         hidden: units of each level.
-        blocks: into how many equal parts the coordinates fall, in their order, unless a call says.
+        blocks: number of equal blocks of consecutive coordinates, unless a call gives sizes.
 
     Reference: Wichrowska et al., Learned optimizers that scale and generalize (2017).
     """
@@ -100,12 +100,12 @@ class HierarchicalDirection(SoftminDirection):
         g_t, h_{t+1} = RNN(∇f(x_t), h_t),   d = softmin(g_t) − x
 
     The coordinates know of each other, unlike those of `LSTMDirection`, with half as many weights.
-    Feasible by construction; nothing says that d descends.
+    Feasible by construction; d need not be a descent direction.
 
     Arguments:
         hidden: units of each level.
-        blocks: into how many equal parts the coordinates fall, in their order; an SVM's dual of
-            sorted classes has two.
+        blocks: number of equal blocks of consecutive coordinates; two for an SVM's dual with
+            sorted classes.
 
     Reference: Wichrowska et al., Learned optimizers that scale and generalize (2017).
     """
@@ -123,7 +123,7 @@ class HierarchicalL2L(LogitDirection):
 
     Arguments:
         hidden: units of each level.
-        blocks: into how many equal parts the coordinates fall.
+        blocks: number of equal blocks of consecutive coordinates.
     """
 
     def __init__(self, hidden: int = 10, blocks: int = 1) -> None:

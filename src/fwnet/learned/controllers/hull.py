@@ -1,4 +1,4 @@
-"""HullDirection: what directions share whose safety is a search over a hull."""
+"""HullDirection: the base of directions that are safe because they search a hull."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fwnet.problems import Problem
 
 
 class HullDirection(Controller, Direction):
-    """y − x for the best point y of a hull that learned points are in.
+    """y − x for the best point y of a hull that contains learned points.
 
     Attributes:
         hull: the search, with what is learned among its proposals.

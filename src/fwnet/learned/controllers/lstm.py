@@ -33,8 +33,8 @@ class LSTMStep(Controller, StepRule):
 
         γ_t, h_{t+1} = LSTM(γ_{t−1}, h_t),   γ = sigmoid of its output
 
-    It sees nothing of f, so it learns an open-loop schedule for the horizon it was trained on,
-    and is poor beyond; `LearnedStep` is the one to use.
+    It sees nothing of f, so it learns an open-loop schedule for the horizon that it was trained on,
+    and is poor beyond it. Prefer `LearnedStep`.
 
     Arguments:
         hidden: units of a layer.
@@ -72,7 +72,7 @@ class LSTMStep(Controller, StepRule):
 class SoftminDirection(TargetDirection):
     """d = softmin(β network(∇f(x))) − x on the simplex; a subclass has the network.
 
-    Feasible whatever the network answers; nothing says that d descends.
+    Feasible whatever the network returns; d need not be a descent direction.
     """
 
     beta: float = 1.0
@@ -96,7 +96,7 @@ class LSTMDirection(SoftminDirection):
 
         g_t, h_{t+1} = LSTM(∇f(x_t), h_t),   d = σ_β(g_t) − x,   σ_β(g) ∝ exp(−β g)
 
-    for γ = 2/(t + 2) or a constant. Nothing says that d descends; `LearnedDirection` is safe.
+    for γ = 2/(t + 2) or a constant. d need not be a descent direction; `LearnedDirection` is safe.
 
     Arguments:
         hidden: units of a layer.

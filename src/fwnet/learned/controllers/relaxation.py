@@ -63,7 +63,7 @@ class LearnedPairwise(Controller, StepRule):
         self.check_weights()
         if not problem.quadratic:
             raise TypeError(
-                f"LearnedPairwise needs a quadratic problem; {type(problem).__name__} is none. "
+                f"LearnedPairwise needs a quadratic problem; {type(problem).__name__} is not. "
                 "Use PairwiseFrankWolfe."
             )
         return None

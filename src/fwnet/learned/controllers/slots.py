@@ -15,12 +15,12 @@ from fwnet.solvers.presets import Budgets
 
 @final
 class Slots(Learned):
-    """Controllers in the slots of a solver that has all others: what `meta_train` trains there.
+    """Controllers in slots of a given solver, which `meta_train` trains together.
 
     Arguments:
         controllers: by slot, of "rule", "direction", "oracle" and "start".
-        template: the solver; its own slots and budgets stay where no controller takes their place,
-            and its weights, if it has any, are not trained.
+        template: the solver; it keeps its budgets and the slots without a controller, and its own
+            weights are not trained.
 
     Example:
         >>> from fwnet import learned

@@ -38,16 +38,16 @@ class Visit(NamedTuple):
 
 @final
 class LearnedStart(Controller, Start):
-    """A start on the simplex: a network says which coordinates count, one linear solve the rest.
+    """A start on the simplex: a network chooses coordinates, a linear solve finds their values.
 
         S = {i : network(φ_i) > 0}
         u = argmin of f over {x : Σ x = radius, x = 0 outside S},   p = normalise(max(0, u))
         y <- argmin of f over the segment [y, p]
 
-    a few rounds, until S comes again or f falls no more. The first y is a guess: the solution of a
+    for a few rounds, until S repeats or f stops falling. The first y is a guess: the solution of a
     neighbour (the last C of a path, the same points in other pairs of classes), or the barycentre.
     φ are scale-free features of a coordinate at y, u and p. Whatever the weights, the start is a
-    point of the simplex and not above the guess. Untrained, S is empty: the guess itself.
+    point of the simplex where f is at most f(guess). Untrained, S is empty: the guess itself.
 
     A round costs one product with the matrix, the |S| columns of S and |S|³/3 operations. Needs a
     quadratic problem.
@@ -55,7 +55,7 @@ class LearnedStart(Controller, Start):
     Arguments:
         hidden: units of the network's two layers.
         rounds: at most.
-        largest: coordinates in S at most; those that the network is surest of.
+        largest: most coordinates of S; those with the largest scores are kept.
 
     Example:
         >>> from fwnet import learned
@@ -99,7 +99,7 @@ class LearnedStart(Controller, Start):
         self.check_domain(domain)
         if not problem.quadratic:
             raise TypeError(
-                f"LearnedStart needs a quadratic problem; {type(problem).__name__} is none. Start "
+                f"LearnedStart needs a quadratic problem; {type(problem).__name__} is not. Start "
                 "at the guess itself."
             )
         if self.rounds == 0:

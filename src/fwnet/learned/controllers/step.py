@@ -1,4 +1,4 @@
-"""LearnedStep: how far an average follows the classic path, learned."""
+"""LearnedStep: a learned step size toward the points of the classic path."""
 
 from __future__ import annotations
 

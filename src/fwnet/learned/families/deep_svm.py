@@ -19,7 +19,7 @@ from fwnet.problems import Problem, Quadratic
 from fwnet.problems.svm import dual_matrix
 
 _C = LogUniform(0.3, 100.0)
-_GAIN = 5 / 3  # first weights of a tanh layer
+_GAIN = 5 / 3  # initial weights of a tanh layer
 _RATE = 0.05
 
 

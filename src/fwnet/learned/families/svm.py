@@ -142,8 +142,8 @@ class SVMFamily(ProblemFamily):
 
         Of a data set with two classes, no row is in two parts. Of one with three or more, no pair
         of classes is, as in the paper; the pairs 0-1 and 0-2 still share the rows of class 0. For
-        parts that share no point either, give each a family of classes or rows of its own. The
-        test family is for one look, at the end.
+        parts that share no point either, give each a family of classes or rows of its own. Use
+        the test family once, at the end.
         """
         generator = torch.Generator().manual_seed(seed)
         parts: list[list[_Source]] = [[], [], []]

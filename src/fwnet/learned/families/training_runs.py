@@ -85,7 +85,7 @@ class NetworkTraining(Recurrence[NetworkStep]):
 
 @final
 class TrainingRuns(RecurrenceTask):
-    """Trainings of a network from new first weights: what learned updates are trained on.
+    """Trainings of a network from new initial weights: what learned updates are trained on.
 
         min over φ of E over networks and minibatches of Σ_t loss(θ_t),   θ_{t+1} = updates_φ(θ_t)
 
@@ -93,8 +93,8 @@ class TrainingRuns(RecurrenceTask):
     data that no episode sees as `meta_train(validation=TrainingRuns(make_network, other_data))`.
 
     Arguments:
-        make_network: builds the network, its first weights from torch's global generator, which is
-            seeded for each training and left as it was.
+        make_network: builds the network, its initial weights from torch's global generator, which
+            is seeded for each training and left as it was.
         data: `(X, y)`, tensors with as many rows.
         batch: rows a minibatch.
         loss: of the network's answers and y; the cross entropy of logits and classes if left out.

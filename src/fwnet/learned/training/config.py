@@ -70,20 +70,21 @@ class MetaConfig:
         curriculum: let the upper limit of the horizon grow over the first half of the training.
         batch: problems of one size and shape that are solved at once.
         groups: such batches per episode, of different sizes; their gradients are averaged.
-        learning_rate: of Adam; several are tried one after the other from the same first weights,
+        learning_rate: of Adam; several are tried one after the other from the same initial weights,
             and validation chooses.
         clip: largest norm of a meta-gradient.
-        average: what an update keeps of the running mean of the weights, below 1. Validation judges
-            this mean, which jumps less than the weights, and training returns it. 0: no mean.
-        gradient: how it is found; see `Backpropagation`, `EvolutionStrategies`, `PersistentES`.
-        loss: what is made small; see `LogSuboptimality`, `SumOfValues`.
+        average: decay of an exponential moving average of the weights, in [0, 1). Validation judges
+            this average, which jumps less than the weights, and training returns it. 0: no average.
+        gradient: estimator of the meta-gradient; see `Backpropagation`, `EvolutionStrategies` and
+            `PersistentES`.
+        loss: what is minimised; see `LogSuboptimality`, `SumOfValues`.
         validate_every: episodes between two validations; the best weights seen are kept.
         patience: validations without a new best after which training stops.
         validation_problems: how many problems a validation solves.
         seed: of everything that is random.
         schedule: of the learning rate; see `Cosine`, `Linear`.
-        restarts: trainings from first weights of their own, the first from those that are given;
-            validation chooses.
+        restarts: trainings from other initial weights; the first begins with those that are given,
+            and validation chooses.
         validation_loss: by which weights are chosen, over the longest horizon, such as
             `FinalSuboptimality()`; the same as `loss` if left out. It is for families of problems:
             a `TrainingTask` has its own.

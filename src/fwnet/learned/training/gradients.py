@@ -46,7 +46,7 @@ class MetaGradient(ABC):
 
     @abstractmethod
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
-        """Loss and gradient (of all weights, flat) of each stretch; the caller updates between."""
+        """Loss and gradient (flat) of each stretch; the caller updates the weights in between."""
 
 
 @final

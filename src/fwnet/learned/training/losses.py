@@ -1,4 +1,4 @@
-"""What a controller is trained to make small."""
+"""What a controller is trained to minimise."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class MetaHistory(list[MetaRecord]):
     """The records of a training, in order.
 
     Attributes:
-        initial: the validation loss of the first weights; None before it is known.
+        initial: the validation loss of the initial weights; None before it is known.
         learning_rate: of the training; NaN if nothing was trained.
         skipped: stretches that changed nothing, because their gradient was not finite.
         attempts: the histories of all restarts and learning rates; this one is the best of them.
@@ -77,18 +77,18 @@ class MetaHistory(list[MetaRecord]):
 
     @property
     def validations(self) -> list[float]:
-        """The validation losses, that of the first weights in front."""
+        """The validation losses, that of the initial weights in front."""
         first = [] if self.initial is None else [self.initial]
         return first + [r.validation for r in self if r.validation is not None]
 
     @property
     def failed(self) -> bool:
-        """Whether training found nothing better than the first weights, which are returned then."""
+        """Whether training found nothing better than the initial weights, which it returns."""
         found = self.validations
         return not any(value < found[0] for value in found[1:])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The loss of the episodes, and of the validations from the first weights on.
+        """The loss of the episodes, and of the validations from the initial weights on.
 
         Needs matplotlib.
         """
@@ -104,12 +104,12 @@ class MetaHistory(list[MetaRecord]):
 @final
 @dataclass
 class TrainingState:
-    """All that a training needs to go on.
+    """All that is needed to resume a training.
 
     Arguments:
         learned: what is trained.
         optimizer: of its weights.
-        restart: the number of its first weights.
+        restart: the number of its initial weights.
         mean: of the weights along the updates, flat.
         updates: of the weights.
         best_weights: by validation, flat.
@@ -199,7 +199,7 @@ class TrainingState:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on where the contents of a file were taken, whatever the weights that are given."""
+        """Resume from the contents of a file, whatever weights were given."""
         self.first = saved.get("first", self.first)
         vector_to_parameters(saved["weights"], self.learned.parameters())
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -219,7 +219,7 @@ class TrainingFolder:
 
     Arguments:
         folder: made if it is not there.
-        facts: what must be the same for a training to go on, by name.
+        facts: what must be the same to resume a training, by name.
     """
 
     def __init__(self, folder: Path, facts: dict[str, str]) -> None:

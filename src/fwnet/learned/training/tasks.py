@@ -44,7 +44,7 @@ class TrainingTask(ABC):
         return None
 
     def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
-        """What must be the same for a training to go on."""
+        """What must be the same to resume a training."""
         return type(self).__name__
 
 
@@ -62,7 +62,7 @@ def seeded(*parts: object) -> torch.Generator:
 
 
 def with_seed(build: Callable[[], Module], seed: int) -> Module:
-    """A module whose first weights depend on the seed, not on torch's global generator."""
+    """A module whose initial weights depend on the seed, not on torch's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build()

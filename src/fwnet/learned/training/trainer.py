@@ -57,7 +57,7 @@ def meta_train(
     minutes: float | None = None,
     progress: bool = False,
 ) -> tuple[Any, MetaHistory]:
-    """Train a controller; the one that is given stays as it is.
+    """Train a copy of a controller.
 
         min over θ of E over problems of the family of loss(f(x_1), …, f(x_T)),   x_t steered by θ
 
@@ -73,14 +73,14 @@ def meta_train(
             controller is made for.
         validation: problems to choose the weights by; new ones of `family` if left out.
         out: a folder for the training's state, history and best controller. The same call again
-            goes on from there, and ends bit for bit where an uninterrupted one would (on one kind
-            of processor: others round differently).
+            resumes it, and ends bit for bit where an uninterrupted one would (on one kind of
+            processor: others round differently).
         minutes: stop after this time; what was done is saved in `out`.
         progress: show a bar (needs rich).
 
     Returns:
         The controller with the best weights by validation (`Slots` for several), and the history.
-        Where no validation is better than that of the first weights, the training has failed:
+        Where no validation is better than that of the initial weights, the training has failed:
         these are returned with a warning, and `history.failed` is True.
 
     Example:
@@ -188,7 +188,7 @@ def _placed(
 
 
 def _firsts(learned: nn.Module, config: MetaConfig) -> list[nn.Module]:
-    """First weights of each restart: those that are given, then others of the same kind."""
+    """Initial weights of each restart: those that are given, then others of the same kind."""
     if config.restarts == 1:
         return [learned]
     if not isinstance(learned, Learned):
@@ -222,7 +222,7 @@ def _check_fit(learned: nn.Module, task: TrainingTask, solver: FrankWolfe | None
 def _facts(
     config: MetaConfig, learned: nn.Module, task: TrainingTask, others: TrainingTask
 ) -> dict[str, str]:
-    """What must be the same for a training to go on."""
+    """What must be the same to resume a training."""
     facts = {each.name: repr(getattr(config, each.name)) for each in fields(config)}
     facts["controller"] = " ".join(repr(learned).split())
     if isinstance(learned, Slots):
@@ -270,7 +270,7 @@ def _train(
 
 
 def _judge_first(state: TrainingState, attempts: Sequence[TrainingState], judge: Judge) -> None:
-    """Validate the first weights, which may be the best; once for all learning rates."""
+    """Validate the initial weights, which may be the best; once for all learning rates."""
     known = [s.history.initial for s in attempts if s.restart == state.restart]
     found = next((value for value in known if value is not None), None)
     if found is None:
@@ -281,13 +281,13 @@ def _judge_first(state: TrainingState, attempts: Sequence[TrainingState], judge:
 
 
 def _warn_if_easy(initial: float | None, config: MetaConfig) -> None:
-    """Log where the first weights leave nothing to learn."""
+    """Log where the initial weights leave nothing to learn."""
     least = (config.validation_loss or config.loss).least
     if initial is not None and initial <= least + _NEAR:
         logger.warning(
-            f"the validation loss of the first weights, {initial:.3g}, is near the least possible "
-            f"one, {least:.3g}: these problems are too easy to learn from. Use harder ones or a "
-            "shorter horizon."
+            f"the validation loss of the initial weights, {initial:.3g}, is near the least "
+            f"possible one, {least:.3g}: these problems are too easy to learn from. Use harder "
+            "ones or a shorter horizon."
         )
 
 

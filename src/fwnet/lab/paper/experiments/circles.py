@@ -168,7 +168,7 @@ def claims(results: Results) -> list[Claim]:
         )
 
     kernel = judged.best(KERNEL.values(), "count")
-    order = sorted(KERNEL, key=lambda text: KERNEL[text] != kernel)  # the kinder first
+    order = sorted(KERNEL, key=lambda text: KERNEL[text] != kernel)  # the more favourable first
     rough = {name: _median(judged, name, "roughness") for name in SHOWN}
     test = judged.values(FWNET, "test")
     better, worse = judged.best(LEARNED, "area"), judged.worst(LEARNED, "area")
@@ -287,7 +287,7 @@ def _median(judged: Judged, name: str, key: str) -> float:
 
 
 def rings(config: CirclesConfig, seeds: Sequence[int]) -> DeepSVM:
-    """Rings and first weights, one of each seed."""
+    """Rings and initial weights, one of each seed."""
     sets = [load("circles", seed=seed) for seed in seeds]
     x = torch.stack([torch.tensor(each.x[: config.points]) for each in sets])
     y = torch.stack([torch.tensor(2.0 * each.y[: config.points] - 1) for each in sets])

@@ -38,7 +38,7 @@ _WIDTH = 3  # tests that an accuracy is averaged over
 
 
 class ImageTask(NamedTuple):
-    """A network to train: images, first weights by seed, order of minibatches by seed."""
+    """A network to train: images, initial weights by seed, order of minibatches by seed."""
 
     images: Images
     start: int

@@ -23,7 +23,7 @@ _MEANINGS = {
     Verdict.READING: "by one criterion, or for one of several readings of the text, not for all",
     Verdict.UNTUNED: "the paper's own baseline is beaten, a tuned one is not",
     Verdict.FAILS: "for no reading",
-    Verdict.UNTRAINED: "training never improved on the first weights, so nothing is judged",
+    Verdict.UNTRAINED: "training never improved on the initial weights, so nothing is judged",
 }
 _MANY = 6  # a figure with more curves than this takes a whole row
 
@@ -115,7 +115,7 @@ def _asset(name: str) -> str:
 def _times(factor: float) -> str:
     if factor != factor or factor == 0:
         return "never"
-    return f"{factor:.3g}×" if factor < 1e6 else "only it arrives"
+    return f"{factor:.3g}×" if factor < 1e6 else "only this one arrives"
 
 
 def _cell(value: str | float | int | None) -> str:
