@@ -174,10 +174,10 @@ def _draw_regions(
     if len(colors) == 2:
         values = np.asarray(classifier.decision_function(points)).reshape(first.shape)
         for level, style in ((-1.0, "dashed"), (0.0, "solid"), (1.0, "dashed")):
-            _level(ax, first, second, values, level, style)
+            level_line(ax, first, second, values, level, style)
     else:
         for k in range(len(colors)):
-            _level(ax, first, second, (found == k).astype(float), 0.5, "solid")
+            level_line(ax, first, second, (found == k).astype(float), 0.5, "solid")
 
 
 def plot_comparison(
@@ -253,10 +253,9 @@ def _grid(X: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return first, second, np.column_stack([first.ravel(), second.ravel()])
 
 
-def _level(
-    ax: Axes, first: np.ndarray, second: np.ndarray, values: np.ndarray, level: float, style: str
+def level_line(
+    ax: Axes, x: Any, y: Any, values: np.ndarray, level: float, style: str, color: str = "k"
 ) -> None:
-    if values.min() < level < values.max():  # matplotlib warns if a level has no contour
-        ax.contour(
-            first, second, values, levels=[level], colors="k", linestyles=style, linewidths=1.1
-        )
+    """The line values = level, unless there is none, of which matplotlib would warn."""
+    if np.nanmin(values) < level < np.nanmax(values):
+        ax.contour(x, y, values, levels=[level], colors=color, linestyles=style, linewidths=1.1)

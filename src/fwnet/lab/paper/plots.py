@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fwnet.lab.paper.figures import Curves, Maps, Panel, PlottedLine, thinned
+from fwnet.show.plotting import level_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,10 +133,7 @@ def _draw_panel(ax: Axes, panel: Panel, theme: str) -> None:
     text = _TEXT[theme]
     ax.contourf(x, y, values > 0, levels=[-0.5, 0.5, 1.5], colors=[first, second], alpha=0.25)
     for level, style in ((-1.0, "dashed"), (0.0, "solid"), (1.0, "dashed")):
-        if np.nanmin(values) < level < np.nanmax(values):  # matplotlib warns of a line not there
-            ax.contour(
-                x, y, values, levels=[level], colors=[text], linestyles=style, linewidths=1.1
-            )
+        level_line(ax, x, y, values, level, style, text)
     if len(panel.points):
         points, labels = _floats(panel.points), np.asarray(panel.labels)
         for label, colour in ((0, first), (1, second)):
