@@ -7,9 +7,10 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet import TraceNormBall
-from fwnet.lab.paper.softmax_runs import Images, curves, training
+from fwnet.lab.paper.softmax_runs import Images, curves
 from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps
 from fwnet.learned.controllers.entrywise import EntrywiseLSTM
+from fwnet.learned.families.training_runs import NetworkTraining
 from fwnet.learned.training.recurrences import OptimizerRun
 
 
@@ -49,7 +50,7 @@ def test_a_run_learns_and_repeats(images: Images) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     before = [p.clone() for p in net.parameters()]
-    run = training(net, images, Adam(0.05), 20, 0)
+    run = NetworkTraining(net, images.X, images.y, Adam(0.05), 20, 0)
     first = curves(OptimizerRun(run), net, 43, 10, images)
     again = curves(OptimizerRun(run), net, 43, 10, images)
     assert first == again
@@ -65,7 +66,7 @@ def test_the_slope_has_the_gradient_of_the_loss(images: Images) -> None:
     lstm = EntrywiseLSTM(4, 1, preprocess=True)
     net = nn.Sequential(nn.Linear(5, 3))
     updates = SplitUpdates(("0.weight",), TraceNormSteps(2.0, 0.3, lstm=lstm), Adam(0.01))
-    run = OptimizerRun(training(net, images, updates, 60, 3))
+    run = OptimizerRun(NetworkTraining(net, images.X, images.y, updates, 60, 3))
     run.advance()
     after = dict(run.state.parameters)
     slope = run.advance().objective

@@ -15,8 +15,8 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fwnet.data import load, splits
-from fwnet.learned.families.training_runs import NetworkStep, NetworkTraining
-from fwnet.learned.networks import Parameters, Updates
+from fwnet.learned.families.training_runs import NetworkStep
+from fwnet.learned.networks import Parameters
 from fwnet.learned.training.recurrences import OptimizerRun
 
 
@@ -61,13 +61,6 @@ def image_parts(
         for part in (parts.optimizee, parts.optimizer, parts.test)
     )
     return first, second, third, images(*data.test(slice(test_points)))
-
-
-def training(
-    net: nn.Module, images: Images, updates: Updates, batch: int, seed: int
-) -> NetworkTraining:
-    """Training on minibatches of images from the network's present weights, which stay."""
-    return NetworkTraining(net, images.X, images.y, updates, batch, seed)
 
 
 @torch.no_grad()

@@ -15,8 +15,9 @@ from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, PlottedLine, Table
 from fwnet.lab.paper.kernel_nets import image_features
 from fwnet.lab.paper.measures import effective_rank, range_text
-from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, tested, training
+from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, tested
 from fwnet.lab.paper.updates import Adam, SplitUpdates, TraceNormSteps, into_ball
+from fwnet.learned.families.training_runs import NetworkTraining
 from fwnet.learned.networks import Updates
 from fwnet.learned.training.recurrences import OptimizerRun
 from fwnet.learned.training.tasks import with_seed
@@ -250,7 +251,8 @@ def _train(
     steps = TraceNormSteps(config.radius, rate, config.iterations, seed=seed)
     ours = method == FWNET
     updates: Updates = SplitUpdates(dense, steps, Adam(rate)) if ours else Adam(rate)
-    run = OptimizerRun(training(net, parts.train, updates, config.batch, seed))
+    X, y = parts.train.X, parts.train.y
+    run = OptimizerRun(NetworkTraining(net, X, y, updates, config.batch, seed))
     start = run.state.parameters
     for key in dense if ours else ():
         start[key] = into_ball(start[key], config.radius)

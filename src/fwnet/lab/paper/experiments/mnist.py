@@ -21,10 +21,11 @@ from fwnet.lab.paper.judged import Judged, judge
 from fwnet.lab.paper.kernel_nets import image_features
 from fwnet.lab.paper.measures import grid_text, reached, smoothed
 from fwnet.lab.paper.methods import Method, Methods, Version, draw_seed
-from fwnet.lab.paper.softmax_runs import Images, curves, image_parts, training
+from fwnet.lab.paper.softmax_runs import Images, curves, image_parts
 from fwnet.lab.paper.updates import Adam, SplitUpdates, TorchUpdates, TraceNormSteps, into_ball
 from fwnet.learned import LSTMUpdates
 from fwnet.learned.controllers.entrywise import EntrywiseLSTM
+from fwnet.learned.families.training_runs import NetworkTraining
 from fwnet.learned.networks import Parameters, Updates
 from fwnet.learned.training.recurrences import OptimizerRun
 from fwnet.learned.training.tasks import with_seed
@@ -277,7 +278,8 @@ def network(config: MnistConfig, like: Images, seed: int, gaussian: bool = False
 def _method(config: MnistConfig, updates: Updates, gaussian: bool = False) -> Method:
     def begin(task: ImageTask) -> Any:
         net = network(config, task.images, task.start, gaussian)
-        return training(net, task.images, updates, config.batch, task.order)
+        X, y = task.images.X, task.images.y
+        return NetworkTraining(net, X, y, updates, config.batch, task.order)
 
     return begin
 
