@@ -113,7 +113,7 @@ class TrainingState:
         mean: of the weights along the updates, flat.
         updates: of the weights.
         best_weights: by validation, flat.
-        first: fingerprint of the first weights.
+        first: fingerprint of the initial weights.
         best_loss: the validation loss of these.
         step: episodes done.
         waited: validations without a new best.

@@ -131,15 +131,15 @@ def meta_train(
 
 
 def _failure(best: TrainingState) -> str:
-    """Why the first weights are returned, and what to do."""
+    """Why the initial weights are returned, and what to do."""
     if len(best.history.validations) < 2:
         return (
-            f"it ended after {best.step} episodes, before a validation, so the first weights are "
+            f"it ended after {best.step} episodes, before a validation, so the initial weights are "
             "returned. Raise minutes, or lower validate_every; a training with out=... goes on "
             "when it is called again."
         )
     return (
-        f"no validation was better than that of the first weights ({best.best_loss:.4g}), which "
+        f"no validation was better than that of the initial weights ({best.best_loss:.4g}), which "
         "are returned. Use more episodes, another learning_rate or restarts; see history.plot()."
     )
 
