@@ -70,12 +70,14 @@ class Clock:
     @property
     def left(self) -> float:
         """Seconds until the limit, at least 0; infinite without one."""
+        if self.max_seconds == math.inf:
+            return math.inf
         return max(0.0, self.max_seconds - self.seconds)
 
     @property
     def is_over(self) -> bool:
         """Whether the limit is reached."""
-        return self.seconds >= self.max_seconds
+        return self.max_seconds < math.inf and self.seconds >= self.max_seconds
 
 
 class StepRecord(NamedTuple):
@@ -334,6 +336,10 @@ class _Column:
         return math.nan if isinstance(number, float) and math.isnan(number) else number
 
     def append(self, value: Number) -> None:
+        if type(value) is float and type(self._data) is array:  # nearly every record
+            self._data.append(value)
+            self._length += 1
+            return
         if self._length == 0:
             self._data = _storage(value)
         elif not _fits(value, self._data):

@@ -38,7 +38,7 @@ class Simplex(Domain):
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
         index = argmin(cost)
-        value = torch.full(index.shape, self.radius, dtype=cost.dtype, device=cost.device)
+        value = cost.new_full(index.shape, self.radius)
         return OneHot(index, value, cost.shape[-1], unit=self.radius == 1)
 
     def contains(self, x: Tensor, tol: float | None = None) -> Tensor:
