@@ -20,7 +20,8 @@ References: Chapelle (2007), "Training a support vector machine in the primal"; 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import check_time
@@ -54,9 +55,9 @@ def exact_weights(
         inside = np.flatnonzero(excess)
         target = np.zeros(m)
         factor = _factored(kernel, bias, inside, problem.box[inside], clock)
-        target[inside] = cho_solve(factor, (f + excess)[inside], check_finite=False)
+        target[inside] = _solution(factor, (f + excess)[inside])
         ahead = _scores(kernel, bias, inside, target)
-        if np.array_equal(np.sign(problem.excess(ahead)), np.sign(excess)):
+        if (np.sign(problem.excess(ahead)) == np.sign(excess)).all():
             if (target * excess >= 0).all():
                 return target  # the same quadratic at both ends: its minimum is the minimum
             break  # u = Ce, so these signs of e are rounding
@@ -84,7 +85,7 @@ def _dual_active_sets(
         inside = np.flatnonzero(signs)
         factor = _factored(kernel, bias, inside, problem.box[inside], clock)
         target = np.zeros(len(u))
-        target[inside] = cho_solve(factor, problem.aims(signs)[inside], check_finite=False)
+        target[inside] = _solution(factor, problem.aims(signs)[inside])
         wrong = inside[target[inside] * signs[inside] <= 0]
         if len(wrong):
             shares = u[wrong] / (u[wrong] - target[wrong])
@@ -113,7 +114,7 @@ def _factored(
 ) -> tuple[Array, bool]:
     """The Cholesky factor of G_SS + diag(1/C), nudged where only rounding makes it indefinite."""
     for nudge in (0.0, len(inside) * np.finfo(np.float64).eps):
-        block = kernel[inside[:, None], inside].astype(np.float64)
+        block = kernel.take(inside, 0).take(inside, 1).astype(np.float64, copy=False)
         block += bias
         more = nudge * block.diagonal().max(initial=0.0) if nudge else 0.0
         block.flat[:: len(inside) + 1] += 1.0 / box + more
@@ -135,8 +136,12 @@ def cholesky(matrix: Array, clock: Clock) -> tuple[Array, bool]:
     m = len(matrix)
     check_time(clock)
     if m <= 4 * _PANEL:
-        factor, lower = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        return factor, bool(lower)
+        factor, failed = dpotrf(
+            matrix.T, lower=1, clean=0, overwrite_a=1
+        )  # half of cho_factor's time
+        if failed:
+            raise np.linalg.LinAlgError("The matrix is not positive definite.")
+        return factor, True
     for lo in range(0, m, _PANEL):
         check_time(clock)
         hi = min(lo + _PANEL, m)
@@ -146,6 +151,11 @@ def cholesky(matrix: Array, clock: Clock) -> tuple[Array, bool]:
         below = matrix[hi:, lo:hi]
         below[:] = solve_triangular(top, below.T, lower=True, check_finite=False).T
     return matrix.T, False  # Lᵀ, the upper factor: in the order that LAPACK reads without a copy
+
+
+def _solution(factor: tuple[Array, bool], right: Array) -> Array:
+    """Return x (m,) with Ax = right (m,) by the factor of A."""
+    return np.asarray(dpotrs(factor[0], right, lower=factor[1])[0]) if len(right) else right
 
 
 def line_search(
@@ -172,4 +182,5 @@ def line_search(
 
 def _scores(kernel: Array, bias: float, index: Array, u: Array) -> Array:
     weights = u[index]
-    return np.asarray(kernel[: len(u), : len(u)][:, index] @ weights + bias * weights.sum())
+    rows = kernel.take(index, 0)[:, : len(u)]  # those of a symmetric matrix are its columns
+    return np.asarray(weights @ rows + bias * weights.sum())
