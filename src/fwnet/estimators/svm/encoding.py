@@ -11,7 +11,7 @@ features of sparse input are measured from 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -23,7 +23,7 @@ from fwnet.estimators.svm.pairwise import compiled
 
 Array = NDArray[Any]
 TILE = 512  # points on either side of a product: one that stays in the cache, worth its packing
-_ROWS = 256  # points that are encoded at a time: what lies between stays in the cache
+_CACHED = 1 << 18  # numbers that are encoded at a time: what lies between stays in the cache
 _WIDE = 32  # features from where it is worth looking for rare ones
 _RARE = 0.05  # share of points with a feature below which its pairs cost less than its products
 
@@ -38,15 +38,11 @@ class Encoded:
     distances: bool  # whether the products are exponents of rbf
     start: int = 0  # place of the first point, for pieces
 
-    @property
-    def span(self) -> slice:
-        """Where these points are in the whole."""
-        return slice(self.start, self.start + len(self.dense))
-
     def take(self, index: Any, start: int = 0) -> Encoded:
         """Return some of the points: an array of indices or a slice."""
         rare = None if self.rare is None else self.rare[index]
-        return Encoded(self.dense[index], rare, self.distances, start)
+        dense = self.dense[index] if isinstance(index, slice) else self.dense.take(index, 0)
+        return Encoded(dense, rare, self.distances, start)
 
     @cached_property
     def pieces(self) -> list[Encoded]:
@@ -118,6 +114,12 @@ class Encoding:
                 origin[rare], entries = usual[rare], int(count[rare].sum())
         return cls(common, rare, origin, scale, gamma is not None, entries)
 
+    def for_few(self, X: Any, n: int) -> Encoding:
+        """Return the encoding for n of the points: the pairs of rare features pay above TILE."""
+        if n > TILE or not len(self.rare) or sparse.issparse(X):
+            return self
+        return replace(self, common=np.arange(X.shape[1]), rare=self.rare[:0])
+
     def encode(self, X: Any, dtype: Any, index: Array | None = None) -> Encoded:
         """Return the points X, or some of them, in one precision."""
         if sparse.issparse(X):
@@ -126,13 +128,14 @@ class Encoding:
             some = X if index is None else X[index]
             return Encoded(some.astype(dtype), None, False)
         if not len(self.rare):  # a few passes of NumPy: nothing to compile
-            n = X.shape[0] if index is None else len(index)
-            dense = np.ones((n, X.shape[1] + 2), dtype)
-            for lo in range(0, n, _ROWS):
-                part = slice(lo, lo + _ROWS)
-                some = X[part if index is None else index[part]] - self.origin
-                np.multiply(some, self.scale, out=dense[part, :-2], casting="same_kind")
-            dense[:, -1] = -0.5 * squared_norms(dense[:, :-2])
+            n, d = len(X) if index is None else len(index), X.shape[1]
+            dense, rows = np.empty((n, d + 2), dtype), 1 + _CACHED // d
+            scaled = dense[:, :-2]
+            for lo in range(0, n, rows):
+                part = slice(lo, lo + rows)
+                some = X[part] if index is None else X.take(index[part], 0)
+                np.multiply(some - self.origin, self.scale, out=scaled[part], casting="same_kind")
+            dense[:, -2], dense[:, -1] = 1.0, -0.5 * squared_norms(scaled)
             return Encoded(dense, None, True)
         index = np.arange(X.shape[0]) if index is None else index
         n, k = len(index), len(self.common)
@@ -162,8 +165,8 @@ def squared_norms(X: Any) -> Array:
     if sparse.issparse(X):
         square = X.astype(np.float64)
         return np.asarray(square.multiply(square).sum(axis=1)).ravel()
-    if X.shape[1] <= _WIDE:  # einsum casts short rows slowly
-        X = X.astype(np.float64)
+    if X.shape[1] <= _WIDE:  # einsum takes long over short rows
+        return np.asarray(np.square(X, dtype=np.float64) @ np.ones(X.shape[1]))
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 

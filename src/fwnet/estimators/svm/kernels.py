@@ -8,6 +8,7 @@ cache; `encoding` says what is multiplied.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
@@ -26,6 +27,7 @@ from fwnet.trace import Clock
 Array = NDArray[Any]
 _PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
 _WIDE = 32  # features from which a block of rows is dear
+_EPS = float(np.finfo(np.float64).eps)
 _CALL, _SQUARE = 32, 16  # points on the left of one call of the user's kernel; for its diagonal
 
 
@@ -66,22 +68,25 @@ def tiles(
     Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
     `out`, or of one buffer that the next tile overwrites. Raises OutOfTime by the clock.
     """
-    clock = clock or Clock()
-    width = min(TILE, len((right or left).dense)) + _PAD
-    buffer = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
-    upper = combinations_with_replacement(left.pieces, 2)
-    for a, b in upper if right is None else product(left.pieces, right.pieces):
-        check_time(clock)
-        whole, rows, columns = out, a.span, b.span
-        if whole is None:
-            whole, rows, columns = buffer, slice(0, len(a.dense)), slice(0, len(b.dense))
-        tile = whole[rows, columns]
+    whole, compiled = out, spec.name == "rbf" and left.dense.dtype == np.float32
+    if whole is None:
+        width = min(TILE, len((right or left).dense)) + _PAD
+        whole = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
+    some = left.pieces
+    for a, b in (
+        combinations_with_replacement(some, 2) if right is None else product(some, right.pieces)
+    ):
+        if clock is not None:
+            check_time(clock)
+        m, n = len(a.dense), len(b.dense)
+        top, first = (0, 0) if out is None else (a.start, b.start)
+        tile = whole[top : top + m, first : first + n]
         a.products(b, tile)
-        if spec.name == "rbf" and tile.dtype == np.float32:
-            exponential(whole, rows.start, rows.stop, columns.start, columns.stop)
+        if compiled:
+            exponential(whole, top, top + m, first, first + n)
         else:
             spec.of_products(tile)
-        yield a.span, b.span, tile
+        yield slice(a.start, a.start + m), slice(b.start, b.start + n), tile
 
 
 @final
@@ -149,6 +154,8 @@ class KernelRows:
 
         Sums of TILE products are taken in the kernel's precision, sums of these in float64.
         """
+        if not len(index):
+            return
         if self.encoding is None:
             for lo in range(0, len(index), _CALL):
                 total += weights[lo : lo + _CALL] @ self.rows(index[lo : lo + _CALL])
@@ -191,15 +198,16 @@ class KernelRows:
         """
         if callable(self.spec.name) or self.spec.name == "precomputed":
             return 0.0
-        products = float(np.finfo(np.float64).eps) * (2.0 + 4.0 * float(np.sqrt(self._X.shape[1])))
+        products = _EPS * (2.0 + 4.0 * math.sqrt(self._X.shape[1]))
         if self.spec.name == "rbf":
             return products * 4.0 * max(1.0, self.reach)
         return products * (self.spec.degree + 1.0 if self.spec.name == "poly" else 1.0)
 
-    def diagonal(self, index: Array) -> Array:
-        """Return k(x_i, x_i) (len(index),) in float64."""
+    def diagonal(self, index: Array | None = None) -> Array:
+        """Return k(x_i, x_i) (len(index),) in float64, of all points by default."""
         if self.spec.name == "rbf":
-            return np.ones(len(index))
+            return np.ones(self.n if index is None else len(index))
+        index = np.arange(self.n) if index is None else index
         if self.spec.name == "precomputed":
             return np.asarray(self._X[index, index], dtype=np.float64)
         if callable(self.spec.name):

@@ -183,11 +183,12 @@ class KernelStore(GramMap):
         """Return Σ_j weights_j k(x_j, ·) (n,) in float64 over j in index."""
         self._fetch(index)
         slots, total = self.slot[index], np.zeros(self.n)
-        kept = slots >= 0
-        if kept.any():
-            add_rows(self._store, slots[kept], weights[kept], total)
-        self._count(index[~kept])
-        self.kernel.add_product(index[~kept], weights[~kept], total)
+        if len(slots) and slots.min() < 0:  # some rows have no room
+            away = slots < 0
+            self._count(index[away])
+            self.kernel.add_product(index[away], weights[away], total)
+            slots, weights = slots[~away], weights[~away]
+        add_rows(self._store, slots, weights, total)
         return total
 
     def release(self) -> None:
