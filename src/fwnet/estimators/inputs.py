@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 from typing import Any
@@ -22,7 +23,7 @@ _TESTED, _FEW = 1500, 50  # points on which a kernel is tested for negative eige
 def positive(name: str, value: Any, zero: bool = False) -> float:
     """Return `value` as a float if it is a finite number above 0 (or at least 0)."""
     good = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not good or not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+    if not good or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
         rule = "at least 0" if zero else "above 0"
         raise ValueError(f"{name} must be a finite number {rule}; got {value!r}.")
     return float(value)
@@ -70,7 +71,7 @@ def kernel_spec(
     power = positive("degree", degree, zero=True)
     if kernel == "poly" and power != int(power):
         raise ValueError(f"degree must be a whole number; got {degree!r}.")
-    if not isinstance(coef0, numbers.Real) or not np.isfinite(float(coef0)):
+    if not isinstance(coef0, numbers.Real) or not math.isfinite(coef0):
         raise ValueError(f"coef0 must be a finite number; got {coef0!r}.")
     return KernelSpec(kernel, number, power, float(coef0))
 
@@ -89,7 +90,10 @@ def _gamma(kernel: Any, gamma: Any, X: Any, weight: Array) -> float:
 
 def _variance(X: Any, weight: Array) -> float:
     if not sparse.issparse(X) and (weight == weight[0]).all():
-        mean, square = float(X.mean()), float(np.vdot(X, X)) / X.size  # one pass each, no copy
+        mean, square = (
+            float(X.sum()) / X.size,
+            float(np.vdot(X, X)) / X.size,
+        )  # one pass each, no copy
         variance = square - mean**2
         return variance if variance > 1e-6 * square else float(X.var())
     share = weight / weight.sum() / X.shape[1]

@@ -26,12 +26,7 @@ from scipy import sparse
 from fwnet.estimators.svm.encoding import Encoded, Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
-from fwnet.estimators.svm.records import (
-    DualGap,
-    Expansion,
-    MarginProblem,
-    result_of,
-)
+from fwnet.estimators.svm.records import Expansion, MarginProblem, result_of
 from fwnet.trace import Clock
 
 _SAMPLE = 256  # points whose scores are taken in float64 where the time is short
@@ -45,17 +40,19 @@ def scores_in_double(
     problem: MarginProblem,
     u: Array,
     scores: Array,
+    scale: float,
     clock: Clock | None = None,
 ) -> Array:
     """Return Σ uⱼ(k(·, xⱼ) + bias) (n,) evaluated again in float64, given these sums in float32.
+
+    `scale` turns them into scores of the machine, see `MarginProblem.scale`.
 
     Only support vectors and points near or beyond the margin enter P and D, and only they are
     evaluated: a point that is within its margins by ten times the largest rounding error seen has
     no loss, and keeps its sum. Raises OutOfTime by the clock.
     """
     support = np.flatnonzero(u)
-    weights = u[support]
-    scale = problem.scale(DualGap(problem.value(u, scores + u / problem.box), 0.0, 0.0))
+    weights, encoding = u[support], encoding.for_few(X, len(support))
     points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
     exact = scores.copy()
     sums = np.zeros(len(support))
@@ -64,18 +61,18 @@ def scores_in_double(
         if rows != columns:
             sums[columns] += weights[rows] @ tile
     exact[support] = sums + total
-    known = u != 0
-    error = float(np.abs(exact[support] - scores[support]).max(initial=0.0))
-    room = problem.room(scale * scores)
-    while True:
-        guard = max(1e-3 * problem.size, 20.0 * scale * error)
-        near = np.flatnonzero((room < guard) & ~known)
+    error, guard = float(np.abs(exact - scores).max()), -1.0
+    room, unknown = problem.room(scale * scores), u == 0
+    while guard < (wide := max(1e-3 * problem.size, 20.0 * scale * error)):
+        guard = wide
+        near = np.flatnonzero((room < guard) & unknown)
         if not len(near):
-            return exact
+            break
         others = encoding.encode(X, np.float64, near)
         exact[near] = _sums(spec, others, points, weights, clock) + total
-        known[near] = True
+        unknown[near] = False
         error = max(error, float(np.abs(exact[near] - scores[near]).max()))
+    return exact
 
 
 def _sums(
@@ -117,7 +114,7 @@ def kernel_gap(
     support = np.flatnonzero(coef)
     u = coef[support]
     if error is None:
-        sizes = np.sqrt(np.abs(kernel.diagonal(np.arange(len(scores)))) + problem.bias)
+        sizes = np.sqrt(np.abs(kernel.diagonal()) + problem.bias)
         share = kernel.rounding() + _rounding(len(support))
         errors = share * float(sizes[support] @ np.abs(u)) * sizes
     else:
@@ -206,27 +203,25 @@ def _times(points: Any, u: Array, dtype: Any) -> Array:
 
 def _gap(problem: MarginProblem, coef: Array, sums: _Sums) -> float:
     """Return (P − D)/P, each term of P − D the largest that the errors of the scores allow."""
-    aims = problem.aims(np.sign(coef))
-    terms = np.zeros(len(coef), sums.scores.dtype)
-    for sign in (1.0, -1.0):
-        f = sums.scores + sign * sums.errors  # the terms are convex in f: one end is the largest
-        excess = problem.excess(f)
-        inside = (excess != 0) & (np.sign(excess) == np.sign(coef))
-        apart = problem.box * excess - coef
-        term = np.where(
-            inside,
-            0.5 * apart * apart / problem.box,
-            0.5 * (problem.box * excess * excess + coef * coef / problem.box) - coef * (aims - f),
-        )
-        np.maximum(terms, term, out=terms)
-    excess = problem.excess(sums.scores)
-    primal = 0.5 * (sums.square + float(problem.box @ (excess * excess)))
+    clear = (problem.room(sums.scores) > sums.errors) & (coef == 0)  # not so for NaN
+    some = np.flatnonzero(~clear)
+    p, coef, scores, errors = problem.part(some), coef[some], sums.scores[some], sums.errors[some]
+    signs, terms = np.sign(coef), np.zeros(len(coef), scores.dtype)  # all others are 0
+    aims, share = p.aims(signs), coef * coef / p.box
+    for f in (scores + errors, scores - errors):  # convex in f: one end is the largest
+        excess = p.excess(f)
+        inside = (excess != 0) & (np.sign(excess) == signs)
+        apart = p.box * excess - coef
+        far = 0.5 * (p.box * excess * excess + share) - coef * (aims - f)
+        np.maximum(terms, np.where(inside, 0.5 * apart * apart / p.box, far), out=terms)
+    excess = p.excess(scores)
+    primal = 0.5 * (sums.square + float(p.box @ (excess * excess)))
     lost = float(terms.sum()) + 0.5 * sums.apart**2
     return float(lost > 0) if primal == 0 else lost / primal
 
 
 def _rounding(terms: int, eps: float = float(np.finfo(np.float64).eps)) -> float:
-    return eps * (2.0 + 4.0 * float(np.sqrt(terms)))
+    return eps * (2.0 + 4.0 * math.sqrt(terms))
 
 
 def concluded(solved: Expansion, gap: float, tol: float) -> Expansion:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
 
+import numpy as np
 import torch
 
 from fwnet.directions import Direction
@@ -43,7 +44,7 @@ def corrective_solver(domain: Domain, tol: float) -> FrankWolfe:
     """Full steps to the minimum over the working vertices; the slots' states are in `Work`."""
     return FrankWolfe(
         domain, Constant(1.0), direction=WorkingSet(), oracle=Margins(), tol=tol,
-        max_steps=_ROUNDS, refresh_every=_ROUNDS,
+        max_steps=_ROUNDS, refresh_every=_ROUNDS, compiled=False,
     )  # fmt: skip
 
 
@@ -64,11 +65,12 @@ class Margins(Oracle):
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        state.found = dual_gap(state.margins, *signed(problem, it), state.violations)
+        state.here = signed(problem, it)
+        state.found = dual_gap(state.margins, *state.here, state.violations)
         state.seen.append(state.found)
         gradient = problem.gradient(it)
         assert isinstance(gradient, torch.Tensor)
-        vertex, along = domain.vertex(gradient), gradient @ it.x
+        vertex, along = domain.vertex(gradient), gradient.dot(it.x)
         state.asked = (gradient, along, vertex, along - vertex.inner(gradient))
         return _linearized(state), state
 
@@ -115,8 +117,8 @@ def _matrix(problem: Problem) -> DualKernel:
 def _linearized(work: Work) -> Linearization:
     """The linearisation from what the domain was asked last, and the last bound."""
     found = work.found
-    value = torch.scalar_tensor(found.value, dtype=torch.float64)
-    gap = torch.scalar_tensor(work.margins.bound(found), dtype=torch.float64)
+    numbers = np.array((found.value, work.margins.bound(found)))
+    value, gap = torch.from_numpy(numbers).unbind()
     return Linearization(value, *work.asked, exact=True, gap=gap)
 
 
@@ -143,12 +145,12 @@ class WorkingSet(Direction):
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        found = state.round(*signed(problem, it))
+        found = state.round(*state.here)
         if found is None:
             here = Term(1.0, Dense(it.x, 1), it.image)
             return Arrival(it, -1.0, (here,), lin.value, _ZERO, 0.0), state
         end = unsigned(problem, *found)
         assert isinstance(lin.gradient, torch.Tensor)
-        slope = end.x @ lin.gradient - lin.along
+        slope = end.x.dot(lin.gradient) - lin.along
         term = Term(1.0, Dense(end.x, 1), end.image)
         return Arrival(it, -1.0, (term,), lin.value, slope, 1.0, end), state

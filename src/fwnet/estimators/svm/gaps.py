@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fwnet.estimators.svm.kernels import Array, KernelRows
-from fwnet.estimators.svm.pairwise import survey
+from fwnet.estimators.svm.pairwise import signed_survey
 from fwnet.estimators.svm.records import DualGap, MarginProblem
 
 NOTHING = np.zeros(3)  # outside the points of a survey
@@ -17,10 +17,8 @@ def dual_gap(
 ) -> DualGap:
     """Return value, P and (P − D)/P of u and z; fill the violations (n,) of `pairwise.survey`."""
     violations = np.empty(len(u)) if violations is None else violations
-    signs, gradient = vertices(problem, u, z)
-    value, alpha = problem.value(u, z), signs * u
-    found = survey(problem.box, alpha, gradient, value, problem.width, NOTHING, violations)
-    return DualGap(value, *found)
+    p = problem
+    return DualGap(*signed_survey(p.y, p.box, u, z, p.epsilon, p.width, violations))
 
 
 def seconds_in_double(

@@ -93,9 +93,10 @@ class KernelEstimator(BaseEstimator):
     def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array, Array]:
         """Drop the points without weight; return the others, their weights and their indices."""
         weight = inputs.sample_weights(sample_weight, X.shape[0])
+        if sample_weight is None or weight.all():
+            return X, weight, np.arange(len(weight))
         kept = np.flatnonzero(weight)
-        if len(kept) < len(weight):
-            X = X[np.ix_(kept, kept)] if self._kernel == "precomputed" else X[kept]
+        X = X[np.ix_(kept, kept)] if self._kernel == "precomputed" else X[kept]
         return X, weight[kept], kept
 
     def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:

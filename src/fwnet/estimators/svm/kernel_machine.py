@@ -88,18 +88,19 @@ class Points:
 
         def certify(u: Array, z: Array) -> DualGap:
             kernel, p, error = self.store.kernel, problem, None
-            scores = z - u / p.box
+            shares = u / p.box
+            scores, rough = z - shares, dual_gap(p, u, z)
             grace = max(_GRACE, _GRACE_SHARE * limits.clock.max_seconds)
             clock = Clock(limits.clock.left + grace)
             try:
                 if math.isfinite(clock.max_seconds):
-                    wanted = seconds_in_double(kernel, p, dual_gap(p, u, z), u, scores)
+                    wanted = seconds_in_double(kernel, p, rough, u, scores)
                     check_time(Clock(clock.max_seconds - wanted))
-                scores = self._scores(p, u, scores, clock)
+                scores = self._scores(p, u, scores, p.scale(rough), clock)
             except OutOfTime:
                 if self.encoding is not None:
                     error = sampled_error(self.X, self.spec, self.encoding, p, u, scores)
-            found = dual_gap(p, u, scores + u / p.box)
+            found = dual_gap(p, u, scores + shares)
             if not math.isfinite(found.gap):
                 return found
             scale = p.scale(found)
@@ -108,11 +109,15 @@ class Points:
 
         return certify
 
-    def _scores(self, problem: MarginProblem, u: Array, scores: Array, clock: Clock) -> Array:
+    def _scores(
+        self, problem: MarginProblem, u: Array, scores: Array, scale: float, clock: Clock
+    ) -> Array:
         kernel = self.store.kernel
         if kernel.dtype == np.float32:
             assert self.encoding is not None  # only named kernels are evaluated in float32
-            return scores_in_double(self.X, self.spec, self.encoding, problem, u, scores, clock)
+            return scores_in_double(
+                self.X, self.spec, self.encoding, problem, u, scores, scale, clock
+            )
         kernel.clock = clock
         support = np.flatnonzero(u)
         try:

@@ -104,13 +104,6 @@ class MarginProblem(ABC):
         """Return signed weights u of coefficients."""
         return coef
 
-    def value(self, u: Array, z: Array) -> float:
-        """Return the dual's value; |w|² = uᵀ(z − u/C) is at least 0, below that it is rounding."""
-        shares = u / self.box
-        with np.errstate(invalid="ignore"):  # NaN where products overflowed; the solver says so
-            square = max(float(u @ (z - shares)), 0.0) + float(u @ shares)
-        return 0.5 * square - float((self.centre * u).sum()) + self.epsilon * float(np.abs(u).sum())
-
     def part(self: _Problem, index: Array) -> _Problem:
         """Return the problem of some of the points."""
         return replace(self, y=self.y[index], box=self.box[index])
@@ -281,8 +274,7 @@ class Expansion:
 
 def result_of(x: Array, status: Status, steps: int, trace: Trace) -> Result:
     """Return the result whose value and gap are those of the last record."""
-    _, *last = trace[-1][:3]
-    value, gap = (torch.scalar_tensor(float(number), dtype=torch.float64) for number in last)
+    value, gap = torch.from_numpy(np.array(trace[-1][1:3], dtype=np.float64)).unbind()
     return Result(torch.from_numpy(x), value, gap, status, steps, trace, MESSAGES[status])
 
 

@@ -12,6 +12,7 @@ violators together would be outliers of one kind, which the next block has to ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import final
 
@@ -78,6 +79,7 @@ class Work:
     """
 
     found: DualGap
+    here: tuple[Array, Array]  # u and z of the last iterate
     asked: tuple[Tensor, Tensor, Vertex, Tensor]  # gradient, along, vertex, decrease
 
     def __init__(
@@ -103,7 +105,7 @@ class Work:
         self.gaps: list[float] = []
         self.curvature = np.empty(0)  # diagonal of Q on the working vertices
         room = limits.room(kernel.kernel.megabytes) * 2**20
-        self.most = max(256, int(np.sqrt(room / (2 * dtype.itemsize))))
+        self.most = max(256, int(math.sqrt(room / (2 * dtype.itemsize))))
         self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
         self.crowd = _CROWD if kernel.transient or (kernel.fits and mode == "auto") else np.inf
         chosen = mode == "pairwise" or (mode == "auto" and kernel.complete)
@@ -112,7 +114,7 @@ class Work:
         self.turns = False  # whether blocks take turns
         self.queue = np.empty(0, np.int64)  # points that had no turn yet
         self.block = min(max(_BLOCK[0], n // _BLOCKS), _BLOCK[1])
-        self.chance = np.random.default_rng(0)
+        self.chance: np.random.Generator | None = None  # of the draws of blocks
         self.first, self.least = _WIDE_ROUNDS if kernel.kernel.wide else _NARROW_ROUNDS
 
     def start(self, u: Array | None) -> tuple[Array, Array | None]:
@@ -133,7 +135,7 @@ class Work:
                 row = self.kernel[first if self.whole else 0, : len(self.working)]
                 z[self.working] = u[first] * (row + p.bias)
                 z[first] += u[first] / p.box[first]
-            found = self._corrected(u, z, p.value(u, z))
+            found = self._corrected(u, z, 0.5 * float(u[first] * z[first]))
             self.rounds = 1
             return found
         except OutOfTime:
@@ -162,7 +164,7 @@ class Work:
         if self.steps >= self.limits.max_steps:
             return "max_steps"
         limit = self.limits.clock.max_seconds
-        if np.isfinite(limit):
+        if limit < np.inf:
             shares = u / self.margins.box
             wanted = seconds_in_double(self.store.kernel, self.margins, self.found, u, z - shares)
             if self.limits.clock.left <= min(wanted, _RESERVE * limit):
@@ -187,10 +189,10 @@ class Work:
         """Take the first points."""
         if self.whole:
             self._take_all()
-            self.goal = 0.5 * self.limits.tol if self.tiny else 0.1
+            self.goal = 0.5 * self.limits.tol if len(u) <= TINY else 0.1
             return
         support, order = np.flatnonzero(u), self.margins.order
-        size = min(int(self.first * np.sqrt(len(u))), self.most // 2)
+        size = min(int(self.first * math.sqrt(len(u))), self.most // 2)
         first = order[:size]
         if len(support) > 1:  # else it is the first of the order
             first = np.union1d(support[: self.most // 2], first)
@@ -237,6 +239,7 @@ class Work:
                 return False
             size = min(self.block, int(np.count_nonzero(wanting)))
             draws = np.full(len(wanting), -np.inf)
+            self.chance = self.chance or np.random.default_rng(0)
             chances = self.chance.random(np.count_nonzero(wanting))
             draws[wanting] = np.log(chances) / np.sqrt(self.violations[wanting])
             block = np.argpartition(draws, -size)[-size:]
@@ -253,9 +256,10 @@ class Work:
         w, p = self.working, self.margins
         signs, gradient = vertices(p, u, z)
         alpha = signs * u
-        covered = len(w) == len(u) or float(alpha.sum() - alpha[w].sum()) <= 1e-12 * alpha.sum()
-        outside = NOTHING if covered else self._outside(signs, alpha, gradient, value)
         y, found, slopes = signs[w], alpha[w], gradient[w]
+        total = 0.0 if len(w) == len(u) else float(alpha.sum())
+        covered = total - float(found.sum()) <= 1e-12 * total
+        outside = NOTHING if covered else self._outside(signs, alpha, gradient, value)
         state = np.array([value, *outside, 0.0])
         status = self._pairwise(y, p.box[w], found, slopes, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps and len(w) <= _EXACT
@@ -357,6 +361,9 @@ class Work:
         old, m = len(self.working), len(self.working) + len(new)
         self.working = np.concatenate([self.working, new])
         self.curvature = np.concatenate([self.curvature, self._diagonal(new)])
+        if not old and m > len(self.kernel):
+            self.kernel = self.store.entries(new, new)
+            return
         if m > len(self.kernel):  # grow by doubling; the loop uses the first m of each row
             wide = np.empty((max(m, 2 * old),) * 2, self.kernel.dtype)
             wide[:old, :old] = self.kernel[:old, :old]
