@@ -70,8 +70,8 @@ class Margins(Oracle):
         state.seen.append(state.found)
         gradient = problem.gradient(it)
         assert isinstance(gradient, torch.Tensor)
-        vertex, along = domain.vertex(gradient), gradient.dot(it.x)
-        state.asked = (gradient, along, vertex, along - vertex.inner(gradient))
+        vertex, along = domain.vertex(gradient), float(gradient.numpy() @ it.x.numpy())
+        state.asked = (gradient, along, vertex, along - vertex.inner(gradient).item())
         return _linearized(state), state
 
     def certify(
@@ -116,10 +116,10 @@ def _matrix(problem: Problem) -> DualKernel:
 
 def _linearized(work: Work) -> Linearization:
     """The linearisation from what the domain was asked last, and the last bound."""
-    found = work.found
-    numbers = np.array((found.value, work.margins.bound(found)))
-    value, gap = torch.from_numpy(numbers).unbind()
-    return Linearization(value, *work.asked, exact=True, gap=gap)
+    gradient, along, vertex, decrease = work.asked
+    numbers = np.array((work.found.value, along, decrease, work.margins.bound(work.found)))
+    value, inner, fall, gap = torch.from_numpy(numbers).unbind()
+    return Linearization(value, gradient, inner, vertex, fall, exact=True, gap=gap)
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ class Work:
 
     found: DualGap
     here: tuple[Array, Array]  # u and z of the last iterate
-    asked: tuple[Tensor, Tensor, Vertex, Tensor]  # gradient, along, vertex, decrease
+    asked: tuple[Tensor, float, Vertex, float]  # gradient, along, vertex, decrease
 
     def __init__(
         self,
