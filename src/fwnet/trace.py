@@ -70,8 +70,6 @@ class Clock:
     @property
     def left(self) -> float:
         """Seconds until the limit, at least 0; infinite without one."""
-        if self.max_seconds == math.inf:
-            return math.inf
         return max(0.0, self.max_seconds - self.seconds)
 
     @property
@@ -336,13 +334,10 @@ class _Column:
         return math.nan if isinstance(number, float) and math.isnan(number) else number
 
     def append(self, value: Number) -> None:
-        if type(value) is float and type(self._data) is array:  # nearly every record
-            self._data.append(value)
-            self._length += 1
-            return
-        if self._length == 0:
+        plain = type(value) is float and type(self._data) is array  # nearly always
+        if self._length == 0 and not plain:
             self._data = _storage(value)
-        elif not _fits(value, self._data):
+        elif not (plain or _fits(value, self._data)):
             self._data = [self[row] for row in range(self._length)]
         if isinstance(self._data, Tensor):
             if self._length == len(self._data):

@@ -65,8 +65,8 @@ class Margins(Oracle):
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        state.here = signed(problem, it)
-        state.found = dual_gap(state.margins, *state.here, state.violations)
+        u, z = state.here = signed(problem, it)
+        state.found = dual_gap(state.margins, u, z, state.violations)
         state.seen.append(state.found)
         gradient = problem.gradient(it)
         assert isinstance(gradient, torch.Tensor)
