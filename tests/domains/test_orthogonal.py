@@ -70,6 +70,14 @@ def test_a_batch_equals_a_loop_and_zero_stays_zero() -> None:
     assert bool((batch[1] == 0).all())
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-7, 1e-5, 1e5, 1e7, 1e30])
+@pytest.mark.parametrize("shape", [(6, 9), (9, 6), (3, 6, 9), (3, 9, 6)])
+def test_the_size_of_a_matrix_does_not_matter(shape: tuple[int, ...], scale: float) -> None:
+    G = torch.randn(shape, generator=seeded(0))
+    u, _, vh = torch.linalg.svd(G.double(), full_matrices=False)
+    torch.testing.assert_close(orthogonalize(scale * G, 12).double(), u @ vh, rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 8])
 def test_the_peak_is_the_largest_value_on_a_grid(steps: int) -> None:
     s = torch.linspace(0, 1, 200_001, dtype=torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ _POLYNOMIALS = (
 )
 _LAST = (1.875, -1.25, 0.375)  # converges from there on
 _ROUNDED_UP = 1.004  # the norm is rounded itself
+_LEAST, _MOST = 1e-6, 1e6  # lengths whose fourth powers are far from the ends of float32
 
 
 def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
@@ -38,14 +40,14 @@ def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
         steps: three products of matrices each, at least 1.
         scale: a factor of the result, free of charge.
     """
-    checks.at_least("orthogonalize(steps=...)", steps, 1)
+    end = scale / _peak_of(steps, max(matrix.shape[-2:]), matrix.dtype)
     wide = matrix.shape[-2] <= matrix.shape[-1]
     x = matrix if matrix.ndim == 2 else matrix.reshape(-1, *matrix.shape[-2:])
-    product, update = (torch.mm, torch.addmm) if x.ndim == 2 else (torch.bmm, torch.baddbmm)
-    rounding = 4 * math.sqrt(max(matrix.shape[-2:])) * torch.finfo(x.dtype).eps
-    end = scale / peak(steps, rounding)
-    plain = x.ndim == 2 and is_read(x) and not (torch.is_grad_enabled() and x.requires_grad)
-    x = (_first_by_numbers if plain else _first)(x, wide, end if steps == 1 else 1.0)
+    product, update = _products(x)
+    plain = is_read(x) and not (torch.is_grad_enabled() and x.requires_grad)
+    plain = plain and x.dtype.itemsize > 2  # float16 has too small a range
+    first = _first_by_numbers if plain and x.ndim == 2 else _first
+    x = first(x, wide, end if steps == 1 else 1.0, plain)
     for k, (a, b, c) in enumerate(coefficients(steps)[1:], 2):
         gram = product(x, x.mT) if wide else product(x.mT, x)
         inner = update(gram, gram, gram, beta=b, alpha=c)
@@ -55,36 +57,43 @@ def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
     return x if matrix.ndim == 2 else x.reshape(matrix.shape)
 
 
-def _first(x: Tensor, wide: bool, factor: float) -> Tensor:
+def _first(x: Tensor, wide: bool, factor: float, plain: bool) -> Tensor:
     """The first step, of matrices `(batch, d, m)` or `(d, m)`, times the factor."""
     a, b, c = _POLYNOMIALS[0]
     tiny = torch.finfo(x.dtype).tiny  # instead of 0 / 0
-    x = x / x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)
-    gram = x @ x.mT if wide else x.mT @ x  # of entries up to 1, so that squares stay in range
-    square = gram @ gram
+    sizes = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) if plain else None
+    if sizes is None or not all(_LEAST < size < _MOST for size in sizes.flatten().tolist()):
+        sizes = x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)
+    x = x / sizes
+    product, update = _products(x)
+    gram = product(x, x.mT) if wide else product(x.mT, x)  # of entries up to 1: in range
+    square = product(gram, gram)
     size = torch.linalg.vector_norm(square, dim=(-2, -1), keepdim=True).clamp_min(tiny)
     share = (size * _ROUNDED_UP).rsqrt()
     inner = torch.addcmul(gram, square, share, value=c / b) * share
     x = x * share.sqrt()
     left, right = (inner, x) if wide else (x, inner)
-    update = torch.addmm if x.ndim == 2 else torch.baddbmm
     return update(x, left, right, beta=a * factor, alpha=b * factor)
 
 
-def _first_by_numbers(x: Tensor, wide: bool, factor: float) -> Tensor:
+def _first_by_numbers(x: Tensor, wide: bool, factor: float, plain: bool) -> Tensor:
     """The same for one matrix whose size may be read: fewer and smaller calls."""
     a, b, c = _POLYNOMIALS[0]
-    length = float(torch.linalg.vector_norm(x))
-    if not 1e-12 < length < 1e12:  # squares may leave the range of float32
-        return _first(x, wide, factor)
-    left, right = (x, x.mT) if wide else (x.mT, x)
-    gram = torch.addmm(x.new_empty(()), left, right, beta=0.0, alpha=length**-2)
-    square = torch.mm(gram, gram)
-    share = (_ROUNDED_UP * float(torch.linalg.vector_norm(square))) ** -0.5
-    inner = torch.add(gram, square, alpha=c * share / b)
+    length = torch.linalg.vector_norm(x).item()
+    if not _LEAST < length < _MOST:
+        return _first(x, wide, factor, plain)
+    gram = torch.mm(x, x.mT) if wide else torch.mm(x.mT, x)
+    square = torch.addmm(gram, gram, gram, beta=0.0, alpha=length**-4)
+    share = (_ROUNDED_UP * torch.linalg.vector_norm(square).item()) ** -0.5
+    inner = gram.add_(square, alpha=c / b * share * length**2)
     size = factor * math.sqrt(share) / length
     left, right = (inner, x) if wide else (x, inner)
-    return torch.addmm(x, left, right, beta=a * size, alpha=b * share * size)
+    return torch.addmm(x, left, right, beta=a * size, alpha=b * share * size / length**2)
+
+
+def _products(x: Tensor) -> tuple[Any, Any]:
+    """A B and β C + α A B, of matrices or of batches."""
+    return (torch.mm, torch.addmm) if x.ndim == 2 else (torch.bmm, torch.baddbmm)
 
 
 def coefficients(steps: int) -> tuple[tuple[float, float, float], ...]:
@@ -105,3 +114,10 @@ def peak(steps: int, rounding: float = 0.0) -> float:
         places = [top, *(math.sqrt(s) for s in squares if 0 < s < top * top)]
         top = max(a * s + b * s**3 + c * s**5 for s in places) * (1 + rounding)
     return top
+
+
+@lru_cache
+def _peak_of(steps: int, side: int, dtype: torch.dtype) -> float:
+    """`peak`, if products of matrices with that many rows or columns round to the dtype."""
+    checks.at_least("orthogonalize(steps=...)", steps, 1)
+    return peak(steps, 4 * math.sqrt(side) * torch.finfo(dtype).eps)
