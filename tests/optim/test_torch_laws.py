@@ -386,6 +386,33 @@ def test_without_a_domain_it_is_adamw_to_the_bit(foreach: bool | None, dtype: to
             torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
+def test_groups_with_equal_options_are_adamw_to_the_bit_also_when_one_changes() -> None:
+    shapes = [(3,), (5, 7), (150, 110), (33,), (2, 3, 4), (150, 110)]
+    noise = torch.Generator().manual_seed(0)
+    begin = [torch.randn(shape, generator=noise) for shape in shapes]
+    ours, theirs = ([nn.Parameter(w.clone()) for w in begin] for _ in range(2))
+    opts = (
+        FrankWolfe([{"params": part, "domain": None} for part in (ours[:3], ours[3:])], lr=0.01),
+        torch.optim.AdamW(
+            [{"params": theirs[:3]}, {"params": theirs[3:]}], lr=0.01, weight_decay=0.0
+        ),
+    )
+    changes: dict[int, dict[str, Any]] = {
+        2: {"lr": 0.03},
+        4: {"lr": 0.01},
+        6: {"weight_decay": 0.1},
+    }
+    for t in range(8):
+        for a, b in zip(ours, theirs, strict=True):
+            b.grad = torch.randn(a.shape, generator=noise)
+            a.grad = b.grad.clone()
+        for opt in opts:
+            opt.param_groups[1].update(changes.get(t, {}))
+            opt.step()
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
 def test_complex_parameters_without_a_domain_are_those_of_adamw() -> None:
     noise = torch.Generator().manual_seed(0)
     ours = nn.Parameter(torch.randn(5, 2, generator=noise, dtype=torch.complex64))

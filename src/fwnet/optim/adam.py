@@ -26,13 +26,13 @@ class AdamSteps:
     float64 both round alike. The fused form rounds a shard differently from the whole weight.
 
     Arguments:
-        group: of the parameters.
+        groups: of each parameter, with equal `adam_options`.
         parameters: those that have gradients.
     """
 
-    def __init__(self, group: Group, parameters: Sequence[Tensor]) -> None:
-        self.group = group
-        self.foreach: bool | None = group["foreach"]
+    def __init__(self, groups: Sequence[Group], parameters: Sequence[Tensor]) -> None:
+        self.group, self.groups = groups[0], list({id(group): group for group in groups}.values())
+        self.foreach: bool | None = self.group["foreach"]
         self.small: list[Tensor] = []
         if self.foreach is None:
             self.small = [p for p in parameters if _is_exact(p) and p.numel() <= _SMALL]
@@ -41,6 +41,12 @@ class AdamSteps:
         if self.foreach is None and len(self.others) > 1 and all(map(_is_exact, self.others)):
             self.foreach = True
         self.joined: list[_Joined] = []
+
+    def is_current(self) -> bool:
+        """Whether the groups still have equal options; schedules change them."""
+        if len(self.groups) == 1:
+            return True
+        return len({adam_options(group) for group in self.groups}) == 1
 
     def step(self, state: Any) -> None:
         """One step of every parameter."""
@@ -112,6 +118,13 @@ class _Joined:
         """Take the present weights and gradients in."""
         torch.cat(_flat(self.parameters), out=self.weights)
         torch.cat(_flat([gradient_of(p) for p in self.parameters]), out=self.gradient)
+
+
+def adam_options(group: Group) -> tuple[Any, ...]:
+    """Parameters of groups for which these are equal move together."""
+    lr = group["lr"] if type(group["lr"]) is float else id(group)  # a tensor may be on a device
+    names = ("eps", "weight_decay", "maximize", "foreach")
+    return lr, *group["betas"], *(group[name] for name in names)
 
 
 def _is_exact(parameter: Tensor) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fwnet.domains import Domain, SpectralBall, TraceNormBall
 from fwnet.numerics import checks
-from fwnet.optim.adam import AdamSteps
+from fwnet.optim.adam import AdamSteps, adam_options
 from fwnet.optim.averages import Averages, averages_in_place
 from fwnet.optim.groups import Group, Held, State, check_rate, constrained, gradient_of, name_of
 from fwnet.optim.layouts import place_of
@@ -37,6 +37,11 @@ class StepPlan(NamedTuple):
     held: list[Held]
     buckets: list[Bucket]
     averages: list[Averages]
+
+    def is_current(self) -> bool:
+        """Whether weights and schedules are still as its parts assume."""
+        current = all(adam.is_current() for adam in self.free)
+        return current and all(bucket.is_current() for bucket in self.buckets)
 
 
 class VertexOptimizer(torch.optim.Optimizer):
@@ -169,27 +174,25 @@ class VertexOptimizer(torch.optim.Optimizer):
             check_rate(group)  # a schedule may have changed it
         signature = _signature(self.param_groups)
         plan: StepPlan | None = self.__dict__.get("_kept")
-        kept = plan is not None and plan.signature == signature
-        if plan is not None and kept and all(bucket.is_current() for bucket in plan.buckets):
+        if plan is not None and plan.signature == signature and plan.is_current():
             return plan
-        free: list[AdamSteps] = []
+        free: defaultdict[Any, list[tuple[Group, Tensor]]] = defaultdict(list)
         held: list[Held] = []
         for group in self.param_groups:
-            rest = []
+            options = adam_options(group)
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
                 _check_dense(parameter, group)
                 place = place_of(parameter, group["domain"])
                 if place is None:
-                    rest.append(parameter)
+                    free[options].append((group, parameter))
                 else:
                     oracle = oracle_of(place.domain, group["oracle"])
                     held.append(Held(parameter, group, place, oracle))
-            if rest:
-                free.append(AdamSteps(group, rest))
+        adams = [AdamSteps(*zip(*pairs, strict=True)) for pairs in free.values()]
         averages = [Averages(g) for g in self.param_groups if g["averaging"] is not None]
-        plan = StepPlan(signature, free, held, self._buckets(held), averages)
+        plan = StepPlan(signature, adams, held, self._buckets(held), averages)
         self.__dict__["_kept"] = plan
         return plan
 
@@ -273,12 +276,9 @@ def _below_one(name: str, value: float) -> None:
 
 def _signature(groups: list[Group]) -> list[Any]:
     """What a plan depends on: options, and which gradients there are."""
-    signature: list[Any] = []
-    for group in groups:
-        signature += (id(group), group.get("constrained"), _options(group))
-        gradients = [p.grad for p in group["params"]]
-        signature += [None if g is None else g.layout for g in gradients]
-    return signature
+    options = [(id(group), group.get("constrained"), _options(group)) for group in groups]
+    gradients = [parameter.grad for group in groups for parameter in group["params"]]
+    return [options, [None if gradient is None else gradient.layout for gradient in gradients]]
 
 
 _options = itemgetter("domain", "oracle", "rescale", "momentum", "maximize", "foreach", "averaging")
