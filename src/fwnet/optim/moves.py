@@ -178,9 +178,8 @@ class Bucket:
         return self._joined(states) if isinstance(states[0], Tensor) else states[0]
 
     def _keep_states(self, owns: Sequence[State], states: Any) -> None:
-        parts = [states] * len(owns)
-        if self.batched and isinstance(states, Tensor):
-            parts = list(states.unbind(0))
+        stacked = self.batched and isinstance(states, Tensor)
+        parts = states.unbind(0) if stacked else [states] * len(owns)
         for own, part in zip(owns, parts, strict=True):
             own["oracle"] = part
 
@@ -304,6 +303,8 @@ def unbound(vertex: Vertex) -> Sequence[Vertex]:
     """The vertices of a stack, one by one."""
     if isinstance(vertex, Dense):
         return [Dense(x, vertex.dims) for x in vertex.x.unbind(0)]
+    if isinstance(vertex, Rank1):
+        return list(map(Rank1, vertex.u.unbind(0), vertex.v.unbind(0)))
     fields = vars(vertex)
     parts = {name: fields[name].unbind(0) for name in vertex.tensors}
     count = len(next(iter(parts.values())))

@@ -87,7 +87,8 @@ class PowerIteration(CostOracle):
 
     def ask(self, domain: Domain, cost: Cost, state: Any) -> tuple[Vertex, Any]:
         """As `answer`; one iteration from a warm start, the usual one of an optimizer, at once."""
-        if self.steps == 1 and self.start == "warm" and isinstance(cost, Tensor) and is_read(cost):
+        usual = self.steps == 1 and self.start == "warm" and not torch.is_grad_enabled()
+        if usual and isinstance(cost, Tensor) and is_read(cost):
             assert isinstance(domain, TraceNormBall)
             pair = _one_iteration(cost, state)
             if pair is not None:
@@ -104,7 +105,6 @@ class PowerIteration(CostOracle):
         return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
 
 
-@torch.no_grad()
 def _one_iteration(G: Tensor, v: Tensor) -> tuple[Tensor, Any, Tensor] | None:
     """u = G v, |u| and Gᵀu / |Gᵀu|; None if squares would leave the range of float32, or u = 0."""
     if G.ndim == 2:
@@ -116,7 +116,7 @@ def _one_iteration(G: Tensor, v: Tensor) -> tuple[Tensor, Any, Tensor] | None:
         return u, length, image / float(torch.linalg.vector_norm(image))
     column = G @ v.unsqueeze(-1)
     lengths = torch.linalg.vector_norm(column, dim=-2)
-    if not (float(lengths.min()) > 1e-9 and float(lengths.max()) < 1e9):
+    if not all(1e-9 < length < 1e9 for length in lengths.flatten().tolist()):
         return None
     image = (G.mT @ column).squeeze(-1)
     sizes = torch.linalg.vector_norm(image, dim=-1, keepdim=True)
