@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fwnet.domains import Domain, SpectralBall, TraceNormBall
+from fwnet.domains import Domain
 from fwnet.numerics import checks
 from fwnet.optim.adam import AdamSteps, adam_options
 from fwnet.optim.averages import Averages, averages_in_place
 from fwnet.optim.groups import Group, Held, State, check_rate, constrained, gradient_of, name_of
 from fwnet.optim.layouts import place_of
+from fwnet.optim.mixing import MATRIX_BALLS
 from fwnet.optim.moves import Bucket, bucket_key
 from fwnet.optim.points import check_fits, check_kind, check_known, warn_of_rows
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
@@ -263,7 +264,7 @@ def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
         return _EXACT
     if chosen is not None:
         return chosen
-    return _SPECTRAL if isinstance(domain, SpectralBall | TraceNormBall) else _EXACT
+    return _SPECTRAL if isinstance(domain, MATRIX_BALLS) else _EXACT
 
 
 _EXACT, _SPECTRAL = Exact(), NewtonSchulz()

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from fwnet.domains import Box, Domain, LInfBall
@@ -113,6 +114,10 @@ class Place:
                 return tensor
             return tensor.flatten(1) if matrices else tensor.reshape(-1)
         return tensor.flatten(2) if matrices else tensor.flatten(1)
+
+    def shape(self, parameter: Tensor) -> tuple[int, ...]:
+        """`(*batch, *shape)` of its points."""
+        return tuple(self.points(torch.empty(parameter.shape, device="meta")).shape)
 
     def tensor(self, points: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The parameter's shape again."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from fwnet.domains import Domain, NormBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
-from fwnet.optim.groups import Held, State, name_of, rate_of
+from fwnet.optim.groups import Held, State, gradient_of, name_of, rate_of
 from fwnet.optim.mixing import (
     MATRIX_BALLS,
     StepSize,
@@ -58,7 +58,7 @@ class Bucket:
         self.batched = len(members) > 1
         self.on_cpu, self.sharded = first.parameter.is_cpu, is_sharded(first.parameter)
         self.plain = not self.sharded and first.parameter.dtype not in HALF
-        self.shape = tuple(first.place.points(_shaped(first.parameter)).shape)
+        self.shape = first.place.shape(first.parameter)
         self.event_dim = self.domain.event_dim
         self.drifts = feasible and drifts(self.domain, first.parameter)
         self.matrices = feasible and isinstance(self.domain, MATRIX_BALLS)
@@ -318,7 +318,7 @@ def _share_of(member: Held, vertex: Vertex, x: Tensor) -> Tensor:
     """‖g‖ / ‖v − x‖, `(*batch,)`; 0 if x is the vertex."""
     dims = tuple(range(-vertex.event_dim, 0))
     distance = torch.linalg.vector_norm(vertex.dense() - x, dim=dims)
-    gradient = member.place.points(gathered(member.parameter.grad)).to(x.dtype)
+    gradient = member.place.points(gathered(gradient_of(member.parameter))).to(x.dtype)
     slope = torch.linalg.vector_norm(gradient, dim=dims)
     return torch.where(distance > 0, slope / distance.clamp_min(_tiny(x)), 0.0)
 
@@ -339,16 +339,11 @@ def _extremes(step_size: StepSize) -> tuple[float, float]:
 
 def _size(held: Held) -> float:
     """The size of a gradient on this machine, 0 only if it is 0; raise if it is not finite."""
-    gradient = held.parameter.grad
-    assert gradient is not None
+    gradient = gradient_of(held.parameter)
     size = float(norm_of_shards(gradient) if is_sharded(gradient) else gradient.abs().max())
     if not math.isfinite(size):  # or its square overflows
         checks.finite(f"the gradient of {name_of(held.parameter, held.group)}", gathered(gradient))
     return size if size > 0 else float(gathered(gradient).abs().max())
-
-
-def _shaped(parameter: Tensor) -> Tensor:
-    return torch.empty(parameter.shape, device="meta")
 
 
 def _tiny(x: Tensor) -> float:

@@ -80,8 +80,7 @@ def check_fits(name: str, parameter: Tensor, place: Place) -> None:
             f"{parameter.dtype}."
         )
     checks.not_empty(name, parameter)
-    shape = place.points(torch.empty(parameter.shape, device="meta")).shape
-    domain.check_shape(name, tuple(shape))
+    domain.check_shape(name, place.shape(parameter))
 
 
 def warn_of_rows(name: str, parameter: Tensor, domain: Any, written: Any) -> None:

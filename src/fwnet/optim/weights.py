@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwnet.domains import NormBall, SpectralBall, TraceNormBall
+from fwnet.domains import NormBall, TraceNormBall
 from fwnet.optim.layouts import Place
+from fwnet.optim.mixing import MATRIX_BALLS
 
 HALF = (torch.bfloat16, torch.float16)
 
@@ -97,7 +98,7 @@ def round_inward(x: Tensor, place: Place | None, bound: float, dtype: torch.dtyp
     if place is None:
         return x.to(dtype)
     ball = place.domain
-    if isinstance(ball, TraceNormBall | SpectralBall):
+    if isinstance(ball, MATRIX_BALLS):
         points = place.points(x)
         side = min(points.shape[-2:]) if isinstance(ball, TraceNormBall) else 1
         # to nearest: half of eps; below the normal numbers: half of the smallest spacing
