@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from fwnet.directions import Direction
-from fwnet.directions.hull_search import quadratic_weights, semidefinite
+from fwnet.directions.hull_search import semidefinite
 from fwnet.domains import Domain
 from fwnet.estimators.low_rank.distributed.softmax import ShardedSoftmax
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.numerics.line_search import scalar_root
 from fwnet.oracles import Linearization, Oracle, PowerIteration
 from fwnet.problems import Problem
+from fwnet.quadratic.solve import solve_simplex_qp
 from fwnet.steps import StepRule
 from fwnet.vertices import Rank1
 
@@ -207,11 +208,9 @@ def _best_change(weights: Tensor, slopes: Tensor, gram: Tensor) -> Tensor:
         corners[0, 0], corners[0, 1:] = 1.0 / left, -weights / left
     else:
         corners = corners[1:]
-    directions = corners - here
-    change = (
-        quadratic_weights(semidefinite(directions @ gram @ directions.mT), directions @ slopes)
-        @ directions
-    )
+    quadratic = semidefinite(corners @ gram @ corners.mT)
+    best = solve_simplex_qp(quadratic, corners @ (slopes - gram @ here), trusted=True).x
+    change = corners.mT @ best - here
     if float(change @ slopes) < 0:
         return change
     toward = -here  # no descent beyond rounding: the plain direction
