@@ -97,8 +97,11 @@ class MarginProblem(ABC):
         return 1.0
 
     def bound(self, found: DualGap) -> float:
-        """Return the bound of the value above its minimum that a gap gives."""
-        return found.primal * found.gap
+        """Return a bound of the value above its minimum: P(P − D)/P, or |D|(P − D)/P if larger.
+
+        P >= |D| but for rounding, which must not let a gap above tol pass for one below it.
+        """
+        return max(found.primal, abs(found.value)) * found.gap
 
     def weights(self, coef: Array) -> Array:
         """Return signed weights u of coefficients."""
