@@ -13,7 +13,7 @@ import pytest
 
 from fwnet.data import DataError, load
 from fwnet.lab.paper.experiment import Profile, Progress
-from fwnet.lab.paper.run import Job, RunObserver, plan, run
+from fwnet.lab.paper.run import Job, RunObserver, _sources, plan, run
 from fwnet.lab.paper.store import Store
 
 from .toy import Toy, ToyConfig
@@ -227,3 +227,9 @@ def test_seeds_must_be_positive() -> None:
         plan([Toy()], Profile.QUICK, seeds=0)
     with pytest.raises(ValueError, match="workers must be a whole number of at least 1; got 0"):
         run([], Profile.QUICK, Store(Path("runs")), workers=0)
+
+
+def test_many_data_sets_are_counted() -> None:
+    noted = {f"circles: made, seed {seed}": "0a" for seed in range(6)}
+    shown = "; ".join(f"circles: made, seed {seed} (0a)" for seed in range(4))
+    assert _sources(noted) == f"{shown}; and 2 more"

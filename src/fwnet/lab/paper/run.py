@@ -27,6 +27,7 @@ from fwnet.lab.paper.methods import trainings_in
 from fwnet.lab.paper.store import Store, plain
 
 _POLL = 0.1  # seconds between two looks at the workers' progress
+_SHOWN = 4  # data sets that are named
 
 
 @final
@@ -172,8 +173,14 @@ def _compute(job: Job, progress: Progress) -> _Outcome:
         return str(error)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    data = "; ".join(f"{source} ({content})" for source, content in sorted(noted.items()))
-    return metrics, time.perf_counter() - start, data
+    return metrics, time.perf_counter() - start, _sources(noted)
+
+
+def _sources(noted: dict[str, str]) -> str:
+    """What was loaded, with fingerprints; of many generated sets the first few and the number."""
+    found = [f"{source} ({content})" for source, content in sorted(noted.items())]
+    rest = len(found) - _SHOWN
+    return "; ".join(found[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _here(jobs: Iterator[Job], watch: RunObserver) -> _Outcomes:

@@ -92,8 +92,9 @@ class Scaling(Experiment[ScalingConfig]):
                 "dimensions are large.",
                 "(no numbers)",
                 f"At {side} × {side} a full SVD takes {ratio[-1]:.0f} times as long as five power "
-                f"iterations, at the smallest size {ratio[0]:.0f} times; a step grows as side^"
-                f"{slope:.1f}. Ten times counts as much more efficient.",
+                f"iterations, at the smallest size {ratio[0]:.1f} times as long; the time of a "
+                f"step grows as the side to the power {slope:.1f}. Ten times counts as much more "
+                "efficient.",
                 [
                     Reading(
                         "the largest matrix",
