@@ -16,7 +16,7 @@ import torch
 import fwnet
 from fwnet.data import available, load
 from fwnet.estimators import LowRankSoftmaxClassifier
-from fwnet.show.scripts import options, table
+from fwnet.show.scripts import options, save, table
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -63,6 +63,21 @@ def main() -> None:
         ):
             lines.append((f"{radius:g}", name, count, loss, gap, size, right))
     table(("radius", "W by", "steps", "loss", "gap", "rank", "test accuracy"), lines)
+    if arguments.plot:
+        draw([(name, float(radius), gap) for radius, name, _, _, gap, *_ in lines], arguments.plot)
+
+
+def draw(gaps: list[tuple[str, float, float]], file: str) -> None:
+    """The certified gap by the radius, for both solvers."""
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for name in ("Frank-Wolfe", "projection"):
+        radii, found = zip(*[gap[1:] for gap in gaps if gap[0] == name], strict=True)
+        ax.plot(radii, found, "-o", label=name)
+    ax.set(xlabel="radius of the ball", ylabel="certified gap", yscale="log")
+    ax.legend(title="W by")
+    save(ax, file)
 
 
 if __name__ == "__main__":

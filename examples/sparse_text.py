@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from fwnet.estimators import LowRankSoftmaxClassifier
-from fwnet.show.scripts import options, table, timed
+from fwnet.show.scripts import options, save, table, timed
 
 GROUPS, THEMES = 20, 7
 
@@ -54,6 +54,19 @@ def main() -> None:
         lines.append((f"logistic regression, C = {C:g}", GROUPS - 1, score, f"{seconds:.1f}"))
     print(f"{X.nnz / np.prod(X.shape):.2%} of X is not zero\n")
     table(("classifier", "rank", "test accuracy", "seconds"), lines)
+    if arguments.plot:
+        draw([line[0] for line in lines], [line[2] for line in lines], arguments.plot)
+
+
+def draw(names: list[str], scores: list[float], file: str) -> None:
+    """One bar a classifier."""
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots(figsize=(7, 3), layout="constrained")
+    bars = ax.barh(names[::-1], scores[::-1], color=["tab:grey"] * (len(names) - 1) + ["tab:blue"])
+    ax.bar_label(bars, fmt="%.2f", padding=3)
+    ax.set(xlabel="test accuracy", xlim=(0, 1))
+    save(ax, file)
 
 
 if __name__ == "__main__":

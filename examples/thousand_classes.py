@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fwnet.estimators import LowRankSoftmaxClassifier
-from fwnet.show.scripts import options, table, timed
+from fwnet.show.scripts import options, save, table, timed
 
 RANK, SPREAD = 10, 6.0
 
@@ -46,6 +46,20 @@ def main() -> None:
         ("chance", "", "", 1 / m, ""),
     ]
     table(("classifier", "rank", "gap / loss", "test accuracy", "seconds"), rows)
+    if arguments.plot:
+        draw(model.s_, torch.linalg.svdvals(W_star).numpy(), arguments.plot)
+
+
+def draw(found: np.ndarray, true: np.ndarray, file: str) -> None:
+    """The singular values of both matrices, relative to the largest."""
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for values, label in ((found, "W, learned"), (true[:RANK], "W*, which drew the labels")):
+        ax.plot(np.arange(1, len(values) + 1), values / values[0], "o-", label=label)
+    ax.set(xlabel="number", ylabel="singular value / largest", yscale="log")
+    ax.legend()
+    save(ax, file)
 
 
 if __name__ == "__main__":

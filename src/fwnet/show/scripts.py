@@ -31,7 +31,7 @@ def options(description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the gaps into FILE (.png, .svg, .pdf)")
+    parser.add_argument("--plot", metavar="FILE", help="draw a figure into FILE (.png, .svg, .pdf)")
     parser.add_argument("--quick", action="store_true", help="fewer steps, to check that it runs")
     torch.set_num_threads(1)
     return parser.parse_args()
