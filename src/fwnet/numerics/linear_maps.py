@@ -70,12 +70,16 @@ class LinearMap(ABC):
 
 @final
 class DenseMap(LinearMap):
-    """A as a tensor `(m, n)`, shared by a batch, or `(batch, m, n)`."""
+    """A as a tensor `(m, n)`, shared by a batch, or `(batch, m, n)`.
+
+    Arguments:
+        symmetric: A is known to be symmetric, so that nobody needs to check it.
+    """
 
     has_blocks: ClassVar[bool] = True
 
-    def __init__(self, matrix: Tensor) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: Tensor, *, symmetric: bool = False) -> None:
+        self.matrix, self.symmetric = matrix, symmetric
         self.transposed = matrix.mT
         self.shape, self.dtype, self.device = matrix.shape, matrix.dtype, matrix.device
 

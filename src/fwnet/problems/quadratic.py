@@ -43,9 +43,10 @@ class Quadratic(Problem):
         shape = self.matrix.shape
         if shape[-1] != shape[-2]:
             raise ValueError(f"Quadratic(K): K must be square; got shape {tuple(shape)}.")
-        if isinstance(self.matrix, DenseMap | SparseMap):
-            transpose = getattr(self.matrix, "transpose", None)
-            check_symmetric("Quadratic(K)", self.matrix.matrix, transpose)
+        if isinstance(self.matrix, SparseMap):
+            check_symmetric("Quadratic(K)", self.matrix.matrix, self.matrix.transpose)
+        elif isinstance(self.matrix, DenseMap) and not self.matrix.symmetric:
+            check_symmetric("Quadratic(K)", self.matrix.matrix)
         batch = tuple(shape[:-2])
         if c is not None:
             c = checks.real_tensor("Quadratic(c)", c)

@@ -54,4 +54,4 @@ class KernelMap(LinearMap):
 
 def kernel_map(kernel: SmoothKernel, X: Tensor) -> LinearMap:
     """K as a matrix if X has few points, else as a `KernelMap`."""
-    return DenseMap(kernel(X, X)) if len(X) <= _DENSE else KernelMap(kernel, X)
+    return DenseMap(kernel(X, X), symmetric=True) if len(X) <= _DENSE else KernelMap(kernel, X)

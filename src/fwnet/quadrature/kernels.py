@@ -120,15 +120,11 @@ class RBF(SmoothKernel):
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         scale = self.scales(x.shape[-1]).to(x)
         centre = z.mean(0)  # |x − z|² far from 0 would be rounding
-        left = (x - centre) / scale
-        if x is z:
-            inner = left @ left.mT
-            rows = columns = 0.5 * inner.diagonal()
-        else:
-            right = (z - centre) / scale
-            inner = left @ right.mT
-            rows, columns = (0.5 * torch.linalg.vecdot(side, side) for side in (left, right))
-        return inner.sub_(rows[:, None]).sub_(columns).clamp_max_(0.0).exp_()
+        left, half = _halves((x - centre) / scale)
+        right, other = (left, half) if x is z else _halves((z - centre) / scale)
+        one, another = torch.ones_like(half), torch.ones_like(other)
+        exponents = torch.cat([left, half, one], -1) @ torch.cat([right, another, other], -1).mT
+        return exponents.clamp_max_(0.0).exp_()
 
     def column_maker(self, X: Tensor) -> Callable[[int], Tensor]:
         scaled = X / self.scales(X.shape[-1]).to(X)
@@ -234,6 +230,11 @@ class Matern32(SmoothKernel):
             return (2.0 * u + (3.0 / rate + u) * torch.exp(-rate * u)) / rate
 
         return _boxes(part, other, twice)
+
+
+def _halves(u: Tensor) -> tuple[Tensor, Tensor]:
+    """u and −|u|²/2, so that (u, −|u|²/2, 1)·(v, 1, −|v|²/2) = −|u − v|²/2."""
+    return u, -0.5 * torch.linalg.vecdot(u, u).unsqueeze(-1)
 
 
 def _normal(away: Tensor, covariance: Tensor, scale: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def refined(kernel: SmoothKernel, measure: Measure, points: Tensor, steps: int) 
     was won.
     """
     double, mean = float(kernel.double(measure)), kernel.mean_maker(measure)
-    best, least = points, math.inf
+    best, least = None, math.inf
 
     def log_variance(at: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, least
@@ -33,7 +33,7 @@ def refined(kernel: SmoothKernel, measure: Measure, points: Tensor, steps: int) 
         w = _weights(K, z)
         variance = max(double - float(w @ z), _FLOOR)
         if _FLOOR < variance < least:
-            best, least = points if least == math.inf else torch.tensor(x), variance
+            best, least = x.copy() if least < math.inf else None, variance
         gradient = kernel.pull(x, K, w) - (2.0 * w)[:, None] * slope
         return math.log(variance), gradient.ravel() / variance
 
@@ -45,7 +45,7 @@ def refined(kernel: SmoothKernel, measure: Measure, points: Tensor, steps: int) 
         method="L-BFGS-B",
         options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 20},
     )
-    return best
+    return points if best is None else torch.from_numpy(best)
 
 
 def _weights(K: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ def quadrature(
     method: str = "pairwise",
     candidates: Any = None,
     weights: str = "bayesian",
-    refine: int = 15,
+    refine: int = 16,
     generator: torch.Generator | None = None,
 ) -> QuadratureRule:
     """Points and weights for ∫ f dπ, by Frank-Wolfe over the marginal polytope.
