@@ -16,6 +16,7 @@ from torch import Tensor
 from fwnet.iterates import ActiveSet
 from fwnet.numerics import checks
 from fwnet.numerics.compiled import Compilation
+from fwnet.numerics.optional import optional
 from fwnet.show.html import result_html, trace_html
 from fwnet.show.plotting import plot_trace
 
@@ -189,12 +190,7 @@ class Trace(Sequence[StepRecord]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame, one row per record; a batch gives a column for each problem."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError(
-                'Trace.to_pandas() needs pandas. Install it with: pip install "fwnet[pandas]"'
-            ) from None
+        pandas = optional("pandas", "Trace.to_pandas()", "pandas")
         columns: dict[str, np.ndarray] = {}
         for name in StepRecord._fields:
             data = self.column(name)

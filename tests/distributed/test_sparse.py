@@ -131,5 +131,7 @@ def test_without_scipy_a_clear_error_is_raised(
 ) -> None:
     parts = by_hand(write_shards(tmp_path / "a", *sparse_rows(100, 9, 5)))
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ImportError, match=r'sparse rows need SciPy\. .* pip install "fwnet\[lp\]"'):
+    with pytest.raises(
+        ImportError, match=r'a sparse matrix needs SciPy\. .* pip install "fwnet\[lp\]"'
+    ):
         open_shards(parts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -357,14 +357,7 @@ def test_a_cost_must_be_finite_and_real(domain: Domain) -> None:
 def test_without_scipy_the_extra_is_named(
     make: Callable[[], Domain], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.split(".")[0] == "scipy":
-            raise ImportError(name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "scipy", None)
     text = 'needs SciPy. Install it with: pip install "fwnet[lp]"'
     with pytest.raises(ImportError, match=re.escape(text)):
         make()

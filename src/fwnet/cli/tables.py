@@ -13,6 +13,7 @@ import numpy as np
 
 from fwnet.cli.errors import Failed, say
 from fwnet.data import NAMES, load
+from fwnet.numerics.optional import optional
 
 Answers = tuple[np.ndarray, np.ndarray]  # which points have one (n,), and these
 
@@ -219,11 +220,7 @@ def read_new_points(
 
 def _read_frame(path: Path, spelling: Spelling) -> Any:
     """A pandas table; its columns are named by texts."""
-    try:
-        import pandas
-    except ImportError:
-        raise Failed(f'reading {path} needs pandas: pip install "fwnet[pandas]".') from None
-
+    pandas = optional("pandas", f"reading {path}", "pandas")
     if not path.is_file():
         raise Failed(f"there is no file {path}.")
     try:

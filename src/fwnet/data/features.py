@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fwnet.numerics import checks
+from fwnet.numerics.optional import optional
 
 Extractor = Callable[[np.ndarray], np.ndarray]  # (n, channels, rows, columns) to (n, d)
 
@@ -75,10 +76,7 @@ def extract_features(
 
 def onnx_extractor(path: Path) -> Extractor:
     """The first output of an ONNX file, through onnxruntime."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ImportError('ONNX files need onnxruntime: pip install "fwnet[onnx]".') from None
+    onnxruntime = optional("onnxruntime", "an ONNX file", "onnx")
     if not path.is_file():
         raise ValueError(f"there is no file {path}.")
     try:

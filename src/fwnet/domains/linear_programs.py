@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fwnet.numerics.optional import optional
+
 Array = np.ndarray[Any, np.dtype[Any]]
 _SHARP = 1e3  # factor of the cost: HiGHS takes no tolerance below 1e-10
 
 
-def scipy_optimize(who: str) -> ModuleType:
+def scipy_optimize(who: str) -> Any:
     """`scipy.optimize`, or an ImportError that says how to get it."""
-    try:
-        import scipy.optimize
-    except ImportError:
-        raise ImportError(f'{who} needs SciPy. Install it with: pip install "fwnet[lp]"') from None
-    module: ModuleType = scipy.optimize
-    return module
+    return optional("scipy.optimize", who, "lp")
 
 
 class ProgramResult(NamedTuple):
@@ -33,9 +29,7 @@ class ProgramResult(NamedTuple):
     eq: Array
 
 
-def solve(
-    optimize: ModuleType, cost: Array, slackest: float = 1e-10, **constraints: Any
-) -> ProgramResult:
+def solve(optimize: Any, cost: Array, slackest: float = 1e-10, **constraints: Any) -> ProgramResult:
     """min ⟨cost, x⟩ by HiGHS: a vertex that satisfies each constraint up to a tolerance.
 
     The tolerances are 1e-10 for the constraints and 1e-13 for the cost. If rounding keeps HiGHS

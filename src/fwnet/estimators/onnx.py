@@ -16,6 +16,7 @@ from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier
 from fwnet.estimators.svm.multiclass import pairs
 from fwnet.estimators.svm.svc import FWSVC
 from fwnet.estimators.tables import TableEncoder
+from fwnet.numerics.optional import optional
 
 _KERNELS = ("linear", "rbf", "poly", "sigmoid")
 
@@ -42,12 +43,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         >>> [output.name for output in to_onnx(FWSVC().fit(X, y), X).graph.output]
         ['label', 'probabilities']
     """
-    try:
-        import skl2onnx
-    except ImportError:
-        raise ImportError(
-            'to_onnx needs skl2onnx. Install it with: pip install "fwnet[onnx]"'
-        ) from None
+    skl2onnx = optional("skl2onnx", "to_onnx", "onnx")
     register()
     final = model.steps[-1][1] if hasattr(model, "steps") else model
     if not isinstance(final, FWSVC | LowRankSoftmaxClassifier):

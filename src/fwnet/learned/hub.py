@@ -10,6 +10,7 @@ from typing import Any
 
 from fwnet.learned.checkpoints import BEST, load, save
 from fwnet.learned.controllers import Learned
+from fwnet.numerics.optional import optional
 
 _PAGE = """---
 library_name: fwnet
@@ -55,7 +56,8 @@ def from_pretrained(name_or_path: str | Path, *, revision: str | None = None) ->
         if revision is not None:
             raise ValueError(f"revision={revision!r} is for the Hub; {asked!r} is not there.")
         return load(name_or_path)
-    hub = _client(f"there is no file or folder {asked!r}; from_pretrained reads the Hub and")
+    caller = f"there is no file or folder {asked!r}; from_pretrained reads the Hub and"
+    hub = optional("huggingface_hub", caller, "hub")
     return load(Path(hub.hf_hub_download(asked, BEST, revision=revision)))
 
 
@@ -87,7 +89,7 @@ def push_to_hub(
     with tempfile.TemporaryDirectory() as folder:
         save(controller, Path(folder, BEST), card)
         Path(folder, "README.md").write_text(_page(name, load(folder)), encoding="utf-8")
-        hub = _client("push_to_hub").HfApi()
+        hub = optional("huggingface_hub", "push_to_hub", "hub").HfApi()
         hub.create_repo(name, private=private, exist_ok=True)
         hub.upload_folder(repo_id=name, folder_path=folder, commit_message=message)
     return name
@@ -98,13 +100,3 @@ def _page(name: str, controller: Learned) -> str:
     shown = {key: json.dumps(value, indent=2, ensure_ascii=False) for key, value in parts.items()}
     blocks = {key: f"```json\n{text}\n```" for key, text in shown.items()}
     return _PAGE.format(name=name, kind=type(controller).__name__, **blocks)
-
-
-def _client(caller: str) -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise ImportError(
-            f'{caller} needs huggingface_hub. Install it with: pip install "fwnet[hub]"'
-        ) from None
-    return huggingface_hub

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fwnet.numerics.optional import optional
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -196,7 +198,9 @@ def plot_comparison(
         bold: methods to draw on top, with their quartiles.
         tolerance: at which a problem counts as solved.
     """
-    figure, (left, right) = _pyplot().subplots(1, 2, figsize=(12, 4.6), layout="constrained")
+    figure, (left, right) = optional("matplotlib.pyplot", "plotting", "plot").subplots(
+        1, 2, figsize=(12, 4.6), layout="constrained"
+    )
     for k, (name, rows) in enumerate(curves.items()):
         first = name in bold
         style: dict[str, Any] = {
@@ -229,16 +233,10 @@ def plot_comparison(
     return figure
 
 
-def _pyplot() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise ImportError('plotting needs matplotlib: pip install "fwnet[plot]".') from None
-    return pyplot
-
-
 def _new_axes(size: tuple[float, float]) -> Axes:
-    _, ax = _pyplot().subplots(figsize=size, layout="constrained")
+    _, ax = optional("matplotlib.pyplot", "plotting", "plot").subplots(
+        figsize=size, layout="constrained"
+    )
     return ax
 
 

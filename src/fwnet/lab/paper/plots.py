@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fwnet.lab.paper.figures import Curves, Maps, Panel, PlottedLine, thinned
+from fwnet.numerics.optional import optional
 from fwnet.show.plotting import level_line
 
 if TYPE_CHECKING:
@@ -150,11 +151,10 @@ def _draw_panel(ax: Axes, panel: Panel, theme: str) -> None:
 
 
 def _drawing(size: tuple[float, float]) -> Drawing:
-    try:
-        from matplotlib.figure import Figure as Drawing
-    except ImportError:
-        raise ImportError('figures need matplotlib: pip install "fwnet[plot]".') from None
-    return Drawing(figsize=size, layout="constrained")
+    figure: Drawing = optional("matplotlib.figure", "a figure", "plot").Figure(
+        figsize=size, layout="constrained"
+    )
+    return figure
 
 
 def _floats(values: Any) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fwnet.learned.baselines import Choice
 from fwnet.numerics.files import written_whole
+from fwnet.numerics.optional import optional
 from fwnet.show import html
 from fwnet.show.plotting import plot_comparison
 
@@ -185,10 +186,7 @@ class Evaluation:
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row a run and tolerance, the fields of `Cost`."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError('to_pandas needs pandas: pip install "fwnet[pandas]".') from None
+        pandas = optional("pandas", "to_pandas", "pandas")
         return pandas.DataFrame(list(self.costs), columns=list(Cost._fields))
 
     def save(self, path: str | Path) -> None:

@@ -12,6 +12,7 @@ from fwnet.data import available, load
 from fwnet.learned.families.deep_svm import DeepSVMFamily
 from fwnet.learned.families.svm import RBFKernel, SVMFamily
 from fwnet.learned.ranges import LogUniform
+from fwnet.numerics.optional import optional
 
 Part = Literal["train", "validation", "test"]
 # Pairs of classes: six to train on, three to tune by, three for the test.
@@ -108,10 +109,4 @@ def _mnist() -> tuple[np.ndarray, np.ndarray] | None:
 
 def sklearn_datasets() -> Any:
     """`sklearn.datasets`, or an error that says how to install it."""
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise ImportError(
-            'digits and circles come from scikit-learn: pip install "fwnet[svm]".'
-        ) from None
-    return datasets
+    return optional("sklearn.datasets", "a family of digits or circles", "svm")

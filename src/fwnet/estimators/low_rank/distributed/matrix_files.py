@@ -14,6 +14,7 @@ import torch
 
 from fwnet.estimators.low_rank.distributed.manifest import FileNote
 from fwnet.estimators.low_rank.rows import Block
+from fwnet.numerics.optional import optional
 
 DENSE = ".X.npy"
 SPARSE = ".X.indptr.npy"  # and those of _PARTS
@@ -142,10 +143,4 @@ def open_array(path: Path) -> np.ndarray:
 
 def scipy_sparse() -> Any:
     """`scipy.sparse`, which computes with CSR rows."""
-    try:
-        from scipy import sparse
-    except ImportError:
-        raise ImportError(
-            'sparse rows need SciPy. Install it with: pip install "fwnet[lp]"'
-        ) from None
-    return sparse
+    return optional("scipy.sparse", "a sparse matrix", "lp")
