@@ -74,7 +74,9 @@ class SimplexQP(nn.Module):
         return self._features(features, diagonal, c)
 
     def _dense(self, K: Tensor, c: Tensor | None) -> Tensor:
-        _check_matrices(K)
+        _check_kind("K", K)
+        if K.ndim < 2 or K.shape[-1] != K.shape[-2]:
+            raise ValueError(f"K must have shape (*batch, n, n); got {tuple(K.shape)}.")
         batch, n = K.shape[:-2], K.shape[-1]
         linear = _linear(c, K, batch, n)
         flat = K.reshape(-1, n, n)
@@ -185,12 +187,6 @@ def _check_kind(name: str, value: Tensor) -> None:
     good = isinstance(value, Tensor) and value.dtype in (torch.float32, torch.float64)
     if not good or not value.numel() or value.layout is not torch.strided:
         checks.real_tensor(name, value)
-
-
-def _check_matrices(K: Tensor) -> None:
-    _check_kind("K", K)
-    if K.ndim < 2 or K.shape[-1] != K.shape[-2]:
-        raise ValueError(f"K must have shape (*batch, n, n); got {tuple(K.shape)}.")
 
 
 def _linear(c: Tensor | None, like: Tensor, batch: torch.Size, n: int) -> Tensor:

@@ -14,7 +14,7 @@ from fwnet.layers.unrolled import FWNet
 from fwnet.numerics import checks
 from fwnet.oracles import Oracle, PowerIteration
 from fwnet.problems import SoftmaxRegression
-from fwnet.solvers import FrankWolfe, SlotStates
+from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant, StepRule
 
 
@@ -129,11 +129,7 @@ class NeuralSparseSoftmax(nn.Module):
         solver = self.net.solver
         with torch.set_grad_enabled(self.unrolled and torch.is_grad_enabled()):
             it = problem.at(self.weight) if solver.oracle.reads_image else Iterate(self.weight)
-            slots = SlotStates(
-                solver.oracle.init(problem, solver.domain, it),
-                solver.direction.init(problem, solver.domain, it),
-                solver.rule.init(problem, it),
-            )
+            it, slots = solver.begin(problem, it)
             if self._slots is not None:
                 slots = _restored(slots, self._slots)
             for _ in range(solver.max_steps):

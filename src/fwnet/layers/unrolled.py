@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as save_memory
 
+from fwnet.domains import Domain
 from fwnet.iterates import Iterate
 from fwnet.layers.domain_parameters import UNROLLED, refuse_gradients
 from fwnet.numerics.precision import without_autocast
@@ -70,26 +71,12 @@ class FWNet(nn.Module):
     def _unroll(self, problem: Problem, x0: Tensor | None) -> Result:
         records: list[StepRecord] = []
         it, slots = self.solver.begin(problem, x0)
-        steps = self.solver.max_steps
         for t, cell in enumerate(self._cells(problem, it, slots)):
             it = cell.it
             records.append(StepRecord(t, cell.value, torch.nan, cell.step_size, 0.0))
-        end = problem.at(it.x)
-        with torch.no_grad():
-            gap = certify(problem, self.solver.domain, end).gap
-        assert gap is not None
-        batch = gap.shape[0] if gap.ndim else 0
-        status: Status = "max_steps"
-        return Result(
-            it.x,
-            problem.value(end),
-            gap,
-            (status,) * batch if batch else status,
-            (steps,) * batch if batch else steps,
-            Trace(records=records),
-            "all steps of the network were taken",
-            it.active,
-        )
+        message = "all steps of the network were taken"
+        steps = self.solver.max_steps
+        return all_steps_taken(problem, self.solver.domain, it, steps, records, message)
 
     def cells(self, problem: Objective, x0: Tensor | None = None) -> Iterator[CellState]:
         """The network cell by cell, for losses over the whole trajectory."""
@@ -114,3 +101,29 @@ class FWNet(nn.Module):
             lin, slots = self.solver.look(problem, it, slots)
             move, step_size, slots = self.solver.choose(problem, it, lin, slots)
             return CellState(move.arrive(step_size), slots, lin.value, step_size)
+
+
+def all_steps_taken(
+    problem: Problem,
+    domain: Domain,
+    it: Iterate,
+    steps: int,
+    records: list[StepRecord],
+    message: str,
+) -> Result:
+    """The result of a fixed number of steps, with the certified gap of its last iterate."""
+    end = problem.at(it.x)
+    with torch.no_grad():
+        gap = certify(problem, domain, end).gap
+    assert gap is not None
+    status: Status = "max_steps"
+    return Result(
+        it.x,
+        problem.value(end),
+        gap,
+        (status,) * len(gap) if gap.ndim else status,
+        (steps,) * len(gap) if gap.ndim else steps,
+        Trace(records=records),
+        message,
+        it.active,
+    )

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from fwnet.domains import Domain
 from fwnet.iterates import Iterate
-from fwnet.oracles import certify
+from fwnet.layers.unrolled import all_steps_taken
 from fwnet.problems import Problem
-from fwnet.trace import Result, Status, StepRecord, Trace
+from fwnet.trace import Result, StepRecord
 from fwnet.vertices import OneHot
 
 Report = Callable[..., bool]
@@ -90,6 +90,7 @@ class Baseline(ABC):
         """Whether the method can run on this problem and domain."""
         return True
 
+    @torch.no_grad()
     def __call__(self, problem: Problem, domain: Domain, max_steps: int = 1000) -> Result:
         """Minimise as a solver does: x, its value and a certified gap.
 
@@ -102,28 +103,13 @@ class Baseline(ABC):
         found = self.run(problem, domain, max_steps)
         if found.x is None:
             raise TypeError(f"{self.name}.follow must report its points too: report(f(x), x).")
-        end = problem.at(found.x)
-        with torch.no_grad():
-            value, gap = problem.value(end), certify(problem, domain, end).gap
-        assert gap is not None
-        steps, batch = len(found.values) - 1, gap.shape[0] if gap.ndim else 0
-        status: Status = "max_steps"
-        trace = Trace(
-            records=[
-                StepRecord(t, value, torch.nan, torch.nan, float(seconds))
-                for t, (value, seconds) in enumerate(zip(found.values, found.seconds, strict=True))
-            ]
-        )
-        return Result(
-            found.x,
-            value,
-            gap,
-            (status,) * batch if batch else status,
-            (steps,) * batch if batch else steps,
-            trace,
-            f"all steps of {self.name} were taken",
-            None,
-        )
+        records = [
+            StepRecord(t, value, torch.nan, torch.nan, float(seconds))
+            for t, (value, seconds) in enumerate(zip(found.values, found.seconds, strict=True))
+        ]
+        message = f"all steps of {self.name} were taken"
+        steps = len(records) - 1
+        return all_steps_taken(problem, domain, Iterate(found.x), steps, records, message)
 
     @torch.no_grad()
     def run(
