@@ -91,14 +91,12 @@ class LSTMUpdates(LearnedUpdates):
         following: dict[str, Memory | None] = {}
         for kind, names in _kinds(parameters).items():
             seen = torch.cat([gradients[name].detach().flatten() for name in names])
-            out, following[kind] = self._lstms()[kind](seen, state[kind])
+            lstm = self.dense if kind == "dense" else self.convolution
+            out, following[kind] = lstm(seen, state[kind])
             parts = out.split([parameters[name].numel() for name in names])
             for name, part in zip(names, parts, strict=True):
                 moved[name] = parameters[name] + self.scale * part.view_as(parameters[name])
         return moved, following
-
-    def _lstms(self) -> dict[str, EntrywiseLSTM]:
-        return {"dense": self.dense, "convolution": self.convolution}
 
 
 @final

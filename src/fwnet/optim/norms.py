@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
 from fwnet.domains import L2Ball, LInfBall, NormBall, RowBall, SpectralBall
 from fwnet.numerics import checks
 
-
-def _rms_to_rms(outputs: int, inputs: int, radius: float) -> NormBall:
-    return SpectralBall(radius * math.sqrt(outputs / inputs))
-
-
-def _one_to_max(outputs: int, inputs: int, radius: float) -> NormBall:
-    return LInfBall(radius / inputs)
-
-
-def _rms_to_max(outputs: int, inputs: int, radius: float) -> NormBall:
-    return RowBall(radius / math.sqrt(inputs))
-
-
-_BALLS: dict[str, Callable[[int, int, float], NormBall]] = {
-    "spectral": _rms_to_rms,
-    "sign": _one_to_max,
-    "row": _rms_to_max,
-}
+_NAMES = ("spectral", "sign", "row")
 
 
 @final
@@ -44,19 +26,23 @@ class OperatorNorm:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.name not in _BALLS:
+        if self.name not in _NAMES:
             raise ValueError(
-                f"OperatorNorm(name=...) must be one of {', '.join(_BALLS)}; got {self.name!r}."
+                f"OperatorNorm(name=...) must be one of {', '.join(_NAMES)}; got {self.name!r}."
             )
         checks.positive(f"{self.name}(radius=...)", self.radius)
 
     def ball(self, shape: tuple[int, ...]) -> NormBall:
         """The ball for a parameter of shape (outputs, *inputs), or for a bias, by its RMS."""
         if len(shape) < 2:
-            size = math.prod(shape)
-            small = LInfBall(self.radius) if self.name == "sign" else None
-            return small or L2Ball(self.radius * math.sqrt(size))
-        return _BALLS[self.name](shape[0], math.prod(shape[1:]), self.radius)
+            bias = math.sqrt(math.prod(shape))
+            return LInfBall(self.radius) if self.name == "sign" else L2Ball(self.radius * bias)
+        inputs = math.prod(shape[1:])
+        if self.name == "spectral":
+            return SpectralBall(self.radius * math.sqrt(shape[0] / inputs))
+        if self.name == "sign":
+            return LInfBall(self.radius / inputs)
+        return RowBall(self.radius / math.sqrt(inputs))
 
 
 def spectral(radius: float = 1.0) -> OperatorNorm:

@@ -30,10 +30,6 @@ class Loss(ABC):
     ) -> float:
         """Return scale · Σ wᵢ ℓ(zᵢ) over some rows; write its gradient to `out`, or over Z."""
 
-    def value(self, Z: Tensor, rows: Index) -> float:
-        """Σ wᵢ ℓ(zᵢ) over some rows; Z is overwritten."""
-        return self.errors_(Z, rows)
-
     @abstractmethod
     def some(self, index: Tensor, dtype: torch.dtype) -> Loss:
         """The loss of the rows with the given numbers."""

@@ -124,7 +124,7 @@ class RowProblem(FactoredProblem):
         value = 0.0
         for lo in range(0, self.n, self.height):
             rows = slice(lo, min(self.n, lo + self.height))
-            value += self.loss.value(scores[rows] @ V.mT, rows)
+            value += self.loss.errors_(scores[rows] @ V.mT, rows)
         return value
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Minibatch]:

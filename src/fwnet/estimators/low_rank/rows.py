@@ -117,7 +117,7 @@ class ArrayRows(Rows):
     """
 
     def __init__(self, data: Any, constant: float | None = None) -> None:
-        self.data = _as_tensor(data) if _is_plain(data) else data
+        self.data = _as_tensor(data)
         self.constant = constant
         self.n, width = data.shape
         self.d = width + (constant is not None)
@@ -207,15 +207,9 @@ def _stacked(parts: list[Any]) -> Any:
     return sparse.vstack(parts, format="csr")
 
 
-def _is_plain(data: Any) -> bool:
-    """Whether torch can use the data without a copy."""
-    if isinstance(data, Tensor):
-        return True
-    return isinstance(data, np.ndarray) and data.dtype in (np.float32, np.float64)
-
-
-def _as_tensor(data: Any) -> Tensor:
-    if isinstance(data, Tensor):
+def _as_tensor(data: Any) -> Any:
+    """An array as a tensor where torch needs no copy of it; anything else as it is."""
+    if not isinstance(data, np.ndarray) or data.dtype not in (np.float32, np.float64):
         return data
     with warnings.catch_warnings():  # a read-only map: nothing here writes into X
         warnings.simplefilter("ignore", UserWarning)
