@@ -33,9 +33,7 @@ class Averages:
     def update(self, state: Any) -> None:
         """Take the new values in."""
         exponent = float(self.group["averaging"])
-        alike: defaultdict[float, list[tuple[Tensor, Tensor]]] = defaultdict(
-            list
-        )  # with the same c
+        pairs_of: defaultdict[float, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # by c
         for parameter, lossy in zip(self.group["params"], self.lossy, strict=True):
             own = state[parameter]
             now = own.get("master", parameter)  # with all its digits
@@ -46,8 +44,8 @@ class Averages:
             if lossy:
                 _average_doubled(own, parameter, share)
             else:
-                alike[share].append((local(own["average"]), local(now)))
-        for share, pairs in alike.items():
+                pairs_of[share].append((local(own["average"]), local(now)))
+        for share, pairs in pairs_of.items():
             means, values = zip(*pairs, strict=True)
             torch._foreach_lerp_(means, values, share)
 
@@ -80,7 +78,7 @@ def averages_in_place(groups: list[Group], state: Any, feasible: bool) -> Iterat
     try:
         with torch.no_grad():
             for parameter, _, group in known:
-                _show(parameter, state[parameter]["average"], group, feasible)
+                _write_average(parameter, state[parameter]["average"], group, feasible)
         yield
     finally:
         with torch.no_grad():
@@ -88,7 +86,7 @@ def averages_in_place(groups: list[Group], state: Any, feasible: bool) -> Iterat
                 parameter.copy_(weights)
 
 
-def _show(parameter: Tensor, average: Tensor, group: Group, feasible: bool) -> None:
+def _write_average(parameter: Tensor, average: Tensor, group: Group, feasible: bool) -> None:
     place = place_of(parameter, group["domain"]) if feasible else None
     if place is None:
         parameter.copy_(average)

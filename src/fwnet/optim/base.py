@@ -31,7 +31,7 @@ RESCALES = (None, "vertex", "diameter", "gradient")
 
 
 class StepPlan(NamedTuple):
-    """What a step does, while options and places of parameters are those of the signature."""
+    """What a step does, as long as the options and the gradients are those of the signature."""
 
     signature: list[Any]
     free: list[AdamSteps]
@@ -56,7 +56,7 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     feasible: bool
     _loaded = False  # whether domains were loaded and the weights not checked since
-    _shown = False  # whether the parameters currently hold their averages
+    _averaged = False  # whether the parameters currently hold their averages
 
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with their own options; an invalid group raises and is not added."""
@@ -121,7 +121,7 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def _step(self, closure: Closure | None) -> Any:
-        if self._shown:
+        if self._averaged:
             raise RuntimeError("step() inside averaged() would move the average; leave it first.")
         loss = None
         if closure is not None:
@@ -155,18 +155,18 @@ class VertexOptimizer(torch.optim.Optimizer):
             >>> with opt.averaged():
             ...     loss = net(torch.ones(1, 3)).square().sum()
         """
-        if self._shown:
+        if self._averaged:
             raise RuntimeError("averaged() inside averaged(): the weights are already averages.")
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
-        self._shown, versions = True, self._versions()
+        self._averaged, versions = True, self._versions()
         parameters = [p for group in self.param_groups for p in group["params"]]
         unchanged = [p for p in parameters if versions.get(id(p)) == p._version]
         try:
             with averages_in_place(self.param_groups, self.state, self.feasible):
                 yield
         finally:
-            self._shown = False
+            self._averaged = False
             versions.update({id(p): p._version for p in unchanged})  # they came back to the bit
 
     def _plan(self) -> StepPlan:

@@ -48,6 +48,14 @@ class Bucket:
         members: parameters of one shape, dtype and device, with equal options but for the learning
             rate, in domains that differ at most in their radius.
         feasible: whether they must never leave their domains.
+
+    Attributes:
+        asked, factors: the domain that the oracle is asked about, and what its vertices are
+            multiplied by if the radii differ.
+        by_diameter: γ / lr of each member if vertices lie on the sphere, √n / diameter.
+        views: the points of parameters that move in place; empty if they are read and written.
+        plain: whether each parameter is one tensor of the dtype in which it moves.
+        drifts, matrices: how members are kept inside; see `drifts` and `_stay_inside`.
     """
 
     def __init__(self, members: Sequence[Held], feasible: bool) -> None:
@@ -69,7 +77,8 @@ class Bucket:
         self.radii = [getattr(member.place.domain, "radius", None) for member in members]
         self.asked, self.factors = self._asked()
         self.root = math.sqrt(math.prod(self.shape[-self.event_dim :]))
-        self.per_rate = [self._share(member.place.domain) for member in members]
+        widths = [member.place.domain.diameter(self.shape) for member in members]
+        self.by_diameter = [self.root / width if width > 0 else 0.0 for width in widths]
         self.views: list[Tensor] = []  # of parameters that are moved in place
         if self.plain and all(parameter.is_contiguous() for parameter in self.parameters):
             self.views = [m.place.points(m.parameter.detach()) for m in members]
@@ -77,7 +86,7 @@ class Bucket:
         self.momenta = Momenta(self.members)
 
     def _asked(self) -> tuple[Domain, Tensor | None]:
-        """The domain for the oracle, and by what its vertices are multiplied if radii differ."""
+        """`asked` and `factors`."""
         if not isinstance(self.domain, NormBall):
             return self.domain, None
         # in balls of matrices the vertices keep a distance from the sphere
@@ -85,11 +94,6 @@ class Bucket:
         if len(set(radii)) == 1:
             return replace(self.domain, radius=radii[0]), None  # type: ignore[type-var]
         return replace(self.domain, radius=1.0), self._per_member(radii)  # type: ignore[type-var]
-
-    def _share(self, domain: Domain) -> float:
-        """√n / diameter, which makes γ of lr; 0 for a single point."""
-        width = domain.diameter(self.shape)
-        return self.root / width if width > 0 else 0.0
 
     def is_current(self) -> bool:
         """Whether the weights still are where the views are."""
@@ -110,8 +114,8 @@ class Bucket:
     def still(self, gradient: Tensor, owns: Sequence[State]) -> list[Held]:
         """The members that have no direction yet; raise if a gradient is not finite.
 
-        While all gradients of a parameter were 0, every vertex is optimal. No host waits for a
-        device here; see `_cost`.
+        A parameter whose gradients were all 0 so far has none: every vertex is optimal. On an
+        accelerator nothing is checked here, since reading a number would wait for it; see `_cost`.
         """
         if not self.on_cpu:
             return []
@@ -155,7 +159,7 @@ class Bucket:
                 own["bound"] = settle(member.place.domain, x, self.margin)
 
     def _cost(self, gradient: Tensor, owns: Sequence[State]) -> tuple[Tensor, Any]:
-        """m, the first one is g; or g itself, if β = 0. On a device also which members may move."""
+        """The momentum, or the gradient itself if β = 0; on an accelerator also who may move."""
         beta = float(self.group["momentum"])
         if self.group["maximize"]:
             gradient = -gradient
@@ -198,30 +202,30 @@ class Bucket:
             shares: Sequence[StepSize] = [1.0] * len(rates)
         elif rescale == "gradient":
             shares = [
-                _share_of(member, part, x)
+                _by_gradient(member, part, x)
                 for member, part, x in zip(self.members, self._each(vertex), xs, strict=True)
             ]
         elif rescale == "vertex" and isinstance(self.domain, TraceNormBall):
-            shares = self._shares(vertex)
+            shares = self._by_length(vertex)
         else:
-            shares = self.per_rate
+            shares = self.by_diameter
         return [_at_most_one(lr * share) for lr, share in zip(rates, shares, strict=True)]
 
-    def _shares(self, vertex: Vertex) -> Sequence[StepSize]:
+    def _by_length(self, vertex: Vertex) -> Sequence[StepSize]:
         """√n / (2 ‖v‖): soft and spectral vertices lie deep inside the trace-norm ball."""
         if isinstance(vertex, Rank1):
-            return self.per_rate
+            return self.by_diameter
         lengths = torch.linalg.vector_norm(vertex.dense(), dim=(-2, -1))
         half = self.root / 2
         if lengths.ndim == self.batched and self.on_cpu:
             numbers = lengths.tolist() if self.batched else [lengths.item()]
             return [
                 max(half / length, least) if length > 0 else least
-                for length, least in zip(numbers, self.per_rate, strict=True)
+                for length, least in zip(numbers, self.by_diameter, strict=True)
             ]
         shares = torch.where(lengths > 0, half / lengths.clamp_min(_tiny(lengths)), 0.0)
         parts = shares.unbind(0) if self.batched else (shares,)
-        return [s.clamp_min(least) for s, least in zip(parts, self.per_rate, strict=True)]
+        return [s.clamp_min(least) for s, least in zip(parts, self.by_diameter, strict=True)]
 
     def _advance(
         self,
@@ -314,7 +318,7 @@ def unbound(vertex: Vertex) -> Sequence[Vertex]:
     ]
 
 
-def _share_of(member: Held, vertex: Vertex, x: Tensor) -> Tensor:
+def _by_gradient(member: Held, vertex: Vertex, x: Tensor) -> Tensor:
     """‖g‖ / ‖v − x‖, `(*batch,)`; 0 if x is the vertex."""
     dims = tuple(range(-vertex.event_dim, 0))
     distance = torch.linalg.vector_norm(vertex.dense() - x, dim=dims)
