@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from operator import methodcaller
 from typing import Any, final
 
@@ -31,7 +30,6 @@ from fwnet.estimators.low_rank.rows import Rows
 from fwnet.trace import Result
 
 _BATCH, _WIDTH = 512, 32  # of partial_fit
-_fit_to = partial(methodcaller, "fit")
 
 
 class SoftmaxPredictor(ClassifierMixin, LinearLowRankEstimator):
@@ -101,7 +99,7 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
     """
 
     _descent: FactoredDescent | None = None  # of partial_fit
-    _again: methodcaller | None = None  # the last fit, for another model
+    _refit: methodcaller | None = None  # repeats the last fit with another model
 
     def __init__(
         self,
@@ -133,12 +131,14 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifier:
         """Fit to rows X (n, d), dense, CSR or a memory map, with labels y (n,)."""
         self._budget()
-        again = _fit_to(X, y, sample_weight)  # the caller's own objects: they take no memory
+        refit = methodcaller(
+            "fit", X, y, sample_weight
+        )  # the caller's own objects: they take no memory
         X, y = matrix_and_targets(self, X, y, reset=True)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, len(y))
         self._minimize(self._problem(rows_of(X, self.fit_intercept), y, weight))
-        self._again = again
+        self._refit = refit
         return self
 
     def fit_blocks(self, blocks: Any) -> LowRankSoftmaxClassifier:
@@ -153,7 +153,7 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
         check_classification_targets(y)
         self.n_features_in_ = rows.d - bool(self.fit_intercept)
         self._minimize(self._problem(rows, y, np.ones(len(y))))
-        self._again = methodcaller("fit_blocks", blocks)
+        self._refit = methodcaller("fit_blocks", blocks)
         return self
 
     def partial_fit(
@@ -191,7 +191,7 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
         self._store_factors(descent.point())
         self._descent, self.duality_gap_, self.status_ = descent, float("nan"), "partial"
         self.value_, self.n_iter_ = float("nan"), getattr(self, "n_iter_", 0) + 1
-        self._again = None
+        self._refit = None
         return self
 
     def path(
@@ -204,8 +204,8 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
             X, y, sample_weight: as for fit; left out, the rows of the last fit, which a classifier
                 refers to until it is saved, pickled or cloned.
         """
-        again = self._again if X is None else _fit_to(X, y, sample_weight)
-        if again is None:
+        refit = self._refit if X is None else methodcaller("fit", X, y, sample_weight)
+        if refit is None:
             raise ValueError(
                 "path(radii) fits to the rows of the last fit, and there are none: this classifier "
                 "was not fitted here, or by partial_fit. Call path(radii, X, y)."
@@ -213,7 +213,7 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
         model = clone(self).set_params(warm_start=True)
         fitted = []
         for radius in radii:
-            again(model.set_params(radius=radius))
+            refit(model.set_params(radius=radius))
             copy = clone(model)
             copy.__dict__.update(model.__dict__ | {"warm_start": self.warm_start})
             fitted.append(copy)
@@ -221,7 +221,7 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows of the last fit: what is pickled or copied is the model."""
-        return {key: value for key, value in super().__getstate__().items() if key != "_again"}
+        return {key: value for key, value in super().__getstate__().items() if key != "_refit"}
 
     def _problem(self, rows: Rows, y: Array, weight: Array) -> RowProblem:
         self.classes_ = np.unique(y)

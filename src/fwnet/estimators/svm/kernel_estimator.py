@@ -37,6 +37,7 @@ class KernelEstimator(BaseEstimator):
     cache_size: float | str
     progress: bool
     verbose: int
+    coef_: Any  # with a linear kernel only
     _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
     _features: Any  # of the fit: makes points of graphs, for example; None for points as they are
     _objects: bool  # the points of the fit are no rows of numbers
@@ -141,6 +142,13 @@ class KernelEstimator(BaseEstimator):
             kernel = cross_kernel(X[lo : lo + height], self.support_vectors_, self._spec)
             out[lo : lo + height] = kernel @ self.dual_coef_.T
         return out
+
+    def _sums(self, X: Any) -> Array:
+        """Check points, and return Σ cᵢ k(xᵢ, x) for each of them and each problem."""
+        X = self._seen(X)
+        if self._spec.name == "linear":
+            return np.asarray(X @ np.atleast_2d(self.coef_).T)
+        return self._expansion(X)
 
     def _seen(self, X: Any) -> Any:
         """Check points that are to be predicted."""

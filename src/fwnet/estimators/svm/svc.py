@@ -152,7 +152,7 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Return f (n,) for two classes, else one score a class (n, classes)."""
-        decisions = self._decisions(X)
+        decisions = self._sums(X) + self.intercept_
         if len(self.classes_) == 2:
             return decisions[:, 0]
         if self._scheme == "ovo":
@@ -228,10 +228,3 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
             self.coef_ = np.array([solved.w for solved in machines])
         if self.warm_start:
             self._last = [solved.coef for solved in machines]
-
-    def _decisions(self, X: Any) -> Array:
-        """Return the decision value of every binary problem (n, problems)."""
-        X = self._seen(X)
-        if self._spec.name == "linear":
-            return np.asarray(X @ self.coef_.T) + self.intercept_
-        return self._expansion(X) + self.intercept_

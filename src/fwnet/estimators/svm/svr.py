@@ -100,7 +100,4 @@ class FWSVR(RegressorMixin, KernelEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return f(x) (n,)."""
-        X = self._seen(X)
-        if self._spec.name == "linear":
-            return np.asarray(X @ self.coef_ + self.intercept_[0])
-        return np.asarray(self._expansion(X)[:, 0] + self.intercept_[0])
+        return np.asarray(self._sums(X)[:, 0] + self.intercept_[0])
