@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fwnet.directions import Direction, Toward
 from fwnet.domains import Domain
@@ -26,11 +26,12 @@ from fwnet.steps import LineSearch, OpenLoop, StepRule, as_rule
 from fwnet.trace import MESSAGES, Observer, Result, Status
 
 Objective = Problem | Callable[[Tensor], Tensor]
-_SLOTS: tuple[tuple[str, type, str], ...] = (
-    ("direction", Direction, "a Direction"),
-    ("oracle", Oracle, "an Oracle"),
-    ("start", Start, "a Start"),
-)
+SLOTS: dict[str, type[nn.Module]] = {
+    "rule": StepRule,
+    "direction": Direction,
+    "oracle": Oracle,
+    "start": Start,
+}
 
 
 class FrankWolfe(Method):
@@ -96,8 +97,8 @@ class FrankWolfe(Method):
         self.oracle = Exact() if oracle is None else oracle
         if rule is None:
             rule = LineSearch() if getattr(direction, "line_search", False) else OpenLoop()
-        for name, kind, _ in _SLOTS:
-            if isinstance(rule, kind):  # a module can be called too
+        for name, kind in SLOTS.items():
+            if name != "rule" and isinstance(rule, kind):  # a module can be called too
                 raise TypeError(
                     f"rule must be a StepRule or a function of t; got {type(rule).__name__}, which "
                     f"is a {name}. Use FrankWolfe(domain, {name}=...)."
@@ -188,10 +189,11 @@ class FrankWolfe(Method):
         )
 
     def _check_slots(self) -> None:
-        for name, kind, noun in _SLOTS:
+        for name, kind in SLOTS.items():
             slot = getattr(self, name)
             if not isinstance(slot, kind) and not (slot is None and kind is Start):
-                raise TypeError(f"{name} must be {noun}; got {slot!r}.")
+                article = "an" if kind is Oracle else "a"
+                raise TypeError(f"{name} must be {article} {kind.__name__}; got {slot!r}.")
         if self.rule.reads_objective and not self.oracle.reads_image:
             raise TypeError(
                 f"{type(self.rule).__name__} evaluates f, of which {type(self.oracle).__name__} "

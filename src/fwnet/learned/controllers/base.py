@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import nn
 
-from fwnet.directions import Direction
 from fwnet.domains import Domain, Simplex
-from fwnet.oracles import Oracle
 from fwnet.solvers import FrankWolfe
-from fwnet.starts import Start
-from fwnet.steps import StepRule
+from fwnet.solvers.frank_wolfe import SLOTS
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from fwnet.solvers.presets import Budgets
-
-SLOTS = {"rule": StepRule, "direction": Direction, "oracle": Oracle, "start": Start}
 
 
 class Learned(nn.Module):

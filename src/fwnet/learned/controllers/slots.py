@@ -8,8 +8,9 @@ from typing import Any, final
 from torch import nn
 
 from fwnet.domains import Domain
-from fwnet.learned.controllers.base import SLOTS, Controller, Learned
+from fwnet.learned.controllers.base import Controller, Learned
 from fwnet.solvers import FrankWolfe
+from fwnet.solvers.frank_wolfe import SLOTS
 from fwnet.solvers.presets import Budgets
 
 
