@@ -148,11 +148,11 @@ def test_examples_in_docstrings_have_a_heading() -> None:
 
 def test_the_site_shows_examples_in_docstrings_as_code() -> None:
     griffe = pytest.importorskip("griffe")
-    from tools.docstrings import Examples
+    from tools.docstrings import Docstrings
 
     value = "Two.\n\nExample:\n    >>> 1 + 1\n    2"
     module = griffe.Module("two", docstring=griffe.Docstring(value))
-    Examples().on_instance(obj=module)
+    Docstrings().on_instance(obj=module)
     sections = griffe.parse_google(module.docstring)
     assert [section.kind.value for section in sections] == ["text", "examples"]
 

@@ -225,6 +225,11 @@ def test_predict_scores_the_rows_with_a_target_and_keeps_columns() -> None:
     assert found["city"].isna().equals(new["city"].isna())
     answer = json.loads(call("predict", "m.fwnet", "new.csv", "--keep", "id", "--json")[0])
     assert answer["scored_points"] == len(table) - 20
+    said = call("predict", "m.fwnet", "new.csv")[1]
+    assert (
+        said
+        == f"fwnet: accuracy {answer['score']:.4g} on {len(table) - 20} of {len(table)} points.\n"
+    )
     assert answer["score"] == pytest.approx((found["buys"] == table["buys"])[20:].mean())
     error = call("predict", "m.fwnet", "new.csv", "--keep", "idd", code=1)[1]
     assert "--keep: new.csv has no column 'idd'" in error

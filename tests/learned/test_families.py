@@ -159,6 +159,10 @@ def test_splits_share_no_pair_and_no_row() -> None:
         (lambda: families.Mixture([]), "at least one family"),
         (lambda: families.Mixture(svm_family()), "list of at least one family"),
         (lambda: families.Mixture(["svm"]), r"Mixture\(families\)\[0\] must be a ProblemFamily"),
+        (
+            lambda: families.Mixture([families.SVMFamily]),
+            r"must be a ProblemFamily; got the class SVMFamily: write SVMFamily\(\)\.$",
+        ),
         (lambda: svm_family(n="16"), "must be a whole number of at least 4; got '16'"),
         (lambda: svm_family(n=8.5), "must be a whole number of at least 4; got 8.5"),
         (lambda: svm_family(n=(8, 9, 10)), r"whole number of at least 4; got \(8, 9, 10\)"),

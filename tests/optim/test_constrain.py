@@ -181,7 +181,7 @@ ERRORS = [
     ),
     ({0: fwnet.L1Ball(1.0)}, "constrain: a name must be a string; got 0."),
     ({"fc.weight": "init"}, "domain must be a fwnet domain, spectral(...), sign(...), row(...), "),
-    ({"fc.weight": fwnet.L1Ball}, "or None for Adam; got <class"),
+    ({"fc.weight": fwnet.L1Ball}, "or None for AdamW; got <class"),
     ([("fc.weight", None)], "takes a dict, name -> domain; got list."),
     ({"conv.weight": fwnet.Birkhoff(3)}, "conv.weight: Birkhoff(n=3) takes 3 × 3 matrices; got"),
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, say
 from fwnet.cli.output import AsJson, Decimal, Separator, check_target, facts_table, show
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def predict(
     """Predict new points with a saved model, in the order of their rows.
 
     Columns are matched by name; further columns are ignored. If the column of the target is there,
-    the score is measured too, on the rows that have a value of it.
+    the score (accuracy, or R² for numbers) is measured too, on the rows that have a value of it.
 
     Examples:
 
@@ -62,6 +62,9 @@ def predict(
         if not there.all():
             facts["scored_points"] = int(there.sum())
         facts["score"] = float(fitted.score(X[there], y.astype(type(predicted[0]))))
+        measure = "accuracy" if hasattr(fitted, "classes_") else "R²"
+        if out is None and not as_json:  # the standard output holds the predictions alone
+            say(f"{measure} {facts['score']:.4g} on {there.sum()} of {len(there)} points.")
     if out is not None:
         with written_whole(out, f"--out {out}") as file:
             file.write(_csv(columns).encode())

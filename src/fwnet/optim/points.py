@@ -47,7 +47,7 @@ def check_kind(domain: Any) -> None:
     if domain is not None and not isinstance(domain, Domain | OperatorNorm | Layout):
         raise TypeError(
             "domain must be a fwnet domain, spectral(...), sign(...), row(...), rows(...), "
-            f"columns(...), stack(...), or None for Adam; got {domain!r}."
+            f"columns(...), stack(...), or None for AdamW; got {domain!r}."
         )
 
 

@@ -75,7 +75,9 @@ class Mixture(ProblemFamily):
 def check_family(name: str, family: object) -> None:
     """Raise unless it is a family that says where its problems live."""
     if not isinstance(family, ProblemFamily):
-        raise TypeError(f"{name} must be a ProblemFamily; got {family!r}.")
+        shown = f"the class {family.__name__}" if isinstance(family, type) else repr(family)
+        call = f": write {family.__name__}()" if isinstance(family, type) else ""
+        raise TypeError(f"{name} must be a ProblemFamily; got {shown}{call}.")
     domain = getattr(family, "domain", None)
     if not isinstance(domain, Domain):
         raise TypeError(
