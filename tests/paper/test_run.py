@@ -76,6 +76,18 @@ def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) ->
     assert toy.ran == [0, 1, 2, 0, 1]
 
 
+def test_a_fresh_run_forgets_what_its_seeds_shared(tmp_path: Path) -> None:
+    store, toy = Store(tmp_path), Toy()
+    _, shared = store.trainings("toy", Profile.QUICK, toy.config(Profile.QUICK), 0)
+    assert shared == store.trainings("toy", Profile.QUICK, toy.config(Profile.QUICK), 1)[1]
+    run(plan([toy], Profile.QUICK, seeds=1), Profile.QUICK, store)
+    shared.mkdir()
+    run(plan([toy], Profile.QUICK, seeds=2), Profile.QUICK, store)
+    assert shared.exists()
+    run(plan([toy], Profile.QUICK, seeds=1), Profile.QUICK, store, resume=False)
+    assert not shared.exists()
+
+
 def test_one_seed_gives_the_same_numbers(tmp_path: Path) -> None:
     found = []
     for name in ("a", "b"):

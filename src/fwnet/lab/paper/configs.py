@@ -27,10 +27,11 @@ class MetaTraining:
         horizon: steps of a run, log-uniform between two limits, or one number. Validation runs the
             longest, which is the horizon that is judged.
         window: steps between updates; the graph is cut there.
-        lrs: rates of Adam that are tried, each from the same initial weights.
+        lrs: rates of Adam that are tried, each from the same initial weights; validation chooses.
         check_every: episodes between validations, which choose the weights that are kept.
         restarts: initial weights that are tried, with every rate.
         average: of the weights, which validation judges; see `MetaConfig`.
+        final: share of the rate that is left at the end of its cosine.
     """
 
     episodes: int
@@ -40,6 +41,7 @@ class MetaTraining:
     check_every: int = 5
     restarts: int = 1
     average: float = 0.98
+    final: float = 0.1
 
     @property
     def patience(self) -> int:
@@ -54,7 +56,7 @@ class MetaTraining:
             horizon=self.horizon,
             batch=1,
             learning_rate=self.lrs,
-            schedule=Cosine(0.1),
+            schedule=Cosine(self.final),
             average=self.average,
             validate_every=self.check_every,
             patience=self.patience,
@@ -94,7 +96,7 @@ class Cifar2Config:
     held: int = 4
 
 
-_CIFAR2 = Cifar2Config(MetaTraining(300, 200, lrs=(1e-2,), check_every=3))
+_CIFAR2 = Cifar2Config(MetaTraining(300, 200, check_every=3, final=0.0))
 CIFAR2 = {
     Profile.QUICK: replace(
         _CIFAR2,
@@ -103,10 +105,12 @@ CIFAR2 = {
         steps=100,
         gd_grid=(0.1, 1.0, 10.0, 100.0),
         adam_grid=(0.01, 0.1, 0.3),
-        meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2),
+        meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2, final=0.0),
     ),
     Profile.PAPER: _CIFAR2,
-    Profile.FULL: replace(_CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=2)),
+    Profile.FULL: replace(
+        _CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=2, final=0.0)
+    ),
 }
 
 

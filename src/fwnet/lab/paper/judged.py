@@ -186,12 +186,24 @@ class Judged:
             "Training of the learned optimizers",
             "Least validation so far, as a share of that of the initial weights (first seed, best "
             "restart). Training ends when a third of its planned updates brought nothing new. "
-            + self._ends(),
+            + self._ends()
+            + self._rates(),
             "updates of the LSTM's weights",
             "validation / first validation",
             lines,
             log_y=True,
         )
+
+    def _rates(self) -> str:
+        """How the first seed compared learning rates; empty where there was one."""
+        said = []
+        for name, facts in self.results.seeds[0].metrics.get("training", {}).items():
+            rates = facts.get("rates", {})
+            if len(rates) > 1:
+                said.append(f"{name} {', '.join(f'{rate}: {v:.3g}' for rate, v in rates.items())}")
+        if not said:
+            return ""
+        return f" Least validation by meta lr (all seeds take the best): {'; '.join(said)}."
 
     def _ends(self) -> str:
         """Which trainings failed, and which were still improving."""

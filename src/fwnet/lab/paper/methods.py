@@ -1,7 +1,8 @@
 """The methods of an experiment: hand-designed, tuned on validation, learned.
 
 A method is a function that begins a run on a problem. Whatever is tuned or trained is chosen by the
-score of its runs on the same held-out problem.
+score of its runs on the same held-out problem. Learning rates of training may be chosen once: the
+first seed tries them, and the others train with its choice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -27,6 +29,10 @@ Method = Callable[[Any], Recurrence[Any]]
 """A problem -> a run on it."""
 Version = tuple[Callable[[], nn.Module], Callable[[Any], Method]]
 """What builds the module that is trained, and the method of such a module."""
+Draw = Callable[[torch.Generator], Any]
+"""Draws a problem to train on."""
+FIRST_SEED = 0
+"""The seed that tries learning rates for all."""
 
 
 @final
@@ -74,24 +80,44 @@ class Methods(dict[str, Method]):
         self,
         name: str,
         versions: Mapping[str, Version],
-        draw: Callable[[torch.Generator], Any],
+        draw: Draw,
         plan: MetaTraining,
         seed: int,
+        first: Callable[[], tuple[Draw, Any]] | None = None,
     ) -> nn.Module:
         """Train every version on problems that are drawn; add the one with the best validation.
 
-        Returns what was trained.
+        Arguments:
+            name: of the method.
+            versions: that are trained, by a text that says which.
+            draw: problems to train on.
+            plan: of the training.
+            seed: of the initial weights and the draws.
+            first: gives what the first seed draws from and its held-out problem. That seed tries
+                the plan's learning rates and the others take its choice, which they find by the
+                same training if nobody has kept it. If left out, every seed tries all rates.
+
+        Returns:
+            What was trained.
         """
         found = []
-        for text, (build, make) in versions.items():
+        for text, version in versions.items():
+            tried, own = None, plan
+            if first is not None and len(plan.lrs) > 1:
+                folder = _place(name, text, FIRST_SEED, shared=True)
+                tried = self._trained(version, *first(), plan, FIRST_SEED, folder)
+                own = replace(plan, lrs=(tried[1].learning_rate,))
             for restart in range(plan.restarts):
                 number = seed + 1000 * restart
-                folder = _place(name, text, number)
-                module, history = self._trained(build, make, draw, plan, number, folder)
-                found.append((text, make, module, history))
-        best, make, module, history = min(found, key=lambda each: min(each[3].validations))
+                if tried is None or number != FIRST_SEED:
+                    folder = _place(name, text, number, shared=False)
+                    run = self._trained(version, draw, self.held, own, number, folder)
+                else:
+                    run = tried
+                found.append((text, version, *run, _rates((tried or run)[1])))
+        best, (_, make), module, history, rates = min(found, key=lambda f: min(f[3].validations))
         self[name] = make(module)
-        self.training[name] = training_facts(history, plan)
+        self.training[name] = training_facts(history, plan) | {"rates": rates}
         rate = f"meta lr = {history.learning_rate:g}"
         failed = "; not trained: no validation beat the initial weights" if history.failed else ""
         self.chosen[name] = ", ".join(part for part in (best, rate) if part) + failed
@@ -103,40 +129,51 @@ class Methods(dict[str, Method]):
 
     def _trained(
         self,
-        build: Callable[[], nn.Module],
-        make: Callable[[Any], Method],
-        draw: Callable[[torch.Generator], Any],
+        version: Version,
+        draw: Draw,
+        held: Any,
         plan: MetaTraining,
         seed: int,
         folder: Path | None,
     ) -> tuple[nn.Module, MetaHistory]:
+        build, make = version
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TrainingFailed)  # the history says so
             return meta_train(
                 with_seed(build, seed),
                 Runs(lambda module, generator: make(module)(draw(generator))),
                 plan.config(seed),
-                validation=Runs(lambda module, generator: make(module)(self.held)),
+                validation=Runs(lambda module, generator: make(module)(held)),
                 out=folder,
             )
 
 
-_trainings: ContextVar[Path | None] = ContextVar("trainings", default=None)
+def _rates(history: MetaHistory) -> dict[str, float]:
+    """The best validation by the learning rate."""
+    return {f"{a.learning_rate:g}": min(a.validations) for a in history.attempts}
+
+
+_folders: ContextVar[tuple[Path | None, Path | None]] = ContextVar("folders", default=(None, None))
 
 
 @contextmanager
-def trainings_in(folder: Path | None) -> Iterator[None]:
-    """Keep the states of trainings in a folder; the same trainings go on from there."""
-    token = _trainings.set(folder)
+def trainings_in(folder: Path | None, shared: Path | None = None) -> Iterator[None]:
+    """Keep the states of trainings in a folder; the same trainings go on from there.
+
+    Arguments:
+        folder: of the seed.
+        shared: of trainings that all seeds need, of the first seed with every learning rate.
+    """
+    token = _folders.set((folder, shared))
     try:
         yield
     finally:
-        _trainings.reset(token)
+        _folders.reset(token)
 
 
-def _place(*parts: object) -> Path | None:
+def _place(*parts: object, shared: bool) -> Path | None:
     """The folder of one training; None if nothing is kept."""
-    folder, name = _trainings.get(), "-".join(str(part) for part in parts)
+    folder, name = _folders.get()[shared], "-".join(str(part) for part in parts)
     return None if folder is None else folder / hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
@@ -154,7 +191,6 @@ def training_facts(history: MetaHistory, plan: MetaTraining) -> dict[str, Any]:
         "validation": found,
         "failed": history.failed,
         "settled": len(found) - 1 - best >= plan.patience,
-        "attempts": {f"{a.learning_rate:g}": min(a.validations) for a in history.attempts},
     }
 
 

@@ -33,12 +33,21 @@ _SHOWN = 4  # data sets that are named
 @final
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One seed of one experiment; `trainings` is where the states of its trainings are kept."""
+    """One seed of one experiment.
+
+    Arguments:
+        experiment: that is run.
+        config: of it.
+        seed: of it.
+        trainings: where the states of the seed's trainings are kept.
+        shared: where those of trainings that all seeds need are kept.
+    """
 
     experiment: Experiment[Any]
     config: Any
     seed: int
     trainings: Path | None = None
+    shared: Path | None = None
 
     @property
     def name(self) -> str:
@@ -115,10 +124,11 @@ def run(
     for job in jobs:
         done = store.done(job.name, profile, job.config, job.seed) if resume else None
         if done is None:
-            trainings = store.trainings(job.name, profile, job.config, job.seed)
+            own, shared = store.trainings(job.name, profile, job.config, job.seed)
             if not resume:
-                shutil.rmtree(trainings, ignore_errors=True)
-            left.append(replace(job, trainings=trainings))
+                for folder in (own, shared):
+                    shutil.rmtree(folder, ignore_errors=True)
+            left.append(replace(job, trainings=own, shared=shared))
         else:
             known[job.name] = done.seconds
             watch.finish(job, done.seconds, kept=True)
@@ -167,7 +177,7 @@ _Outcomes = Generator[tuple[Job, _Outcome], None, None]
 def _compute(job: Job, progress: Progress) -> _Outcome:
     start = time.perf_counter()
     try:
-        with note_sources() as noted, trainings_in(job.trainings):
+        with note_sources() as noted, trainings_in(job.trainings, job.shared):
             metrics = plain(job.experiment.run(job.config, job.seed, progress))
     except DataError as error:
         return str(error)
