@@ -77,8 +77,7 @@ class Bucket:
         self.radii = [getattr(member.place.domain, "radius", None) for member in members]
         self.asked, self.factors = self._asked()
         self.root = math.sqrt(math.prod(self.shape[-self.event_dim :]))
-        widths = [member.place.domain.diameter(self.shape) for member in members]
-        self.by_diameter = [self.root / width if width > 0 else 0.0 for width in widths]
+        self.by_diameter = [self._by_diameter(member.place.domain) for member in members]
         self.views: list[Tensor] = []  # of parameters that are moved in place
         if self.plain and all(parameter.is_contiguous() for parameter in self.parameters):
             self.views = [m.place.points(m.parameter.detach()) for m in members]
@@ -94,6 +93,10 @@ class Bucket:
         if len(set(radii)) == 1:
             return replace(self.domain, radius=radii[0]), None  # type: ignore[type-var]
         return replace(self.domain, radius=1.0), self._per_member(radii)  # type: ignore[type-var]
+
+    def _by_diameter(self, domain: Domain) -> float:
+        width = domain.diameter(self.shape)
+        return self.root / width if width > 0 else 0.0
 
     def is_current(self) -> bool:
         """Whether the weights still are where the views are."""
