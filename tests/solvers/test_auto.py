@@ -19,8 +19,8 @@ BATCH = fwnet.LeastSquares(normal(3, 4, 30, 12), normal(4, 4, 30))
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not solved anything."""
-    monkeypatch.setattr(forward.Waiting, "over", set())
-    monkeypatch.setattr(forward.Waiting, "steps", 0)
+    monkeypatch.setattr(forward.CodeUse, "loaded", set())
+    monkeypatch.setattr(forward.CodeUse, "numpy_steps", 0)
 
 
 def solve(problem: Any = PROBLEM, domain: Any = None, **options: Any) -> fwnet.Result:
@@ -51,7 +51,7 @@ def test_machine_code_once_it_is_loaded() -> None:
 
 def test_machine_code_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     solve(compiled=True)  # on the disk from here
-    forward.Waiting.over.clear()
+    forward.CodeUse.loaded.clear()
     monkeypatch.setattr(forward, "_LOADING", 1)
     assert (ran(solve()), ran(solve())) == ("NumPy", "machine code")
 

@@ -181,7 +181,7 @@ def read_points(
 
 
 def _without_index(frame: Any, source: str, target: str | None) -> Any:
-    """A table without the row numbers that pandas writes unless told not to."""
+    """A table without the row numbers that pandas writes by default."""
     first = frame.columns[0]
     numbered = str(first).startswith("Unnamed:") and first != target and len(frame.columns) > 2
     if not numbered or not (frame[first] == np.arange(len(frame))).all():

@@ -1,4 +1,4 @@
-"""Checks at the door of the SVM estimators: which argument, what rule, what value, what to do."""
+"""Checks of the SVM estimators' arguments: errors name the argument, rule, value and remedy."""
 
 from __future__ import annotations
 

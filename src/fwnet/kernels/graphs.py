@@ -149,7 +149,7 @@ def padded_graphs(graphs: Any, labels: Sequence[Hashable] | None = None) -> Arra
     """Adjacency matrix and one-hot labels side by side, for networks: `(graphs, n, n + labels)`.
 
     Arguments:
-        graphs: as of `as_graphs`; n is the largest number of nodes, smaller graphs get zeros.
+        graphs: as in `as_graphs`; n is the largest number of nodes, smaller graphs get zeros.
         labels: the labels in the order of the columns; those that occur, sorted, by default.
 
     Example:

@@ -77,7 +77,7 @@ def save(controller: Learned, path: str | Path, card: Mapping[str, Any] | None =
 
 
 def has_a_kind(controller: Learned) -> bool:
-    """Whether `load` can build such a controller; it builds none that a user has written."""
+    """Whether `load` can build it: it builds the kinds of this library, not a user's own."""
     return KINDS.get(type(controller).__name__) is type(controller)
 
 

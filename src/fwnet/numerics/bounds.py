@@ -1,4 +1,4 @@
-"""Bounds of extreme singular values and eigenvalues that hold: what a certificate stands on.
+"""Valid bounds of extreme singular values and eigenvalues: the basis of certificates.
 
 A pair that Lanczos found bounds σ₁ from below: it may have missed a larger, nearly tied value. Here
 it is also bounded from above, by the first of these that the size allows:

@@ -1,4 +1,4 @@
-"""Checks at the door: each names the argument, the rule, the value and the way out."""
+"""Checks of arguments: each error names the argument, the rule, the value and the remedy."""
 
 from __future__ import annotations
 

@@ -340,5 +340,5 @@ def reason(error: OSError) -> str:
 
 
 def _existing(path: Path) -> Path:
-    """The nearest folder above that exists."""
+    """The nearest existing folder above a path."""
     return next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))

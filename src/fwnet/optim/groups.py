@@ -1,4 +1,4 @@
-"""What a parameter group says: its learning rate, names and gradients, where parameters live."""
+"""Parameter groups: learning rates, names and gradients, and where parameters live."""
 
 from __future__ import annotations
 

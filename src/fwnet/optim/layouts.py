@@ -99,7 +99,7 @@ class Place:
 
     @property
     def least_dims(self) -> int:
-        """Dimensions that a parameter needs; one with fewer, such as a bias, is free."""
+        """The dimensions that a parameter needs; one with fewer, such as a bias, has no domain."""
         if self.kind in ("rows", "columns"):
             return 2
         return self.domain.event_dim + (self.kind == "stack") if self.domain.event_dim > 1 else 0

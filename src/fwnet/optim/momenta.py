@@ -57,7 +57,7 @@ class Momenta:
         return whole if self.batched else whole[0]
 
     def _of_shards(self, gradient: Tensor, beta: float, owns: Sequence[State]) -> Tensor:
-        """The same, of the parts that the workers hold; then they are gathered."""
+        """The same for shards: each worker updates its part, then the parts are gathered."""
         points = []
         sizes = [local(member.parameter).numel() for member in self.members]
         for member, own, part in zip(self.members, owns, gradient.split(sizes), strict=True):

@@ -86,7 +86,7 @@ class PowerIteration(CostOracle):
         return Answer(Rank1(-domain.radius * u, v), -domain.radius * sigma, following)
 
     def ask(self, domain: Domain, cost: Cost, state: Any) -> tuple[Vertex, Any]:
-        """As `answer`; one iteration from a warm start, the usual one of an optimizer, at once."""
+        """As `answer`; a short cut for one iteration from a warm start, usual in optimizers."""
         usual = self.steps == 1 and self.start == "warm" and not torch.is_grad_enabled()
         if usual and isinstance(cost, Tensor) and is_read(cost):
             assert isinstance(domain, TraceNormBall)

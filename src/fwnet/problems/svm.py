@@ -161,7 +161,7 @@ class SVMDual(Problem):
         return torch.linalg.vecdot(new, weights.unsqueeze(-2)) + b.unsqueeze(-1)
 
     def predict(self, alpha: Tensor, new: Tensor) -> Tensor:  # (*batch, m)
-        """The label −1 or +1 of new points; arguments as of `decision_function`."""
+        """The label −1 or +1 of new points; arguments as in `decision_function`."""
         positive = self.decision_function(alpha, new) >= 0
         return positive.to(alpha.dtype) * 2 - 1
 

@@ -70,8 +70,8 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
     Arguments:
         radius: of the ball, or "auto": chosen on a quarter of the rows (of at least
             1,500 and at most 20,000), a fifth of them held out; at most thrice the time of a fit.
-        max_rank: at most so many singular values; None for no limit. Below the rank of the best
-            W the gap cannot close.
+        max_rank: the largest number of singular values; None for no limit. Below the rank of the
+            best W the gap cannot close.
         tol: the fit stops once the gap is at most tol times the loss (or a thousandth of the loss
             at W = 0, if that is more).
         max_iter: passes over the data.

@@ -76,7 +76,7 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # X holds positions, not features: random numbers are no input of this estimator.
+        # X holds positions, not features: random numbers are not valid input.
         tags.input_tags.two_d_array, tags.input_tags.sparse = False, False
         return tags
 

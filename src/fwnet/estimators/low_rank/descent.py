@@ -63,7 +63,7 @@ class FactoredDescent:
             self._balance()
 
     def fits(self, radius: float, width: int, dtype: torch.dtype) -> bool:
-        """Whether it is one for this ball, of this width and type."""
+        """Whether it was made for this ball, width and type."""
         left = self.factors[0]
         return (self.radius, left.shape[1], left.dtype) == (radius, width, dtype)
 

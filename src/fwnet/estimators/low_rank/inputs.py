@@ -1,4 +1,4 @@
-"""Checks at the door of the low-rank estimators, and their rows."""
+"""Checks of the low-rank estimators' arguments, and their rows."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class FactoredProjection(AcceleratedProjection[FactoredPoint]):
         problem: f.
         radius: of the ball.
         start: where to begin, in the ball.
-        max_rank: at most so many singular values.
+        max_rank: the largest number of singular values.
         generator: of the sample and the first basis.
     """
 

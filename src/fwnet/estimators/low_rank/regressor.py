@@ -21,7 +21,7 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator)
         min ½ Σ wᵢ |xᵢW + b − yᵢ|² / Σ wᵢ,   ‖W‖_* <= radius
 
     The outputs are centred; with an intercept a column of ones, inside the ball, does the rest.
-    The same solver and certificate as of `LowRankSoftmaxClassifier`, where the arguments are
+    The same solver and certificate as in `LowRankSoftmaxClassifier`, where the arguments are
     explained.
 
     Attributes: U_ (features, rank), s_, V_ (outputs, rank), rank_, coef_, intercept_, radius_,

@@ -139,13 +139,13 @@ class ArrayRows(Rows):
 
 @final
 class StreamedRows(Rows):
-    """Rows that a function brings block by block, again for every pass.
+    """Rows that a function yields block by block, anew for every pass.
 
     Arguments:
         source: () -> blocks `(h, d)`, the same ones in the same order each time.
         n, d: how many rows and columns there are.
         dtype: of the products.
-        constant: as of `ArrayRows`.
+        constant: as in `ArrayRows`.
     """
 
     def __init__(

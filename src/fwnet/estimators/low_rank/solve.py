@@ -87,7 +87,7 @@ def solve(
         start: where to begin; scaled into the ball.
         budget: see `Budget`.
         generator: of batches and bases; seed 0 if left out.
-        on_step, progress, verbose: as of `fwnet.FrankWolfe.forward`.
+        on_step, progress, verbose: as in `fwnet.FrankWolfe.forward`.
     """
     checks.positive("radius", radius)
     if start is not None and (len(start.U), len(start.V)) != problem.shape:

@@ -40,7 +40,7 @@ class KernelEstimator(BaseEstimator):
     coef_: Any  # with a linear kernel only
     _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
     _features: Any  # of the fit: makes points of graphs, for example; None for points as they are
-    _objects: bool  # the points of the fit are no rows of numbers
+    _objects: bool  # the points of the fit are not rows of numbers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -74,7 +74,7 @@ def default_megabytes(root: str = "/") -> float:
     """Return a quarter of the free memory in megabytes, for `cache_size="auto"`.
 
     Free is what the kernel of Linux calls available, or what the limit of a container leaves, if
-    that is less; elsewhere the unused pages; 800 MB where neither is told.
+    that is less; elsewhere the unused pages; 800 MB if the system reports neither.
 
     Arguments:
         root: folder with `proc` and `sys`.

@@ -33,7 +33,7 @@ def device() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Everything that stands beside a result."""
+    """Everything that is stored with a result."""
     return versions() | {
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
         f"{torch.get_num_threads()} threads",

@@ -60,7 +60,7 @@ class Baseline(ABC):
     `evaluate` gives it one problem at a time, as a batch of one: x is `(1, n)`.
 
     Attributes:
-        name: as it stands in tables.
+        name: in tables.
 
     Example:
         >>> from fwnet import learned
@@ -168,7 +168,7 @@ class _Recorder:
 
     def __call__(self, value: Tensor | float, x: Tensor | None = None) -> bool:
         if len(self.values) > self.max_steps:
-            return True  # the method did not stop when it was told to
+            return True  # the method did not stop when asked to
         self.spent += time.process_time() - self.since  # recording is not the method's work
         value = torch.as_tensor(value, dtype=torch.float64)
         self.values.append(value)

@@ -25,7 +25,7 @@ class Solver(Baseline):
     """A `FrankWolfe` with given slots.
 
     Arguments:
-        name: as it stands in tables.
+        name: in tables.
         make: the solver for a domain, as a function, or a solver; its budgets are overruled.
         quadratic: whether the slots need a quadratic problem.
         simplex: whether they need the simplex.

@@ -30,7 +30,7 @@ class Tuned:
 
     @property
     def name(self) -> str:
-        """As it stands in tables."""
+        """Its name in tables."""
         return self.make(self.grid[0]).name
 
 

@@ -91,7 +91,7 @@ class Controller(Learned):
         return FrankWolfe(domain, **slot, **budgets)
 
     def check_domain(self, domain: Domain) -> None:
-        """Raise if it was not made for this domain, or its weights are broken."""
+        """Raise if it was not made for this domain, or a weight is not finite."""
         if not isinstance(domain, self.domains):
             made = " or ".join(kind.__name__ for kind in self.domains)
             raise TypeError(

@@ -246,7 +246,7 @@ def _warn_of_absent(
     domain: Domain,
     held_out: Sequence[tuple[Problem, Tensor]],
 ) -> None:
-    """Warn if the tables lack methods that were asked for."""
+    """Warn about requested methods that the tables will not show."""
     there = {
         each.name for each in ready if any(each.fits(problem, domain) for problem, _ in held_out)
     }
@@ -296,7 +296,7 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
 
 
 def _listed(slots: object) -> list[Any]:
-    """Several seeds as a list; a text is no list of letters."""
+    """Several seeds as a list; one controller, or a string, as a list of one."""
     several = isinstance(slots, Sequence) and not isinstance(slots, str)
     return list(slots) if several else [slots]  # type: ignore[call-overload]
 

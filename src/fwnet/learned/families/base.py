@@ -87,7 +87,7 @@ def check_family(name: str, family: object) -> None:
 
 
 def _in_double(problem: Problem) -> Problem:
-    """A dense quadratic in float64: in float32 its gap would stop far above the tolerance."""
+    """A dense quadratic in float64: in float32 its gap would stay far above the tolerance."""
     if not isinstance(problem, Quadratic | LeastSquares):
         return problem
     if not isinstance(problem.matrix, DenseMap) or problem.dtype == torch.float64:

@@ -34,7 +34,7 @@ class DeepSVMFamily(ProblemFamily):
     sees kernels of all ages: random ones, and those that nearly separate the classes, of low rank.
 
     Arguments:
-        datasets, C, n, dtype: as of `SVMFamily`.
+        datasets, C, n, dtype: as in `SVMFamily`.
         widths: of the layers; the paper's kernel for the circles is (4, 2).
         updates: of the network before its problem is posed, uniform between two limits.
 

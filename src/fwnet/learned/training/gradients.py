@@ -106,7 +106,7 @@ class PersistentES(MetaGradient):
 
         g = mean over particles of ξ L_k(θ + ε_k) / σ²,   ξ = ε_1 + … + ε_k
 
-    ε_k is new for each stretch, and ξ remembers those that made the state it starts from.
+    ε_k is drawn anew for each stretch; ξ sums all perturbations that led to the present state.
 
     Arguments:
         pairs: of antithetic particles.

@@ -24,7 +24,7 @@ class MetaLoss(ABC):
 
     @property
     def least(self) -> float:
-        """What no controller can be below; minus infinity if there is no such number."""
+        """A lower bound of the loss, whatever the controller; minus infinity if none is known."""
         return -math.inf
 
     @abstractmethod

@@ -80,7 +80,7 @@ class OptimizerRun(Rollout, Generic[Shown]):
 
     @torch.no_grad()
     def score(self, steps: int) -> float:
-        """The recurrence's score of the losses, after so many steps or once it is decided."""
+        """The score of the losses after `steps` steps, or once it is decided."""
         while len(self.losses) < steps and not self.recurrence.decided(self.losses):
             self.advance()
         return self.recurrence.score(self.losses)

@@ -106,7 +106,7 @@ class SolverTask(TrainingTask):
         return judged
 
     def describe(self, config: MetaConfig, generator: torch.Generator) -> str:
-        """A family has no options to compare: the first problems that it draws stand for it."""
+        """A family has no options to compare, so its first problems identify it."""
         same = torch.Generator()
         same.set_state(generator.get_state())
         problem, values = sampled(self.family, config.batch, generator)

@@ -104,7 +104,7 @@ class MetaHistory(list[MetaRecord]):
 @final
 @dataclass
 class TrainingState:
-    """All that is needed to resume a training.
+    """Everything that is needed to resume a training.
 
     Arguments:
         learned: what is trained.

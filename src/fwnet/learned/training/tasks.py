@@ -50,7 +50,7 @@ class TrainingTask(ABC):
 
 @torch.no_grad()
 def mean_loss(rollouts: Iterable[Rollout], steps: int) -> float:
-    """The mean over runs of their loss over so many steps."""
+    """The mean, over runs, of the loss of a number of steps."""
     losses = [rollout.run(steps).item() for rollout in rollouts]
     return sum(losses) / len(losses)
 

@@ -46,11 +46,11 @@ class Chunk(NamedTuple):
     stopped: bool = False
 
 
-class Waiting:
-    """The dtypes for which this process has machine code, and the steps that NumPy took instead."""
+class CodeUse:
+    """What this process has used so far: machine code for some dtypes, and steps by NumPy."""
 
-    over: ClassVar[set[torch.dtype]] = set()
-    steps = 0
+    loaded: ClassVar[set[torch.dtype]] = set()
+    numpy_steps = 0
 
 
 @final
@@ -103,9 +103,9 @@ class FastForward:
         ahead.code = _machine_code() if solver.compiled is True else ahead._best_code(it)
         if ahead.code is None:
             return None
-        if ahead.code is not steps and it.x.dtype not in Waiting.over:
+        if ahead.code is not steps and it.x.dtype not in CodeUse.loaded:
             ahead._take(it, np.zeros(1), problems=0)  # compile now, before the clock runs
-            Waiting.over.add(it.x.dtype)
+            CodeUse.loaded.add(it.x.dtype)
         return ahead
 
     def pays(self) -> bool:
@@ -117,11 +117,11 @@ class FastForward:
 
     def _best_code(self, it: Iterate) -> Any:
         """Machine code once the steps so far would have paid for loading it, NumPy until then."""
-        slow, loaded = steps if self.single else None, it.x.dtype in Waiting.over
-        if not loaded and Waiting.steps < _LOADING:
+        slow, loaded = steps if self.single else None, it.x.dtype in CodeUse.loaded
+        if not loaded and CodeUse.numpy_steps < _LOADING:
             return slow
         code = machine_code("fwnet.solvers.compiled.steps")
-        if code is None or loaded or Waiting.steps >= _COMPILING:
+        if code is None or loaded or CodeUse.numpy_steps >= _COMPILING:
             return code or slow
         ready = is_ready(code.take_steps, *self._arguments(it, np.zeros(1)), 0, 0)
         return code if ready else slow
@@ -157,7 +157,7 @@ class FastForward:
             there, _ = self._take(it, sizes[:seen])
         self.taken += seen
         if self.code is steps:
-            Waiting.steps += seen
+            CodeUse.numpy_steps += seen
         active = None if it.active is None else self._active(there)
         arrived = Iterate(self._point(there.x), self._point(there.image), active)
         if (t + seen) % every == 0:

@@ -133,7 +133,7 @@ def _numeric(table: Table, column: int) -> Markup:
 
 
 def _widths(figures: Sequence[Figure]) -> list[bool]:
-    """Small figures of curves stand in pairs; a large one, or one left over, takes a whole row."""
+    """Whether a figure takes a whole row: a large one, or a small one without a partner."""
     wide = [not isinstance(f, Curves) or len(f.series) > _MANY for f in figures]
     start = 0
     for end in range(len(figures) + 1):
@@ -154,7 +154,7 @@ def _origin(section: Section) -> str:
 
 
 def _provenance(section: Section) -> dict[str, str]:
-    """What stands beside a result: profile, seeds, time, versions, machine, data."""
+    """What is shown with a result: profile, seeds, time, versions, machine, data."""
     results, about = section.results, section.results.seeds[-1].environment
     count = len(results.seeds)
     seconds = sum(each.seconds for each in results.seeds)
