@@ -43,7 +43,7 @@ def _compiler() -> Any:
         def on_end(self, event: Any) -> None:
             before = self.duration
             super().on_end(event)
-            Compilation.seconds = self.duration
+            Compilation.seconds += self.duration - before
             if before <= _LONG < self.duration:
                 logger.warning(
                     "fwnet compiles machine code for its first use, which takes some seconds once; "
