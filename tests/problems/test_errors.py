@@ -143,7 +143,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "y shape",
         lambda: fwnet.LogisticRegression(EYE, torch.ones(2)),
         ValueError,
-        "LogisticRegression(y) must have shape (3,) for X of shape (3, 3); got (2,).",
+        "LogisticRegression(y) must have shape (3,); got (2,).",
     ),
     (
         "y zero and one",
@@ -185,7 +185,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "SVM labels",
         lambda: fwnet.SVMDual(EYE, torch.tensor([1, 2, 3])),
         ValueError,
-        "SVMDual(y) must hold -1 and +1 only; map other labels to these first.",
+        "SVMDual(y) must hold -1 and +1 only; map 0/1 by 2 * y - 1.",
     ),
     (
         "SVM label shape",

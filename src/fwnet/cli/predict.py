@@ -45,7 +45,7 @@ def predict(
     """
     from fwnet.cli.tables import Spelling, read_new_points
     from fwnet.estimators.model_files import read_model
-    from fwnet.numerics.files import written_whole
+    from fwnet.numerics.files import write_text
 
     check_target("--out", out, ".csv")
     fitted, notes = read_model(model)
@@ -66,8 +66,7 @@ def predict(
         if out is None and not as_json:  # the standard output holds the predictions alone
             say(f"{measure} {facts['score']:.4g} on {there.sum()} of {len(there)} points.")
     if out is not None:
-        with written_whole(out, f"--out {out}") as file:
-            file.write(_csv(columns).encode())
+        write_text(out, _csv(columns), f"--out {out}")
         facts["saved"] = out.as_posix()
     if as_json:
         show(facts | {"predictions": columns}, True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwnet.domains.base import Domain, NormBall, check_exponent, settle_radius, slack
-from fwnet.domains.norm_balls import L1Ball, at_most_one, lp_norm
+from fwnet.domains.norm_balls import L1Ball, L2Ball, at_most_one, lp_norm
 from fwnet.domains.simplex import Simplex
 from fwnet.numerics.bounds import bounded_eigenpair, bounded_singular_pair
 from fwnet.numerics.singular import bottom_eigenpair, top_singular_pair
@@ -177,8 +177,7 @@ class RowBall(NormBall):
 
     def project(self, x: Tensor) -> Tensor:
         """Euclidean projection: rows that are too long, scaled back."""
-        inside = norm(x).unsqueeze(-1) <= self.radius
-        return torch.where(inside, x, self.radius * unit(x))
+        return L2Ball(self.radius).project(x)
 
 
 @final

@@ -120,6 +120,16 @@ def same_kind(name: str, value: Tensor, other_name: str, other: Any) -> None:
         )
 
 
+def signs(name: str, value: Any, shape: tuple[int, ...], like: Any) -> Tensor:
+    """Return labels −1, +1 of a shape, in the dtype and on the device of the data `like`."""
+    value = a_tensor(name, value)
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name} must have shape {shape}; got {tuple(value.shape)}.")
+    if not bool(((value == 1) | (value == -1)).all()):
+        raise ValueError(f"{name} must hold -1 and +1 only; map 0/1 by 2 * y - 1.")
+    return value.to(dtype=like.dtype, device=like.device)
+
+
 def a_function(name: str, value: Any) -> None:
     """Check that `value` can be called."""
     if not callable(value):

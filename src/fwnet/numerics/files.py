@@ -64,6 +64,13 @@ def written_whole(path: Path, name: str | None = None, advice: str = ADVICE) -> 
             beside.unlink()
 
 
+def write_text(path: Path, text: str, name: str | None = None, advice: str = ADVICE) -> None:
+    """Write a text file, whole or not at all, and make its folder; see `written_whole`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path, name, advice) as file:
+        file.write(text.encode())
+
+
 @contextmanager
 def folder_written_whole(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` that takes its name at the end; a failure leaves nothing.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fwnet.numerics import checks
 from fwnet.numerics.linear_maps import LinearMap, as_linear_map
 from fwnet.problems.base import LinearLoss
 
@@ -29,22 +30,9 @@ class LogisticRegression(LinearLoss):
 
     def __init__(self, X: Tensor | LinearMap | Any, y: Tensor) -> None:
         matrix = as_linear_map("LogisticRegression(X)", X)
-        if not isinstance(y, Tensor):
-            raise TypeError(
-                f"LogisticRegression(y) must be a torch.Tensor; got {type(y).__name__}."
-            )
         batch = tuple(matrix.shape[:-2])
-        if tuple(y.shape) != (*batch, matrix.shape[-2]):
-            raise ValueError(
-                f"LogisticRegression(y) must have shape {(*batch, matrix.shape[-2])} for X of "
-                f"shape {tuple(matrix.shape)}; got {tuple(y.shape)}."
-            )
-        if not bool(((y == 1) | (y == -1)).all()):
-            raise ValueError(
-                "LogisticRegression(y) must hold -1 and +1 only; map 0/1 by 2 * y - 1."
-            )
         super().__init__(matrix, batch)
-        self.y = y.to(dtype=matrix.dtype, device=matrix.device)
+        self.y = checks.signs("LogisticRegression(y)", y, (*batch, matrix.shape[-2]), matrix)
 
     def loss(self, z: Tensor) -> Tensor:
         # Above its threshold torch drops log(1 + e⁻ᶻ): 2e-9 at the default 20, nothing at 40.

@@ -69,7 +69,9 @@ class SVMDual(Problem):
             raise ValueError("SVMDual(bias=True) needs the labels y.")
         ridge = 0.0 if C is None else 1 / _penalty(C, data)
         self.ridge = ridge
-        labels = None if y is None else _labels(y, data)
+        labels = None
+        if y is not None:
+            labels = checks.signs("SVMDual(y)", y, tuple(data.shape[:-1]), data)
         use_bias = labels is not None if bias is None else bias
         self.labels, self.bias = labels, bool(use_bias)
         if features is None:
@@ -230,18 +232,6 @@ def _data(name: str, given: Tensor | None) -> Tensor:
             raise ValueError(f"SVMDual(K) must be square; got shape {tuple(data.shape)}.")
         check_symmetric(name, data)
     return data
-
-
-def _labels(y: Tensor, data: Tensor) -> Tensor:
-    if not isinstance(y, Tensor):
-        raise TypeError(f"SVMDual(y) must be a torch.Tensor; got {type(y).__name__}.")
-    if y.shape != data.shape[:-1]:
-        raise ValueError(
-            f"SVMDual(y) must have shape {tuple(data.shape[:-1])}; got {tuple(y.shape)}."
-        )
-    if not bool(((y == 1) | (y == -1)).all()):
-        raise ValueError("SVMDual(y) must hold -1 and +1 only; map other labels to these first.")
-    return y.to(data)
 
 
 def _penalty(C: float | Tensor, data: Tensor) -> float | Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import fwnet
 from fwnet.lab.paper.experiment import Profile, Results, SeedResult
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import write_text
 
 _FORMAT = 1
 _ADVICE = "Finished seeds are safe; make room or choose another folder, then go on with --resume."
@@ -182,8 +182,6 @@ def _number(path: Path) -> int:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path, str(path), _ADVICE) as file:
-            file.write(text.encode())
+        write_text(path, text, str(path), _ADVICE)
     except OSError as error:
         raise StoreError(str(error)) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import numpy as np
 
 from fwnet.learned.baselines import Choice
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import write_text
 from fwnet.numerics.optional import optional
 from fwnet.show import html
 from fwnet.show.plotting import plot_comparison
@@ -200,10 +200,7 @@ class Evaluation:
                 for c in self.costs
             ],
         }
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as file:
-            file.write((json.dumps(data, indent=1) + "\n").encode())
+        write_text(Path(path), json.dumps(data, indent=1) + "\n")
 
 
 def _aligned(rows: list[list[str]]) -> str:

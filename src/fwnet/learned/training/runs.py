@@ -25,7 +25,7 @@ from fwnet.numerics.files import (
     flattened,
     make_folder,
     rebuilt,
-    written_whole,
+    write_text,
 )
 from fwnet.show.plotting import plot_curves
 
@@ -256,8 +256,7 @@ class TrainingFolder:
             for place, state in enumerate(attempts)
             for record in state.history
         ]
-        with written_whole(self.folder / "history.jsonl") as file:
-            file.write("\n".join(lines).encode())
+        write_text(self.folder / "history.jsonl", "\n".join(lines))
         best = best_of(attempts)
         best.write_cards(self.facts)
         for name, part in parts_of(best.learned).items():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.low_rank.rows import Block
-from fwnet.numerics.files import FileFormat, make_folder, written_whole
+from fwnet.numerics.files import FileFormat, make_folder, write_text
 
 _FILE, _NOTES = "model.safetensors", "model.json"
 _FORMAT = FileFormat("LowRankModel", 1, "model of a distributed fit", "Run its fit again.")
@@ -75,8 +75,7 @@ class LowRankModel:
         facts["config"] = dict(self.config)
         _FORMAT.write(folder / _FILE, facts, {"U": self.U, "s": self.s, "V": self.V})
         notes = {**facts, "rank": self.rank, "classes": self.classes}
-        with written_whole(folder / _NOTES) as file:
-            file.write((json.dumps(notes, indent=2) + "\n").encode())
+        write_text(folder / _NOTES, json.dumps(notes, indent=2) + "\n")
 
 
 def load_model(folder: str | os.PathLike[str]) -> LowRankModel:

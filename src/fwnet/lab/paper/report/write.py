@@ -16,7 +16,7 @@ from fwnet.lab.paper.figures import Curves, Table
 from fwnet.lab.paper.report.html import page
 from fwnet.lab.paper.report.section import Section, colours, sections
 from fwnet.lab.paper.store import StoreError, plain
-from fwnet.numerics.files import written_whole
+from fwnet.numerics.files import write_text
 
 
 @final
@@ -57,7 +57,8 @@ def write_report(
             _raw(part, folder / "results")
         older = "older/index.html" if (folder / "older" / "index.html").exists() else None
         text = page(parts, missing, command, older)
-        return WrittenPage(_replace(folder / "index.html", text), parts)
+        write_text(folder / "index.html", text, advice="")
+        return WrittenPage(folder / "index.html", parts)
     except OSError as error:
         reason = (error.strerror or str(error)).rstrip(". ")
         raise StoreError(
@@ -84,18 +85,12 @@ def _pictures(section: Section, folder: Path) -> None:
             else plots.draw_maps(figure)
         )
         plots.save(drawing, folder, name)
-        _replace(mark, checksum)
+        write_text(mark, checksum, advice="")
 
 
 def _raw(section: Section, folder: Path) -> None:
     """All seeds of an experiment in one file."""
     results = section.results
     content = vars(results) | {"seeds": [vars(each) for each in results.seeds]}
-    _replace(folder / f"{section.name}.json", json.dumps(content, separators=(",", ":")))
-
-
-def _replace(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, advice="") as file:
-        file.write(text.encode())
-    return path
+    text = json.dumps(content, separators=(",", ":"))
+    write_text(folder / f"{section.name}.json", text, advice="")
