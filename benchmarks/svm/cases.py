@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
-import time
-import warnings
 from functools import partial
-from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits, make_circles, make_classification
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.kernel_approximation import Nystroem
-from sklearn.pipeline import make_pipeline
+from sklearn.datasets import load_digits, make_circles
 from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.svm import data, peers
@@ -95,44 +88,6 @@ def image_pairs() -> list[Line]:
         case = f"rbf {name} {first}/{second} n=2000"
         lines += race(case, partial(FWSVC().fit, X, y), rivals, 7, note)
     return lines
-
-
-def large() -> list[Line]:
-    """rbf, n = 100,000, d = 20, gap 1e-2, once each; also a fifth of the time, and Nystroem."""
-    X, y = make_classification(
-        105_000, 20, n_informative=10, n_clusters_per_class=8, random_state=0
-    )
-    X, test, y, truth = np.ascontiguousarray(X[:100_000]), X[100_000:], y[:100_000], y[100_000:]
-    FWSVC(gamma=0.05, cache_size=5).fit(X[:3000], y[:3000])  # compiles
-
-    def timed(model: Any) -> tuple[Any, float, float]:
-        began, wall = time.process_time(), time.perf_counter()
-        model.fit(X, y)
-        return model, time.process_time() - began, time.perf_counter() - wall
-
-    ours, seconds, wall = timed(FWSVC(gamma=0.05, tol=1e-2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        early, _, _ = timed(FWSVC(gamma=0.05, tol=1e-2, max_time=0.2 * wall))
-    features = Nystroem(gamma=0.05, n_components=1000, random_state=0)
-    low, low_seconds, _ = timed(make_pipeline(features, LinearSVC()))
-    intelex = peers.optional("sklearnex.svm")
-    peer = SVC(gamma=0.05) if intelex is None else intelex.SVC(gamma=0.05)
-    best, peer_seconds, _ = timed(peer)
-    scores = [model.score(test, truth) for model in (ours, best, low, early)]
-    case, peak = "rbf n=100000 d=20", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    name = "SVC" if intelex is None else "scikit-learn-intelex SVC"
-    note = f"gap {ours.duality_gap_:.1e}, accuracy {scores[0]:.4f} / {scores[1]:.4f}, {peak:.1f} GB"
-    fifth = (
-        f"accuracy after a fifth {scores[3]:.4f} (gap {early.duality_gap_:.2f}) / {scores[2]:.4f}"
-    )
-    return [
-        Line(case, name, seconds / peer_seconds, 0.8, 1e3 * seconds, 1e3 * peer_seconds, note),
-        Line(
-            case, "Nystroem(1000) + LinearSVC", seconds / low_seconds, None, 1e3 * seconds,
-            1e3 * low_seconds, fifth,
-        ),
-    ]  # fmt: skip
 
 
 def mnist_ten() -> list[Line]:

@@ -115,7 +115,8 @@ def kernel_gap(
     u = coef[support]
     if error is None:
         sizes = np.sqrt(np.abs(kernel.diagonal()) + problem.bias)
-        share = kernel.rounding() + _rounding(len(support))
+        each = kernel.stored_rounding if kernel.trusted else kernel.rounding()
+        share = each + _rounding(len(support))
         errors = share * float(sizes[support] @ np.abs(u)) * sizes
     else:
         errors = np.full(len(scores), error)

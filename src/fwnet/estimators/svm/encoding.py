@@ -6,7 +6,7 @@
 A feature that nearly always has one value (a pixel at the border, a one-hot code) costs a matrix
 product as much as any other. Distances do not see where the origin is: measured from that value the
 feature is nearly always 0, and only the pairs of points that both have it add anything. Rare
-features of sparse input are measured from 0.
+features of sparse input are measured from 0. Pixels of 256 levels are multiplied as integers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fwnet.estimators.svm import levels
+from fwnet.estimators.svm.levels import Levels
 from fwnet.estimators.svm.pairwise import compiled
 
 Array = NDArray[Any]
 TILE = 512  # points on either side of a product: one that stays in the cache, worth its packing
 _CACHED = 1 << 18  # numbers that are encoded at a time: what lies between stays in the cache
 _WIDE = 32  # features from where it is worth looking for rare ones
+EXACT = 1e-13  # an error of kernel values that float64 makes too
 _RARE = 0.05  # share of points with a feature below which its pairs cost less than its products
 
 
@@ -37,12 +40,19 @@ class Encoded:
     rare: Any  # (n, r) CSR, or None
     distances: bool  # whether the products are exponents of rbf
     start: int = 0  # place of the first point, for pieces
+    levels: Array | None = (
+        None  # (n, d) instead of both, 8-bit integers; dense is then (n, 1), −γ|x|²
+    )
+    unit: float = 1.0  # by which their squared distances are multiplied
 
     def take(self, index: Any, start: int = 0) -> Encoded:
         """Return some of the points: an array of indices or a slice."""
         rare = None if self.rare is None else self.rare[index]
         dense = self.dense[index] if isinstance(index, slice) else self.dense.take(index, 0)
-        return Encoded(dense, rare, self.distances, start)
+        some = self.levels
+        if some is not None:
+            some = some[index] if isinstance(index, slice) else some.take(index, 0)
+        return replace(self, dense=dense, rare=rare, start=start, levels=some)
 
     @cached_property
     def pieces(self) -> list[Encoded]:
@@ -54,7 +64,12 @@ class Encoded:
 
     def products(self, right: Encoded, out: Array) -> None:
         """Write the products (n, m) with the points on the right."""
-        if self.distances and self.dense.shape[1] > 2 * _WIDE:
+        if self.levels is not None:
+            assert right.levels is not None
+            norms = (self.squares, right.squares)
+            levels.distances(self.levels, right.levels, norms, out)
+            out *= out.dtype.type(self.unit)
+        elif self.distances and self.dense.shape[1] > 2 * _WIDE:
             # Norms by themselves: nothing is copied, and BLAS halves the work of X against X.
             np.matmul(self.dense[:, :-2], right.dense[:, :-2].T, out=out)
             out += self.dense[:, -1:]
@@ -64,6 +79,12 @@ class Encoded:
         if self.rare is not None:
             a, b = self.rare, right._by_feature
             add_pairs(out, a.indptr, a.indices, a.data, b.indptr, b.indices, b.data)
+
+    @cached_property
+    def squares(self) -> Array:
+        """|k|² (n,) of the levels."""
+        assert self.levels is not None
+        return levels.squares(self.levels)
 
     @cached_property
     def _left(self) -> Array:
@@ -90,10 +111,14 @@ class Encoding:
     scale: float
     distances: bool
     entries: int  # that rare features have at most, over all points of a dense X
+    levels: Levels | None = None  # of all features
 
     @classmethod
-    def of(cls, X: Any, gamma: float | None) -> Encoding:
-        """Look at points X (n, d), dense or CSR; gamma is None for products without distances."""
+    def of(cls, X: Any, gamma: float | None, slack: float = EXACT) -> Encoding:
+        """Look at points X (n, d), dense or CSR; gamma is None for products without distances.
+
+        `slack` is an error of kernel values that integers in place of the points may make.
+        """
         n, d = X.shape
         scale = 1.0 if gamma is None else float(np.sqrt(2.0 * gamma))
         common, rare, entries = np.arange(d), np.arange(0), 0
@@ -105,6 +130,11 @@ class Encoding:
                 origin[common] = np.asarray(X.mean(axis=0)).ravel()[common]
         elif gamma is not None:  # products see where the origin is
             origin = np.full(n, 1.0 / n) @ X  # rounding errors grow with the norms
+            grid = None
+            if d > _WIDE and n > TILE and levels.has_fast_products():
+                grid = Levels.of(X, 0.5 * slack / scale)
+            if grid is not None:
+                return cls(common[:0], rare, origin, scale, True, 0, grid)
             if d > _WIDE:
                 usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
                 count = np.zeros(d, np.int64)
@@ -113,6 +143,11 @@ class Encoding:
                 common, rare = np.flatnonzero(~few), np.flatnonzero(few)
                 origin[rare], entries = usual[rare], int(count[rare].sum())
         return cls(common, rare, origin, scale, gamma is not None, entries)
+
+    @property
+    def error(self) -> float:
+        """A bound for the error of the kernel values that comes from the points."""
+        return 0.0 if self.levels is None else self.levels.error(0.5 * self.scale**2)
 
     def for_few(self, X: Any, n: int) -> Encoding:
         """Return the encoding for n of the points: the pairs of rare features pay above TILE."""
@@ -127,6 +162,11 @@ class Encoding:
         if not self.distances:
             some = X if index is None else X[index]
             return Encoded(some.astype(dtype), None, False)
+        if self.levels is not None:
+            whole, unit = self.levels.encode(X, index), -0.5 * (self.scale * self.levels.step) ** 2
+            squares = levels.squares(whole)
+            dense = unit * squares[:, None].astype(dtype)
+            return Encoded(dense, None, True, levels=whole, unit=unit)
         if not len(self.rare):  # a few passes of NumPy: nothing to compile
             n, d = len(X) if index is None else len(index), X.shape[1]
             dense, rows = np.empty((n, d + 2), dtype), 1 + _CACHED // d

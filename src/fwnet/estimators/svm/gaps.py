@@ -25,7 +25,7 @@ def seconds_in_double(
     kernel: KernelRows, problem: MarginProblem, found: DualGap, u: Array, scores: Array
 ) -> float:
     """How long the gap will take in float64, where the kernel values here are float32."""
-    if kernel.dtype == np.float64:
+    if kernel.trusted:
         return 0.0
     support = int(np.count_nonzero(u))
     room = problem.room(problem.scale(found) * scores)

@@ -19,7 +19,7 @@ from fwnet.estimators.svm.certificate import (
     scores_in_double,
 )
 from fwnet.estimators.svm.corrective import corrective_solver, simplex_solver, unsigned
-from fwnet.estimators.svm.encoding import Encoding
+from fwnet.estimators.svm.encoding import EXACT, Encoding
 from fwnet.estimators.svm.gaps import dual_gap, seconds_in_double
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime, check_time
@@ -39,6 +39,7 @@ from fwnet.trace import Clock, Status, StepRecord, Trace
 Certificate = Callable[[Array, Array], DualGap]
 _FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
 _GRACE, _GRACE_SHARE = 0.5, 0.03  # seconds, or share of max_time, for a gap taken after it
+_SLACK = 1e-3  # errors of kernel values in float32, of tol: they count in the gap
 _SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
 
 
@@ -58,7 +59,9 @@ class Points:
         named = not callable(spec.name) and spec.name != "precomputed"
         single = named and X.shape[0] > TINY and limits.tol >= _SINGLE
         with np.errstate(over="ignore"):  # said below
-            kernel = KernelRows(X, spec, dtype or (np.float32 if single else np.float64))
+            chosen = dtype or (np.float32 if single else np.float64)
+            slack = _SLACK * limits.tol if chosen == np.float32 else EXACT
+            kernel = KernelRows(X, spec, chosen, slack=slack)
         if not kernel.reach < _FAR:
             raise ValueError(
                 f"gamma={spec.gamma:g} is too large for these points: γ|x|² reaches "
@@ -66,8 +69,11 @@ class Points:
                 "gamma, or scale X."
             )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * limits.tol:
-            kernel = KernelRows(X, spec, np.float64, kernel.encoding)
-        return cls(X, spec, KernelStore(kernel, limits.room(kernel.megabytes)), kernel.encoding)
+            kernel = KernelRows(X, spec, np.float64)
+        store = KernelStore(kernel, limits.room(kernel.megabytes))
+        # Rows without a place are summed in their own precision.
+        kernel.trusted &= store.fits or kernel.dtype == np.float64
+        return cls(X, spec, store, kernel.encoding)
 
     def part(self, index: Array, limits: Limits) -> Points:
         """Return some of the points, with a block of the whole kernel matrix if that is there."""
@@ -80,7 +86,7 @@ class Points:
         return Points(X, self.spec, KernelStore(rows, rows.megabytes), self.encoding)
 
     def certificate(self, problem: MarginProblem, limits: Limits) -> Certificate:
-        """Return the function u, z -> `DualGap` from kernel values in float64.
+        """Return the function u, z -> `DualGap` from kernel values in float64, or trusted ones.
 
         The gap has a bound on its own rounding errors. Out of time, it is taken from z as it is,
         with ten times the largest error that some points show.
@@ -113,7 +119,7 @@ class Points:
         self, problem: MarginProblem, u: Array, scores: Array, scale: float, clock: Clock
     ) -> Array:
         kernel = self.store.kernel
-        if kernel.dtype == np.float32:
+        if not kernel.trusted:
             assert self.encoding is not None  # only named kernels are evaluated in float32
             return scores_in_double(
                 self.X, self.spec, self.encoding, problem, u, scores, scale, clock

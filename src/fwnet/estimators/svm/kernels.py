@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fwnet.estimators.svm.encoding import TILE, Encoded, Encoding, squared_norms
+from fwnet.estimators.svm.encoding import EXACT, TILE, Encoded, Encoding, squared_norms
 from fwnet.estimators.svm.exponential import exponential
 from fwnet.estimators.svm.limits import check_time
 from fwnet.trace import Clock
@@ -28,6 +28,7 @@ Array = NDArray[Any]
 _PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
 _WIDE = 32  # features from which a block of rows is dear
 _EPS = float(np.finfo(np.float64).eps)
+_SINGLE = 0.37 * 1.8e-7 + 1.3e-7  # the error of e⁻ᵗ in float32: of t, of the polynomial and result
 _CALL, _SQUARE = 32, 16  # points on the left of one call of the user's kernel; for its diagonal
 
 
@@ -93,24 +94,32 @@ def tiles(
 class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision.
 
+    `trusted` says whether no stored value is off by more than `slack`, or than float64 allows.
     Whoever sets `clock` gets OutOfTime from the methods that evaluate the kernel.
     """
 
     def __init__(
-        self, X: Any, spec: KernelSpec, dtype: Any, encoding: Encoding | None = None
+        self,
+        X: Any,
+        spec: KernelSpec,
+        dtype: Any,
+        encoding: Encoding | None = None,
+        slack: float = EXACT,
     ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
         self._X, self.wide = X, X.ndim > 1 and X.shape[1] > _WIDE
         self.clock, self._seconds, self._values = Clock(), 0.0, 0
         self.encoding: Encoding | None = None
+        self.trusted = self.dtype == np.float64
         if callable(spec.name) or spec.name == "precomputed":
             self._diagonal = np.full(self.n, np.nan)  # of a callable, as far as it was asked for
             return
         gamma = spec.gamma if spec.name == "rbf" else None
-        self.encoding = Encoding.of(X, gamma) if encoding is None else encoding
+        self.encoding = encoding or Encoding.of(X, gamma, slack)
         if gamma is not None:
             self._points = self.encoding.encode(X, self.dtype)
             self.reach = -float(self._points.dense[:, -1].min(initial=0.0))
+        self.trusted = self.stored_rounding <= slack or self.trusted
 
     @property
     def megabytes(self) -> float:
@@ -200,8 +209,20 @@ class KernelRows:
             return 0.0
         products = _EPS * (2.0 + 4.0 * math.sqrt(self._X.shape[1]))
         if self.spec.name == "rbf":
-            return products * 4.0 * max(1.0, self.reach)
+            assert self.encoding is not None
+            return products * 4.0 * max(1.0, self.reach) + self.encoding.error
         return products * (self.spec.degree + 1.0 if self.spec.name == "poly" else 1.0)
+
+    @property
+    def stored_rounding(self) -> float:
+        """A bound as `rounding` for the values that are stored in this precision.
+
+        In float32, exponents of integers are rounded three times, and te⁻ᵗ <= 0.37.
+        """
+        if self.dtype == np.float64:
+            return self.rounding()
+        exact = self.encoding is not None and self.encoding.levels is not None
+        return self.rounding() + _SINGLE if exact else np.inf
 
     def diagonal(self, index: Array | None = None) -> Array:
         """Return k(x_i, x_i) (len(index),) in float64, of all points by default."""
