@@ -41,10 +41,10 @@ def _compiler() -> Any:
         _duration = 0.0
 
         def on_end(self, event: Any) -> None:
-            before = self.duration
+            before, known = Compilation.seconds, self.duration
             super().on_end(event)
-            Compilation.seconds += self.duration - before
-            if before <= _LONG < self.duration:
+            Compilation.seconds += self.duration - known
+            if before <= _LONG < Compilation.seconds:
                 logger.warning(
                     "fwnet compiles machine code for its first use, which takes some seconds once; "
                     "`fwnet warm-up` does it in advance."
