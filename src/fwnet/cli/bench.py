@@ -31,7 +31,7 @@ def bench(
         str,
         typer.Argument(
             help=f"What to measure: {', '.join(_MODULES)}.",
-            autocompletion=completes(lambda: _MODULES),
+            autocompletion=completes(_MODULES),
         ),
     ] = "core",
     arguments: Annotated[

@@ -62,7 +62,7 @@ def fit(
         ),
     ],
     model: Annotated[
-        str, typer.Option(help="The estimator.", autocompletion=completes(lambda: MODELS))
+        str, typer.Option(help="The estimator.", autocompletion=completes(MODELS))
     ] = "svc",
     c: Annotated[
         float | None, typer.Option("-C", help="SVMs: weight of the errors. [default: 1]")

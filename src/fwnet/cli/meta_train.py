@@ -32,7 +32,7 @@ def meta_train_command(
         typer.Option(
             help="Problems to train on: svm, deep-svm, quadratic, least-squares, or your own as "
             "module:Class.",
-            autocompletion=completes(lambda: FAMILIES),
+            autocompletion=completes(FAMILIES),
         ),
     ] = "svm",
     controller: Annotated[ControllerName, typer.Option(help="What is learned.")] = "direction",

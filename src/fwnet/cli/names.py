@@ -24,11 +24,11 @@ def known(what: str, name: str, names: Iterable[str]) -> str:
     raise typer.BadParameter(f"there is no {what} {name!r}. {hint}Known: {', '.join(names)}.")
 
 
-def completes(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+def completes(names: Iterable[str]) -> Callable[[str], list[str]]:
     """For `typer.Option(autocompletion=...)`: the names that start with the typed text."""
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in names() if name.startswith(incomplete)]
+        return [name for name in names if name.startswith(incomplete)]
 
     return complete
 

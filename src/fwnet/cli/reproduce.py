@@ -24,7 +24,7 @@ ProfileName = Literal["quick", "paper", "full"]
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments. [default: all]", autocompletion=completes(lambda: NAMES)),
+        typer.Argument(help="Experiments. [default: all]", autocompletion=completes(NAMES)),
     ] = None,
     profile: Annotated[ProfileName, typer.Option(help="How much to run.")] = "quick",
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per experiment.")] = None,

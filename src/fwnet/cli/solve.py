@@ -40,7 +40,7 @@ def solve(
     ] = "least-squares",
     domain: Annotated[
         str | None,
-        typer.Option(help="The domain of x.", autocompletion=completes(lambda: DOMAINS)),
+        typer.Option(help="The domain of x.", autocompletion=completes(DOMAINS)),
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Size of the domain, r. [default: 1]")

@@ -81,7 +81,7 @@ def warm_up(
         list[str] | None,
         typer.Argument(
             help="svm, solvers, layers, learned. [default: all]",
-            autocompletion=completes(lambda: PARTS),
+            autocompletion=completes(PARTS),
         ),
     ] = None,
     as_json: AsJson = False,
