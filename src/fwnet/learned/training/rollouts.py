@@ -117,7 +117,7 @@ class SolverTask(TrainingTask):
                 "a training cannot be repeated or resumed. Pass generator to all that is random.",
                 stacklevel=4,
             )
-        return f"{name}: {tuple(problem.shape)}, f(x0) = {float(values[0]):.4g}"
+        return f"{name}: {tuple(problem.shape or ())}, f(x0) = {float(values[0]):.4g}"
 
 
 def draw(
