@@ -16,6 +16,7 @@ import fwnet
 from fwnet import learned
 from fwnet.learned.training.gradients import Rollout
 from fwnet.learned.training.rollouts import draw
+from fwnet.learned.training.runs import TrainingFolder
 from fwnet.learned.training.tasks import seeded, with_seed
 from learned_cases import svm_family, values
 
@@ -247,6 +248,27 @@ def test_patience_ends_a_training() -> None:
 def test_what_is_missing_is_named(run: Callable[[], Any], text: str) -> None:
     with pytest.raises((ValueError, TypeError), match=text):
         run()
+
+
+@pytest.mark.parametrize(("episode", "saves"), [(30.0, 100), (1.0, 6), (0.01, 1)])
+def test_saving_takes_a_small_share_of_the_time(
+    episode: float, saves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second for each save: after the first, it takes at most 5 % of the time."""
+    now, saved = 0.0, 0
+
+    def save(attempts: Any) -> None:
+        nonlocal now, saved
+        now, saved = now + 1.0, saved + 1
+
+    folder = TrainingFolder(tmp_path, {})
+    monkeypatch.setattr(folder, "save", save)
+    monkeypatch.setattr("fwnet.learned.training.runs.time.perf_counter", lambda: now)
+    for _ in range(100):
+        now += episode
+        folder.save_if_due([])
+    assert saved == saves
+    assert saved - 1 <= 0.05 * now
 
 
 def test_a_validation_measures_what_is_judged() -> None:

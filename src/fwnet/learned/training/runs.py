@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ _STATE = FileFormat(
     "weights that are trained already.",
 )
 _FILE = "state.safetensors"
+_SHARE = 0.05  # of the time of a training that goes into saving it
 
 
 class MetaRecord(NamedTuple):
@@ -224,6 +226,7 @@ class TrainingFolder:
 
     def __init__(self, folder: Path, facts: dict[str, str]) -> None:
         self.folder, self.facts = folder, facts
+        self.due = -math.inf  # on the clock: saving is worth its time
         make_folder(folder, f"out={str(folder)!r}")
 
     def restore(self, attempts: Sequence[TrainingState]) -> None:
@@ -244,6 +247,14 @@ class TrainingFolder:
                 "with the same ones in every run, call torch.manual_seed before you make them.",
                 stacklevel=3,
             )
+
+    def save_if_due(self, attempts: Sequence[TrainingState]) -> None:
+        """Save, unless the last time was so recent that saving would take more than its share."""
+        start = time.perf_counter()
+        if start >= self.due:
+            self.save(attempts)
+            end = time.perf_counter()
+            self.due = end + (end - start) * (1 / _SHARE - 1)
 
     def save(self, attempts: Sequence[TrainingState]) -> None:
         """Write the states, the history and, if `load` can build them, the best controllers."""

@@ -262,7 +262,7 @@ def _train(
                     text = f"validation {best_of(attempts).best_loss:.3f}"
                     show(place * config.steps + state.step, text)
                 if folder is not None:
-                    folder.save(attempts)
+                    folder.save_if_due(attempts)
     if folder is not None:
         folder.save(attempts)
     if len(diverged) == len(attempts):
