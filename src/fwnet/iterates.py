@@ -43,6 +43,14 @@ class ActiveSet:
         weights: `(*batch, K)`.
         curvatures: ⟨v, ∇²f v⟩ of each atom, kept for the second-order choice of a partner.
         spare: how many slots are certainly free, where looking for one would wait for a device.
+
+    Example:
+        >>> problem = LeastSquares(torch.eye(3), torch.tensor([0.5, 0.5, -1.0]))
+        >>> result = PairwiseFrankWolfe(Simplex(), tol=1e-4)(problem)
+        >>> result.active.weights[result.active.used]
+        tensor([0.5000, 0.5000])
+        >>> result.active.point()
+        tensor([0.5000, 0.5000, 0.0000])
     """
 
     atoms: Vertex

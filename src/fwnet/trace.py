@@ -250,6 +250,11 @@ class Result:
         trace: the records.
         message: the status as a sentence, and what took the steps if that was not torch.
         active: atoms and weights of x, if the solver keeps them.
+
+    Example:
+        >>> result = Corrective(Simplex(), tol=1e-4)(Quadratic(torch.diag(torch.arange(1.0, 4.0))))
+        >>> result.status, result.trace[-1].gap <= 1e-4  # the last StepRecord of its Trace
+        ('converged', True)
     """
 
     x: Tensor

@@ -95,7 +95,13 @@ def _load(
 
 
 def available() -> dict[str, str | None]:
-    """Where each set of `NAMES` would come from; None if it is not complete on this machine."""
+    """Where each set of `NAMES` would come from; None if it is not complete on this machine.
+
+    Example:
+        >>> from fwnet import data
+        >>> data.available()["digits"]
+        'scikit-learn'
+    """
     folders()  # a wrong FWNET_DATA is an error
     return {name: None if missing_file(name) else _where(name) for name in NAMES}
 

@@ -12,7 +12,17 @@ from fwnet.data.checksums import CHECKSUMS
 
 
 class DataError(RuntimeError):
-    """Data is missing, damaged or out of reach; the message says which file and what to do."""
+    """Data is missing, damaged or out of reach; the message says which file and what to do.
+
+    Example:
+        >>> from fwnet import data
+        >>> try:
+        ...     data.load("no-such-set")
+        ... except data.DataError as error:
+        ...     print(type(error).__name__)
+        ...
+        DataError
+    """
 
 
 def damaged(path: Path, why: object) -> DataError:

@@ -19,6 +19,13 @@ class Splits:
         optimizee: rows of the problems that a learned optimizer is trained on.
         optimizer: rows of the problems that the trained optimizer then solves.
         test: rows that neither of them uses.
+
+    Example:
+        >>> import numpy as np
+        >>> from fwnet.data import Splits
+        >>> rows = Splits(np.arange(4), np.arange(4, 6), np.arange(6, 9))
+        >>> len(rows.optimizee), len(rows.optimizer), len(rows.test)
+        (4, 2, 3)
     """
 
     optimizee: np.ndarray

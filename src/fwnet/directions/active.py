@@ -28,6 +28,11 @@ class Away(Direction):
 
         d = s − x  or  x − a,   a = argmax over atoms of ⟨∇f(x), a⟩,   γ <= λ_a / (1 − λ_a)
 
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> FrankWolfe(Simplex(), LineSearch(), direction=Away(), tol=1e-4)(problem).status
+        'converged'
+
     Reference: Guélat and Marcotte (1986); Lacoste-Julien and Jaggi (2015).
     """
 
@@ -61,6 +66,12 @@ class Pairwise(Direction):
     Arguments:
         second_order: choose a by the decrease that its own line search would give, as SMO does,
             instead of by the gradient only. Needs a quadratic problem.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> direction = Pairwise(second_order=True)
+        >>> FrankWolfe(Simplex(), LineSearch(), direction=direction, tol=1e-4)(problem).status
+        'converged'
 
     Reference: Lacoste-Julien and Jaggi (2015); Fan, Chen and Lin (2005) for the second order.
     """
@@ -125,6 +136,11 @@ class Blended(Direction):
         ⟨g, a − l⟩ >= gap:  d = l − a, both atoms;   else  d = s − x
 
     Sparser than pairwise: a vertex joins only when the atoms are used up.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> FrankWolfe(Simplex(), LineSearch(), direction=Blended(), tol=1e-4)(problem).status
+        'converged'
 
     Reference: Tsuji, Tanaka and Pokutta, Pairwise conditional gradients without swap steps (2022).
     """

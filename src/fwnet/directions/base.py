@@ -21,6 +21,10 @@ class Direction(nn.Module, ABC):
         keeps_atoms: whether the iterate must carry an active set.
         line_search: whether its moves are meant for an exact line search, the solver's rule if
             none is given.
+
+    Example:
+        >>> [direction.keeps_atoms for direction in (Toward(), Away(), Corrections())]
+        [False, True, False]
     """
 
     keeps_atoms: bool = False
@@ -42,6 +46,11 @@ class Toward(Direction):
     """d = vertex − x: the Frank-Wolfe direction.
 
     On one block of a product, d moves only that block.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), LineSearch(), direction=Toward(), tol=1e-2)(problem).status
+        'converged'
     """
 
     def forward(

@@ -59,6 +59,12 @@ class Corrections(Direction):
         proposals: where the points besides the vertex come from; only the projected step if left
             out.
         rounds: where f is no quadratic, Newton steps over the hull; they cost images only.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> result = FrankWolfe(Simplex(), direction=Corrections(memory=4), tol=1e-6)(problem)
+        >>> result.status, result.steps < 10
+        ('converged', True)
     """
 
     line_search = True

@@ -29,7 +29,15 @@ class Candidates(NamedTuple):
 
 
 class Proposal(nn.Module, ABC):
-    """Proposes points to move toward; a slot of `Corrections` that may hold weights."""
+    """Proposes points to move toward; a slot of `Corrections` that may hold weights.
+
+    Example:
+        >>> from fwnet.directions import Exchanges, ProjectedStep, Proposal
+        >>> isinstance(ProjectedStep(), Proposal)
+        True
+        >>> Corrections(proposals=[ProjectedStep(), Exchanges(4)]).memory
+        6
+    """
 
     def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
         """The state before the first step; raise here if the proposal does not fit."""
@@ -60,6 +68,13 @@ class ProjectedStep(Proposal):
 
     None where the domain does not project cheaply, and at the first step, which has no Δx: there
     η is that of the segment toward the vertex, and serves until f curves.
+
+    Example:
+        >>> from fwnet.directions import ProjectedStep
+        >>> direction = Corrections(proposals=[ProjectedStep()])
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), direction=direction, tol=1e-4)(problem).status
+        'converged'
     """
 
     def forward(
@@ -88,6 +103,13 @@ class Exchanges(Proposal):
 
     Arguments:
         count: how many of each.
+
+    Example:
+        >>> from fwnet.directions import Exchanges
+        >>> direction = Corrections(proposals=[Exchanges(2)])
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), direction=direction, tol=1e-4)(problem).status
+        'converged'
     """
 
     def __init__(self, count: int = 4) -> None:

@@ -43,6 +43,13 @@ class SingularVertices(Proposal):
 
     Arguments:
         count: how many, fewer where a side is shorter.
+
+    Example:
+        >>> from fwnet.directions import SingularVertices
+        >>> problem = SoftmaxRegression(torch.eye(4), torch.tensor([0, 1, 2, 2]))
+        >>> direction = Corrections(proposals=[SingularVertices(3)])
+        >>> FrankWolfe(TraceNormBall(4.0), direction=direction, tol=1e-3)(problem).status
+        'converged'
     """
 
     def __init__(self, count: int = 10) -> None:

@@ -23,6 +23,13 @@ class Domain(ABC):
 
     The last `event_dim` dimensions of a tensor are one point; all dimensions before them are a
     batch.
+
+    Example:
+        >>> simplex: Domain = Simplex()
+        >>> simplex.lmo(torch.tensor([3.0, 1.0, 2.0])).dense()
+        tensor([0., 1., 0.])
+        >>> simplex.contains(torch.tensor([0.5, 0.5, 0.0]))
+        tensor(True)
     """
 
     event_dim: ClassVar[int] = 1

@@ -25,6 +25,10 @@ class LInfBall(NormBall):
         {x : max |x_i| <= radius}
 
     The vertices are radius · (±1, …, ±1).
+
+    Example:
+        >>> LInfBall(2.0).lmo(torch.tensor([1.0, -3.0])).dense()
+        tensor([-2.,  2.])
     """
 
     radius: float = 1.0
@@ -57,6 +61,10 @@ class Box(Domain):
 
     Arguments:
         lower, upper: numbers, or tensors `(n,)` (or `(*batch, n)`, a box for each problem).
+
+    Example:
+        >>> Box(0.0, torch.tensor([1.0, 2.0])).lmo(torch.tensor([1.0, -1.0])).dense()
+        tensor([0., 2.])
     """
 
     lower: float | Tensor

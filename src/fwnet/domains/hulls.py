@@ -28,6 +28,11 @@ class ConvexHull(Domain):
 
     Arguments:
         vertices: `(K, *shape)`; points that are not extreme are allowed.
+
+    Example:
+        >>> triangle = ConvexHull(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+        >>> triangle.lmo(torch.tensor([-1.0, -2.0])).dense()
+        tensor([0., 1.])
     """
 
     vertices: Tensor

@@ -26,6 +26,12 @@ class TraceNormBall(NormBall):
         {X : Σ singular values of X <= radius}
 
     The vertices are radius · u vᵀ with unit vectors u, v.
+
+    Example:
+        >>> cost = torch.tensor([[1.0, 0.0], [0.0, -3.0]])
+        >>> TraceNormBall(2.0).lmo(cost).dense().round(decimals=3)
+        tensor([[-0., -0.],
+                [0., 2.]])
     """
 
     radius: float = 1.0
@@ -92,6 +98,12 @@ class SpectralBall(NormBall):
         {X : largest singular value of X <= radius}
 
     lmo(C) = −radius · U Vᵀ with C = U S Vᵀ.
+
+    Example:
+        >>> cost = torch.tensor([[1.0, 0.0], [0.0, -3.0]])
+        >>> SpectralBall(2.0).lmo(cost).dense().round(decimals=3)
+        tensor([[-2., -0.],
+                [-0.,  2.]])
     """
 
     radius: float = 1.0
@@ -124,6 +136,12 @@ class SchattenBall(NormBall):
     lmo(C) = −radius · U diag(w / |w|_p) Vᵀ with C = U S Vᵀ and w_i = s_i^(1/(p−1)). Between the
     trace norm (p = 1) and the spectral norm (p = ∞); p = 2 is the Frobenius norm. A p near 1 gives
     vertices of nearly low rank, and f moves in all directions at once.
+
+    Example:
+        >>> ball = SchattenBall(2.0, radius=5.0)
+        >>> ball.lmo(torch.tensor([[3.0, 0.0], [0.0, 4.0]])).dense().round(decimals=3)
+        tensor([[-3.,  0.],
+                [ 0., -4.]])
 
     Reference: Jaggi (2013), section 3.
     """
@@ -161,6 +179,11 @@ class RowBall(NormBall):
         {X : every row |x_i|₂ <= radius}
 
     lmo(C) = −radius · c_i / |c_i|, row by row.
+
+    Example:
+        >>> RowBall(1.0).lmo(torch.tensor([[3.0, 4.0], [0.0, -2.0]])).dense()
+        tensor([[-0.6000, -0.8000],
+                [-0.0000,  1.0000]])
     """
 
     radius: float = 1.0
@@ -188,6 +211,12 @@ class Spectraplex(Domain):
         {X : X positive semidefinite, trace X = radius}
 
     The vertices are radius · v vᵀ, |v| = 1. A cost C counts as (C + Cᵀ)/2.
+
+    Example:
+        >>> cost = torch.tensor([[1.0, 0.0], [0.0, -3.0]])
+        >>> Spectraplex().lmo(cost).dense().round(decimals=3)
+        tensor([[0., 0.],
+                [0., 1.]])
     """
 
     radius: float = 1.0

@@ -87,6 +87,10 @@ class L2Ball(NormBall):
     """Euclidean ball.
 
     {x : |x|₂ <= radius}
+
+    Example:
+        >>> L2Ball(5.0).lmo(torch.tensor([3.0, 4.0])).dense()
+        tensor([-3., -4.])
     """
 
     radius: float = 1.0
@@ -114,6 +118,10 @@ class LpBall(NormBall):
         {x : (Σ |x_i|^p)^(1/p) <= radius}
 
     lmo(c) = −radius · w / |w|_p with w_i = sign(c_i) |c_i|^(1/(p−1)).
+
+    Example:
+        >>> LpBall(4.0).lmo(torch.tensor([0.0, 3.0])).dense()
+        tensor([-0., -1.])
     """
 
     p: float

@@ -34,6 +34,11 @@ class Birkhoff(Domain):
         {X : X >= 0, every row and every column sums to 1}
 
     The vertices are the n × n permutation matrices; the LMO is an assignment problem.
+
+    Example:
+        >>> Birkhoff(2).lmo(torch.tensor([[3.0, 1.0], [1.0, 2.0]])).dense()
+        tensor([[0., 1.],
+                [1., 0.]])
     """
 
     n: int
@@ -84,6 +89,12 @@ class TransportPolytope(Domain):
 
     Arguments:
         row_sums, column_sums: `(d,)` and `(m,)`, not negative, with the same total.
+
+    Example:
+        >>> plan = TransportPolytope(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]))
+        >>> plan.lmo(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).dense()
+        tensor([[0.2500, 0.2500],
+                [0.0000, 0.5000]])
     """
 
     row_sums: Tensor

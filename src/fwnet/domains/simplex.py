@@ -87,6 +87,10 @@ class HyperSimplex(Domain):
         {x : 0 <= x <= radius, Σ x = k · radius}
 
     The vertices have k entries `radius` and zeros elsewhere.
+
+    Example:
+        >>> HyperSimplex(2).lmo(torch.tensor([3.0, 1.0, 2.0])).dense()
+        tensor([0., 1., 1.])
     """
 
     k: int

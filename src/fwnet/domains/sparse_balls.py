@@ -25,6 +25,10 @@ class KSparseBall(NormBall):
         {x : Σ |x_i| <= k · radius, max |x_i| <= radius}
 
     The vertices have k entries ±radius and zeros elsewhere.
+
+    Example:
+        >>> KSparseBall(2).lmo(torch.tensor([3.0, -1.0, 2.0])).dense()
+        tensor([-1.,  0., -1.])
     """
 
     k: int
@@ -76,6 +80,10 @@ class GroupL1Ball(NormBall):
 
     Arguments:
         groups: whole numbers `(n,)`; coordinates with the same label are one group.
+
+    Example:
+        >>> GroupL1Ball(torch.tensor([0, 0, 1])).lmo(torch.tensor([3.0, 4.0, 1.0])).dense()
+        tensor([-0.6000, -0.8000, -0.0000])
     """
 
     groups: Tensor

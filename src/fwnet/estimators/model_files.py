@@ -78,6 +78,16 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
     Arguments:
         path: of the file.
+
+    Example:
+        >>> import os, tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from fwnet.estimators import FWSVC, load_model, save_model
+        >>> X, y = load_iris(return_X_y=True)
+        >>> path = os.path.join(tempfile.mkdtemp(), "iris.fwnet")
+        >>> save_model(FWSVC(kernel="linear").fit(X, y), path)
+        >>> load_model(path).predict(X[:3])
+        array([0, 0, 0])
     """
     return read_model(path)[0]
 

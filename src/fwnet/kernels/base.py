@@ -19,6 +19,13 @@ class GraphKernel(TransformerMixin, BaseEstimator):
     With `normalize`, k(G, H) / √(k(G, G) k(H, H)). A scikit-learn transformer: `transform` returns
     φ as a CSR matrix with a column for each pattern of the graphs that were fitted. Called with two
     lists of graphs, it returns the kernel matrix.
+
+    Example:
+        >>> from fwnet.kernels import Graph, GraphKernel, WeisfeilerLehman
+        >>> kernel: GraphKernel = WeisfeilerLehman(1)
+        >>> triangle = Graph([(0, 1), (1, 2), (2, 0)], ["C", "C", "O"])
+        >>> kernel([triangle], [triangle])
+        array([[1.]])
     """
 
     normalize: bool

@@ -78,7 +78,15 @@ def as_graph(graph: Any) -> Graph:
 
 
 def as_graphs(graphs: Any) -> list[Graph]:
-    """Every graph of a collection as a `Graph`; an error names the position of a bad one."""
+    """Every graph of a collection as a `Graph`; an error names the position of a bad one.
+
+    Example:
+        >>> from fwnet.kernels import as_graphs
+        >>> water = ([(0, 1), (0, 2)], ["O", "H", "H"])
+        >>> as_graphs([water])
+        [Graph(edges=array([[0, 1],
+               [0, 2]]), labels=['O', 'H', 'H'], edge_labels=None)]
+    """
     if isinstance(graphs, Graph) or not isinstance(graphs, Iterable):
         raise TypeError(f"graphs must be a list of graphs; got {type(graphs).__name__}.")
     found = []

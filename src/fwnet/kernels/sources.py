@@ -17,7 +17,18 @@ _SUFFIXES = (".txt.gz", ".txt", "")
 
 
 def load_graphs(name: str) -> tuple[list[Graph], Array]:
-    """The graphs and classes of a set such as "MUTAG", from graphs/<name>.txt in FWNET_DATA."""
+    """The graphs and classes of a set such as "MUTAG", from graphs/<name>.txt in FWNET_DATA.
+
+    Example:
+        >>> from fwnet.data import DataError
+        >>> from fwnet.kernels import load_graphs
+        >>> try:
+        ...     graphs, classes = load_graphs("no-such-set")
+        ... except DataError as error:
+        ...     print(type(error).__name__)
+        ...
+        DataError
+    """
     path = find(f"{folder}{name}{suffix}" for folder in ("graphs/", "") for suffix in _SUFFIXES)
     if path is None:
         places = " or ".join(str(folder) for folder in folders())
@@ -33,6 +44,18 @@ def read_graphs(path: str | os.PathLike[str]) -> tuple[list[Graph], Array]:
 
     The first line is the number of graphs. A graph is a line `nodes class`, then a line for each
     node: `label degree neighbour neighbour …`.
+
+    Example:
+        >>> import os, tempfile
+        >>> from fwnet.kernels import read_graphs
+        >>> path = os.path.join(tempfile.mkdtemp(), "one.txt")
+        >>> with open(path, "w") as file:
+        ...     for line in ("1", "2 1", "0 1 1", "0 1 0"):
+        ...         print(line, file=file)
+        ...
+        >>> graphs, classes = read_graphs(path)
+        >>> len(graphs), classes
+        (1, array([1]))
     """
     path = Path(path)
     try:

@@ -112,7 +112,13 @@ def load(name_or_path: str | Path) -> Any:
 
 
 def available() -> tuple[str, ...]:
-    """The names of the controllers that are shipped."""
+    """The names of the controllers that are shipped.
+
+    Example:
+        >>> from fwnet import learned
+        >>> "simplex-qp" in learned.available()
+        True
+    """
     return tuple(sorted(path.stem for path in _SHIPPED.glob("*" + _SUFFIX)))
 
 

@@ -83,6 +83,12 @@ def push_to_hub(
 
     Returns:
         The name of the repository, which `from_pretrained` takes.
+
+    Example:
+        >>> from fwnet import learned
+        >>> def share(controller):  # after `hf auth login`
+        ...     return learned.push_to_hub(controller, "owner/name")
+        ...
     """
     if not isinstance(name, str) or name.count("/") != 1:
         raise ValueError(f'push_to_hub(name) must be "owner/name"; got {name!r}.')

@@ -29,7 +29,13 @@ class Updates(Protocol):
 
 
 class LearnedUpdates(Learned, ABC):
-    """Learned updates of a network's weights, an `Updates` that is trained by `TrainingRuns`."""
+    """Learned updates of a network's weights, an `Updates` that is trained by `TrainingRuns`.
+
+    Example:
+        >>> from fwnet import learned
+        >>> isinstance(learned.LSTMUpdates(), learned.LearnedUpdates)
+        True
+    """
 
     @abstractmethod
     def init(self, parameters: Parameters) -> Any:
@@ -108,6 +114,13 @@ class HierarchicalUpdates(LearnedUpdates):
     Arguments:
         hidden: units of each level.
         scale: of the output, so that an untrained RNN moves little.
+
+    Example:
+        >>> from fwnet import learned
+        >>> network = torch.nn.Linear(3, 2)
+        >>> updates: learned.LearnedUpdates = learned.HierarchicalUpdates()
+        >>> sum(weight.numel() for weight in updates.parameters()) > 0
+        True
 
     Reference: Wichrowska et al., Learned optimizers that scale and generalize (2017).
     """

@@ -19,6 +19,13 @@ class LinearMap(ABC):
 
     Attributes:
         shape: `(*batch, m, n)`, as of a matrix.
+
+    Example:
+        >>> A = MatrixFree(lambda x: 2 * x, lambda z: 2 * z, (3, 3))
+        >>> isinstance(A, LinearMap)
+        True
+        >>> A.apply(torch.ones(3)), A.adjoint(torch.ones(3))
+        (tensor([2., 2., 2.]), tensor([2., 2., 2.]))
     """
 
     shape: torch.Size
@@ -165,6 +172,12 @@ class MatrixFree(LinearMap):
         rmatvec: z `(m,)` -> Aᵀ z `(n,)`.
         shape: `(m, n)`.
         dtype, device: of the vectors.
+
+    Example:
+        >>> double = MatrixFree(lambda x: 2 * x, lambda z: 2 * z, (3, 3))
+        >>> problem = LeastSquares(double, torch.tensor([1.0, 1.0, 0.0]))
+        >>> PairwiseFrankWolfe(Simplex(), tol=1e-4)(problem).x
+        tensor([0.5000, 0.5000, 0.0000])
     """
 
     def __init__(

@@ -25,6 +25,11 @@ class Layout:
     Arguments:
         kind: "rows", "columns", "stack" or "whole".
         domain: of each point.
+
+    Example:
+        >>> from fwnet.optim import Layout, rows
+        >>> isinstance(rows(Simplex()), Layout)
+        True
     """
 
     kind: str
@@ -67,6 +72,13 @@ def columns(domain: Domain) -> Layout:
     """Every column of a weight (outputs, *inputs) lies in the domain, on its own.
 
     A column holds the weights of one input.
+
+    Example:
+        >>> from fwnet.optim import columns, constrain
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> groups = constrain(layer, {"weight": columns(L2Ball(0.1))})
+        >>> bool((layer.weight.norm(dim=0) <= 0.1001).all())
+        True
     """
     return Layout("columns", domain)
 
@@ -85,7 +97,15 @@ def stack(domain: Domain | OperatorNorm) -> Layout:
 
 
 def whole(domain: Domain | OperatorNorm) -> Layout:
-    """The whole weight is one point: the meaning of a plain domain, without its warning."""
+    """The whole weight is one point: the meaning of a plain domain, without its warning.
+
+    Example:
+        >>> from fwnet.optim import constrain, whole
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> groups = constrain(layer, {"weight": whole(L1Ball(1.0))})
+        >>> bool(layer.weight.abs().sum() <= 1.0001)
+        True
+    """
     return Layout("whole", domain)
 
 

@@ -20,6 +20,13 @@ class OperatorNorm:
     Arguments:
         name: of the norm.
         radius: how much a layer may stretch its input; one number suits layers of all sizes.
+
+    Example:
+        >>> from fwnet.optim import OperatorNorm, spectral
+        >>> spectral(3.0)
+        OperatorNorm(name='spectral', radius=3.0)
+        >>> isinstance(spectral(3.0), OperatorNorm)
+        True
     """
 
     name: str

@@ -51,6 +51,10 @@ class Oracle(nn.Module, ABC):
         certifies: whether the oracle computes the true gap itself, often enough to stop on it.
         relative_tol: whether the solver's `tol` bounds gap/|f(x)| instead of the gap.
         fits: the kinds of domain that the oracle knows; see `check_fits`.
+
+    Example:
+        >>> [oracle.certifies for oracle in (Exact(), Lazy(), Softmin())]
+        [False, True, False]
     """
 
     reads_image: bool = True
@@ -132,7 +136,13 @@ class CostOracle(Oracle):
 
 @final
 class Exact(CostOracle):
-    """vertex = argmin over v in the domain of ⟨∇f(x), v⟩; its decrease is the duality gap."""
+    """vertex = argmin over v in the domain of ⟨∇f(x), v⟩; its decrease is the duality gap.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), LineSearch(), oracle=Exact(), tol=1e-2)(problem).status
+        'converged'
+    """
 
     exact = True
 

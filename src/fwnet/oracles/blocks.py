@@ -23,6 +23,12 @@ class Blocks(Oracle):
         shuffle: visit the blocks in a new random order each round, else in turn.
         generator: source of randomness; by default a new one with seed 0 for every solve.
 
+    Example:
+        >>> pair = Product([Simplex(), L2Ball(1.0)], [(2,), (2,)])
+        >>> solver = FrankWolfe(pair, LineSearch(), oracle=Blocks(shuffle=False), tol=1e-4)
+        >>> solver(LeastSquares(torch.eye(4), torch.ones(4))).status
+        'converged'
+
     Reference: Lacoste-Julien, Jaggi, Schmidt and Pletscher, Block-coordinate Frank-Wolfe (2013).
     """
 

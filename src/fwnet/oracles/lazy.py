@@ -36,6 +36,12 @@ class Lazy(Oracle):
     Arguments:
         memory: how many vertices are kept; the oldest is dropped first.
 
+    Example:
+        >>> A = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+        >>> problem = LeastSquares(A, torch.ones(20))
+        >>> FrankWolfe(L1Ball(1.0), LineSearch(), oracle=Lazy(), tol=1e-2)(problem).status
+        'converged'
+
     Reference: Braun, Pokutta and Zink, Lazifying conditional gradient algorithms (2017).
     """
 

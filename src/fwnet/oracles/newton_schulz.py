@@ -28,6 +28,13 @@ class NewtonSchulz(CostOracle):
         steps: singular values of G above about a thirtieth of the largest become at least 0.82
             after three steps and 0.998 after four, where 1 is the polar factor's.
 
+    Example:
+        >>> goal = torch.diag(torch.tensor([1.0, 2.0]))
+        >>> distance = Function(lambda X: ((X - goal) ** 2).sum())
+        >>> solver = FrankWolfe(SpectralBall(1.0), oracle=NewtonSchulz(), max_steps=50)
+        >>> solver(distance, torch.zeros(2, 2)).x.diagonal() > 0.9
+        tensor([True, True])
+
     Reference: Amsel et al., The Polar Express (2025).
     """
 

@@ -26,6 +26,13 @@ class SoftTraceNorm(CostOracle):
 
     Arguments:
         beta: sharpness, at least 0.
+
+    Example:
+        >>> goal = torch.diag(torch.tensor([1.0, 2.0]))
+        >>> distance = Function(lambda X: ((X - goal) ** 2).sum())
+        >>> solver = FrankWolfe(TraceNormBall(2.0), oracle=SoftTraceNorm(3.0), max_steps=50)
+        >>> bool(torch.linalg.svdvals(solver(distance, torch.zeros(2, 2)).x).sum() <= 2.001)
+        True
     """
 
     fits = (TraceNormBall,)

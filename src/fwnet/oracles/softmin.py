@@ -30,6 +30,12 @@ class Softmin(Oracle):
         relative: measure the gradient in units of its own weighted mean.
         growth: exponent of the annealing: 0 keeps β constant, 1 lets it grow linearly in t.
 
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> solver = FrankWolfe(Simplex(), oracle=Softmin(beta=10.0), max_steps=100)
+        >>> solver(problem).x.sum()
+        tensor(1.0000)
+
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 4.
     """
 

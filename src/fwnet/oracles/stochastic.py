@@ -37,6 +37,13 @@ class Stochastic(Oracle):
         batch_size: terms of the objective per step, drawn without replacement.
         generator: source of randomness; by default a new one with seed 0 for every solve.
 
+    Example:
+        >>> X = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+        >>> problem = LogisticRegression(X, torch.where(X[:, 0] > 0, 1.0, -1.0))
+        >>> solver = FrankWolfe(L2Ball(2.0), OpenLoop(), oracle=Stochastic(32), max_steps=200)
+        >>> bool(solver(problem).value < 0.45)
+        True
+
     Reference: Mokhtari, Hassani and Karbasi, Stochastic conditional gradient methods (2020).
     """
 

@@ -36,6 +36,12 @@ class Problem(ABC):
         shape: `(*batch, *shape)` of x, or None if any shape will do.
         batch_dims: how many leading dimensions of x are a batch: 0 or 1.
         dtype, device: of x, or None if the problem holds no data.
+
+    Example:
+        >>> problem: Problem = Quadratic(torch.eye(3))
+        >>> it = problem.at(torch.tensor([1.0, 2.0, 0.0]))
+        >>> problem.value(it), problem.gradient(it)
+        (tensor(2.5000), tensor([1., 2., 0.]))
     """
 
     quadratic: ClassVar[bool] = False  # f has a constant curvature along every segment

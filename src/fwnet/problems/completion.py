@@ -29,6 +29,13 @@ class MatrixCompletion(Problem):
         rows, cols: `(s,)` integer positions; a repeated position counts repeatedly.
         values: `(s,)`.
         shape: `(d, m)` of X.
+
+    Example:
+        >>> i, j = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0])
+        >>> problem = MatrixCompletion(i, j, torch.tensor([1.0, 2.0, 2.0]), (2, 2))
+        >>> result = FrankWolfe(TraceNormBall(6.0), LineSearch(), tol=1e-3)(problem)
+        >>> result.status, result.x.shape
+        ('converged', torch.Size([2, 2]))
     """
 
     quadratic: ClassVar[bool] = True

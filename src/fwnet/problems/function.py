@@ -22,6 +22,12 @@ class Function(Problem):
             `(batch,)`, each entry from its own point only.
         gradient: x -> ∇f(x), instead of autograd.
         batched: the first dimension of x is a batch.
+
+    Example:
+        >>> goal = torch.tensor([0.5, 0.3, 0.2])
+        >>> distance = Function(lambda x: ((x - goal) ** 2).sum())
+        >>> FrankWolfe(Simplex(), tol=1e-2)(distance, goal.flip(0)).status
+        'converged'
     """
 
     def __init__(

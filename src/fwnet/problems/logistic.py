@@ -26,6 +26,12 @@ class LogisticRegression(LinearLoss):
         X: `(m, d)` or `(batch, m, d)`: a tensor (dense, sparse), a SciPy sparse matrix or a
             `LinearMap`.
         y: labels −1, +1, `(m,)` or `(batch, m)`.
+
+    Example:
+        >>> X = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> problem = LogisticRegression(X, torch.tensor([1.0, -1.0]))
+        >>> FrankWolfe(L2Ball(1.0), tol=1e-4)(problem).x
+        tensor([ 0.7071, -0.7071])
     """
 
     def __init__(self, X: Tensor | LinearMap | Any, y: Tensor) -> None:

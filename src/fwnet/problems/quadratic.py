@@ -118,6 +118,11 @@ class LeastSquares(LinearLoss):
             `LinearMap`.
         b: `(m,)` or `(batch, m)`; a batch of b may share one A.
         ridge: weight of the squared norm, a number or one for each coordinate `(n,)`.
+
+    Example:
+        >>> problem = LeastSquares(torch.eye(2), torch.tensor([3.0, 1.0]))
+        >>> FrankWolfe(L1Ball(1.0), tol=1e-4)(problem).x
+        tensor([1., 0.])
     """
 
     quadratic: ClassVar[bool] = True

@@ -27,6 +27,12 @@ class SoftmaxRegression(Problem):
         X: `(n, d)` or `(batch, n, d)`.
         y: labels 0, …, m − 1, `(n,)` or `(batch, n)`, integers.
         classes: m; by default the largest label plus one.
+
+    Example:
+        >>> problem = SoftmaxRegression(torch.eye(3), torch.tensor([0, 1, 1]))
+        >>> result = FrankWolfe(TraceNormBall(5.0), LineSearch(), tol=1e-2)(problem)
+        >>> result.x.argmax(-1)
+        tensor([0, 1, 1])
     """
 
     shape: torch.Size

@@ -36,6 +36,13 @@ class SVMDual(Problem):
         C: weight of the errors, a number or one for each point `(n,)`; None leaves I/C out (the
             hard margin).
         bias: add the constant feature 1; by default if there are labels.
+
+    Example:
+        >>> X, y = torch.tensor([[1.0], [2.0], [-1.0]]), torch.tensor([1.0, 1.0, -1.0])
+        >>> problem = SVMDual(X @ X.T, y, C=10.0)
+        >>> alpha = PairwiseFrankWolfe(Simplex(), tol=1e-4)(problem).x
+        >>> problem.predict(alpha, torch.tensor([[3.0], [-4.0]]) @ X.T)
+        tensor([ 1., -1.])
     """
 
     quadratic: ClassVar[bool] = True

@@ -34,6 +34,14 @@ class Coreset:
         weights: `(k,)`, positive with sum 1; times n, they are sample weights.
         worst_case_error: an upper bound that includes the rounding of its computation.
         kernel: k.
+
+    Example:
+        >>> import numpy as np
+        >>> from fwnet.quadrature import Coreset, coreset
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> chosen: Coreset = coreset(X, 20)
+        >>> len(chosen.indices), round(float(chosen.weights.sum()), 6)
+        (18, 1.0)
     """
 
     indices: np.ndarray

@@ -24,6 +24,12 @@ class SmoothKernel(ABC):
 
     Arguments:
         lengthscale: ℓ, a number or one for each dimension.
+
+    Example:
+        >>> from fwnet.quadrature import RBF, SmoothKernel
+        >>> kernel: SmoothKernel = RBF(lengthscale=[1.0, 2.0])
+        >>> kernel
+        RBF([1.0, 2.0])
     """
 
     def __init__(self, lengthscale: Any = 1.0) -> None:
@@ -115,7 +121,14 @@ class SmoothKernel(ABC):
 
 @final
 class RBF(SmoothKernel):
-    """k(x, z) = exp(−½ Σ (xᵢ − zᵢ)²/ℓᵢ²), for Gaussian and uniform measures, mixtures and data."""
+    """k(x, z) = exp(−½ Σ (xᵢ − zᵢ)²/ℓᵢ²), for Gaussian and uniform measures, mixtures and data.
+
+    Example:
+        >>> from fwnet.quadrature import Gaussian, RBF, quadrature
+        >>> rule = quadrature(Gaussian([0.0]), 8, RBF(1.0))
+        >>> abs(rule.integrate(lambda x: x[:, 0] ** 2).value - 1) < 0.05
+        True
+    """
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         scale = self.scales(x.shape[-1]).to(x)
@@ -199,7 +212,14 @@ class RBF(SmoothKernel):
 
 @final
 class Matern32(SmoothKernel):
-    """k(x, z) = Π (1 + rᵢ) exp(−rᵢ), rᵢ = √3 |xᵢ − zᵢ|/ℓᵢ, for uniform measures and data."""
+    """k(x, z) = Π (1 + rᵢ) exp(−rᵢ), rᵢ = √3 |xᵢ − zᵢ|/ℓᵢ, for uniform measures and data.
+
+    Example:
+        >>> from fwnet.quadrature import Matern32, Uniform, quadrature
+        >>> rule = quadrature(Uniform([0.0], [1.0]), 8, Matern32(0.5))
+        >>> abs(rule.integrate(lambda x: x[:, 0] ** 2).value - 1 / 3) < 0.01
+        True
+    """
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         scale = self.scales(x.shape[-1]).to(x)

@@ -15,7 +15,13 @@ from fwnet.numerics import checks
 
 
 class Measure(ABC):
-    """A probability measure π on Rᵈ, in float64."""
+    """A probability measure π on Rᵈ, in float64.
+
+    Example:
+        >>> from fwnet.quadrature import Gaussian, Measure, Uniform
+        >>> all(isinstance(m, Measure) for m in (Gaussian([0.0]), Uniform([0.0], [1.0])))
+        True
+    """
 
     dim: int
 
@@ -31,6 +37,11 @@ class Gaussian(Measure):
     Arguments:
         mean: `(d,)`.
         covariance: `(d, d)` positive definite, `(d,)` its diagonal, or a number; 1 by default.
+
+    Example:
+        >>> from fwnet.quadrature import Gaussian
+        >>> Gaussian([0.0, 1.0], covariance=2.0).dim
+        2
     """
 
     def __init__(self, mean: Any, covariance: Any = 1.0) -> None:
@@ -60,6 +71,11 @@ class Uniform(Measure):
 
     Arguments:
         low, high: `(d,)`, low < high.
+
+    Example:
+        >>> from fwnet.quadrature import Uniform
+        >>> Uniform([0.0, 0.0], [1.0, 2.0]).dim
+        2
     """
 
     def __init__(self, low: Any, high: Any) -> None:
@@ -83,6 +99,11 @@ class MixtureMeasure(Measure):
     Arguments:
         weights: positive, with sum 1.
         parts: measures of one dimension, all Gaussian or all uniform.
+
+    Example:
+        >>> from fwnet.quadrature import Gaussian, MixtureMeasure
+        >>> MixtureMeasure([0.3, 0.7], [Gaussian([-1.0]), Gaussian([2.0])]).dim
+        1
     """
 
     def __init__(self, weights: Any, parts: Sequence[Measure]) -> None:
@@ -122,6 +143,11 @@ class Empirical(Measure):
     Arguments:
         points: `(n, d)`.
         weights: `(n,)`, at least 0 with sum 1; all equal by default.
+
+    Example:
+        >>> from fwnet.quadrature import Empirical
+        >>> Empirical([[0.0], [1.0], [2.0]]).dim
+        1
     """
 
     def __init__(self, points: Any, weights: Any = None) -> None:

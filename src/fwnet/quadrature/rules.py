@@ -16,7 +16,15 @@ from fwnet.quadrature.measures import Measure
 
 
 class Estimate(NamedTuple):
-    """An integral, and the posterior standard deviation of a Gaussian process."""
+    """An integral, and the posterior standard deviation of a Gaussian process.
+
+    Example:
+        >>> from fwnet.quadrature import RBF, Estimate, Uniform, quadrature
+        >>> rule = quadrature(Uniform([0.0], [1.0]), 8, RBF(0.5))
+        >>> estimate: Estimate = rule.integrate(lambda x: x[:, 0])
+        >>> round(estimate.value, 2), estimate.std < 0.1
+        (0.5, True)
+    """
 
     value: float
     std: float
@@ -37,6 +45,12 @@ class QuadratureRule:
         kernel: k.
         method: how the points were found.
         indices: which of the candidates they are, `(n,)`; None if they were moved.
+
+    Example:
+        >>> from fwnet.quadrature import RBF, QuadratureRule, Uniform, quadrature
+        >>> rule: QuadratureRule = quadrature(Uniform([0.0], [1.0]), 8, RBF(0.5))
+        >>> rule.points.shape, round(float(rule.weights.sum()), 2)
+        (torch.Size([8, 1]), 1.0)
     """
 
     points: Tensor

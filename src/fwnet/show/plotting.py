@@ -37,6 +37,13 @@ def plot_trace(
         against: `"t"` or `"seconds"`.
         ax: where to draw; a new figure if left out.
         label: in front of the legend's entries.
+
+    Example:
+        >>> from fwnet.plotting import plot_trace
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> result = FrankWolfe(Simplex(), tol=1e-2)(problem)
+        >>> plot_trace(result.trace).get_yscale()
+        'log'
     """
     if against not in _LABELS:
         raise ValueError(f'against must be "t" or "seconds"; got {against!r}.')
@@ -70,7 +77,14 @@ def plot_curves(
     y_label: str,
     ax: Axes | None = None,
 ) -> Axes:
-    """Named curves (x, y) on one pair of axes."""
+    """Named curves (x, y) on one pair of axes.
+
+    Example:
+        >>> from fwnet.plotting import plot_curves
+        >>> ax = plot_curves({"a": ([1, 2, 3], [3, 2, 1])}, "step", "gap")
+        >>> ax.get_xlabel()
+        'step'
+    """
     ax = _new_axes((6, 4)) if ax is None else ax
     for name, (x, y) in curves.items():
         ax.plot(x, y, label=name)
@@ -104,6 +118,13 @@ def plot_decision_boundary(
         ax: where to draw; a new figure if left out.
         resolution: grid points along each axis.
         support: ring the support vectors.
+
+    Example:
+        >>> import numpy as np
+        >>> from fwnet.estimators import FWSVC
+        >>> from fwnet.plotting import plot_decision_boundary
+        >>> X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 1])
+        >>> ax = plot_decision_boundary(FWSVC(kernel="linear").fit(X, y), X, y, resolution=20)
     """
     X, y = np.asarray(X, dtype=float), np.asarray(y)
     _check_plane(X, y)
@@ -197,6 +218,14 @@ def plot_comparison(
         profiles: budgets and the share of runs solved within them, by method.
         bold: methods to draw on top, with their quartiles.
         tolerance: at which a problem counts as solved.
+
+    Example:
+        >>> import numpy as np
+        >>> from fwnet.plotting import plot_comparison
+        >>> grid = np.array([1.0, 10.0])
+        >>> curves = {"ours": np.array([[0.1, 1e-5]]), "theirs": np.array([[0.1, 1e-3]])}
+        >>> profiles = {name: (grid, np.array([0.0, 1.0])) for name in curves}
+        >>> figure = plot_comparison(grid, curves, profiles, {"ours"}, 1e-3)
     """
     figure, (left, right) = optional("matplotlib.pyplot", "plotting", "plot").subplots(
         1, 2, figsize=(12, 4.6), layout="constrained"

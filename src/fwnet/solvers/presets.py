@@ -39,6 +39,11 @@ class AwayFrankWolfe(FrankWolfe):
     """Frank-Wolfe with away steps: linear convergence on polytopes.
 
     See `fwnet.directions.Away`; the rule is an exact line search by default.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> AwayFrankWolfe(Simplex(), tol=1e-4)(problem).status
+        'converged'
     """
 
     def __init__(
@@ -55,6 +60,11 @@ class PairwiseFrankWolfe(FrankWolfe):
 
     Arguments:
         second_order: choose the atom by its own line search, as SMO does (quadratics).
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> PairwiseFrankWolfe(Simplex(), tol=1e-4)(problem).status
+        'converged'
     """
 
     def __init__(
@@ -73,6 +83,11 @@ class BlendedPairwise(FrankWolfe):
     """Blended pairwise conditional gradients: few atoms, no swap steps.
 
     See `fwnet.directions.Blended`; the rule is an exact line search by default.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> BlendedPairwise(Simplex(), tol=1e-4)(problem).status
+        'converged'
     """
 
     def __init__(
@@ -90,6 +105,10 @@ class Corrective(FrankWolfe):
 
     Arguments:
         memory: how many recent points the hull keeps, besides x and the new ones.
+
+    Example:
+        >>> Corrective(L2Ball(1.0), tol=1e-6)(LeastSquares(torch.eye(3), torch.ones(3))).status
+        'converged'
     """
 
     def __init__(
@@ -112,6 +131,12 @@ class LazyFrankWolfe(FrankWolfe):
 
     Arguments:
         memory: how many vertices are cached.
+
+    Example:
+        >>> i, j = torch.tensor([0, 1]), torch.tensor([1, 2])
+        >>> problem = MatrixCompletion(i, j, torch.tensor([0.5, 0.5]), (3, 3))
+        >>> LazyFrankWolfe(Birkhoff(3), tol=1e-3)(problem).status
+        'converged'
     """
 
     def __init__(
@@ -134,6 +159,13 @@ class StochasticFrankWolfe(FrankWolfe):
     Arguments:
         batch_size: terms of the objective per step.
         generator: source of the minibatches.
+
+    Example:
+        >>> X = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+        >>> problem = LogisticRegression(X, torch.where(X[:, 0] > 0, 1.0, -1.0))
+        >>> solver = StochasticFrankWolfe(L2Ball(2.0), batch_size=32, max_steps=200)
+        >>> bool(solver(problem).value < 0.45)
+        True
     """
 
     def __init__(
@@ -159,6 +191,12 @@ class BlockCoordinateFrankWolfe(FrankWolfe):
     Arguments:
         shuffle: visit the blocks in a new random order each round, else in turn.
         generator: source of the order.
+
+    Example:
+        >>> problem = LeastSquares(torch.eye(4), torch.ones(4))
+        >>> pair = Product([Simplex(), L2Ball(1.0)], [(2,), (2,)])
+        >>> BlockCoordinateFrankWolfe(pair, tol=1e-4)(problem).status
+        'converged'
     """
 
     def __init__(

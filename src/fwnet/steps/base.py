@@ -20,6 +20,16 @@ class StepRule(nn.Module, ABC):
 
     Attributes:
         reads_objective: whether the rule evaluates f or its slope elsewhere on the segment.
+
+    Example:
+        >>> class Third(StepRule):
+        ...     def forward(self, problem, it, move, state):
+        ...         return 1 / 3, state
+        ...
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> result = FrankWolfe(Simplex(), Third(), max_steps=2)(problem)
+        >>> result.trace.column("step_size").round(3)
+        array([0.333, 0.333, 0.   ])
     """
 
     reads_objective: bool = False

@@ -28,6 +28,11 @@ class LineSearch(StepRule):
     Arguments:
         tol: stop when |slope| fell to `tol` times its start.
         max_evaluations: of the slope, at most.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), LineSearch(), tol=1e-2)(problem).status
+        'converged'
     """
 
     reads_objective = True
@@ -98,6 +103,11 @@ class OverRelaxed(StepRule):
 
     Arguments:
         omega: the multiple.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> PairwiseFrankWolfe(Simplex(), OverRelaxed(1.5), tol=1e-6)(problem).status
+        'converged'
     """
 
     reads_objective = True

@@ -43,6 +43,12 @@ class OpenLoop(Scheduled):
     Arguments:
         offset: at least 2.
 
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> result = FrankWolfe(Simplex(), OpenLoop(), max_steps=3)(problem)
+        >>> result.trace.column("step_size").round(3)
+        array([1.   , 0.667, 0.5  , 0.   ])
+
     Reference: Dunn and Harshbarger (1978); Jaggi (2013).
     """
 
@@ -65,6 +71,12 @@ class LogOpenLoop(Scheduled):
 
         γ_t = (2 + log(t + 1)) / (t + 2 + log(t + 1))
 
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> result = FrankWolfe(Simplex(), LogOpenLoop(), max_steps=2)(problem)
+        >>> result.trace.column("step_size").round(3)
+        array([1.   , 0.729, 0.   ])
+
     Reference: Wirth, Peña and Pokutta, Accelerated affine-invariant convergence rates (2023).
     """
 
@@ -79,6 +91,12 @@ class Constant(Scheduled):
 
     Arguments:
         step_size: γ in (0, 1].
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> result = FrankWolfe(Simplex(), Constant(0.25), max_steps=3)(problem)
+        >>> result.trace.column("step_size")
+        array([0.25, 0.25, 0.25, 0.  ])
     """
 
     def __init__(self, step_size: float) -> None:

@@ -25,6 +25,11 @@ class ShortStep(StepRule):
     Arguments:
         smoothness: Lipschitz constant of ∇f; by default that of the problem, once per solve.
 
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), ShortStep(smoothness=3.0), tol=1e-2)(problem).status
+        'converged'
+
     Reference: Demyanov and Rubinov (1970).
     """
 
@@ -60,6 +65,11 @@ class Backtracking(StepRule):
     Arguments:
         decrease: factor before each step, in (0, 1].
         increase: factor after a failed test, above 1.
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), Backtracking(), tol=1e-2)(problem).status
+        'converged'
 
     Reference: Pedregosa, Negiar, Askari and Jaggi, Linearly convergent Frank-Wolfe (2020).
     """
@@ -111,6 +121,11 @@ class Armijo(StepRule):
         share: in (0, 1).
         shrink: factor of the step after a failed test, in (0, 1).
 
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0)))
+        >>> FrankWolfe(Simplex(), Armijo(), tol=1e-2)(problem).status
+        'converged'
+
     Reference: Armijo (1966).
     """
 
@@ -144,6 +159,13 @@ class Monotonic(StepRule):
     """Open loop, halved permanently whenever f would rise.
 
         γ_t = 2^(−N_t) · 2 / (t + 2)
+
+    Example:
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 4.0).double()))
+        >>> result = FrankWolfe(Simplex(), Monotonic(), max_steps=20)(problem)
+        >>> values = result.trace.column("value")
+        >>> bool((values[1:] <= values[:-1]).all())
+        True
 
     Reference: Carderera, Besançon and Pokutta, Simple steps are all you need (2021).
     """

@@ -35,6 +35,15 @@ class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
 
     Attributes: radii_, scores_ (folds, radii), radius_, best_estimator_ (the last fit), classes_,
     U_, s_, V_, rank_, coef_, intercept_, duality_gap_, n_iter_, n_features_in_.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.preprocessing import scale
+        >>> from fwnet.estimators import LowRankSoftmaxClassifierCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = LowRankSoftmaxClassifierCV(radii=[1.0, 10.0], cv=3).fit(scale(X), y)
+        >>> model.score(scale(X), y) > 0.9
+        True
     """
 
     def __init__(

@@ -23,6 +23,13 @@ class CompletionProblem(FactoredProblem):
     Arguments:
         core: the entries that were seen.
         scale: of f, where the entries stand for more.
+
+    Example:
+        >>> from fwnet.low_rank import CompletionProblem, solve
+        >>> i, j = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0])
+        >>> seen = MatrixCompletion(i, j, torch.tensor([1.0, 2.0, 2.0]), (2, 2))
+        >>> solve(CompletionProblem(seen), radius=3.0).status
+        'converged'
     """
 
     batch_size = None  # a pass over sparse entries is cheap as it is

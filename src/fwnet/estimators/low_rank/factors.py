@@ -22,6 +22,14 @@ class Factors:
         U: `(d, k)`.
         s: `(k,)`, descending, at least 0.
         V: `(m, k)`.
+
+    Example:
+        >>> from fwnet.low_rank import Factors
+        >>> W = Factors(torch.eye(3)[:, :1], torch.tensor([2.0]), torch.eye(2)[:, :1])
+        >>> W.dense()
+        tensor([[2., 0.],
+                [0., 0.],
+                [0., 0.]])
     """
 
     U: Tensor

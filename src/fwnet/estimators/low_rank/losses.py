@@ -19,6 +19,12 @@ class Loss(ABC):
     Attributes:
         m: columns of Z.
         weight: `(n,)`.
+
+    Example:
+        >>> from fwnet.low_rank import Loss, SquaredLoss
+        >>> loss: Loss = SquaredLoss(torch.zeros(3, 2), torch.ones(3))
+        >>> loss.m, loss.weight
+        (2, tensor([0.3333, 0.3333, 0.3333]))
     """
 
     m: int
@@ -43,6 +49,12 @@ class SoftmaxLoss(Loss):
         y: labels 0, …, m − 1, `(n,)`.
         m: number of classes.
         weight: `(n,)`, at least 0; made to sum to 1.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, RowProblem, SoftmaxLoss, solve
+        >>> loss = SoftmaxLoss(torch.tensor([0, 1, 1]), 2, torch.ones(3))
+        >>> solve(RowProblem(ArrayRows(torch.eye(3)), loss), radius=4.0).status
+        'converged'
     """
 
     def __init__(self, y: Tensor, m: int, weight: Tensor) -> None:
@@ -72,6 +84,12 @@ class SquaredLoss(Loss):
     Arguments:
         Y: targets `(n, m)`.
         weight: `(n,)`, at least 0; made to sum to 1.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, RowProblem, SquaredLoss, solve
+        >>> loss = SquaredLoss(torch.ones(3, 2), torch.ones(3))
+        >>> solve(RowProblem(ArrayRows(torch.eye(3)), loss), radius=1.0).status
+        'converged'
     """
 
     def __init__(self, Y: Tensor, weight: Tensor) -> None:

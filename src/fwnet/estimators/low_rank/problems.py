@@ -48,6 +48,13 @@ class FactoredProblem(ABC):
         dtype: of everything.
         n: how many terms f sums.
         batch_size: of minibatches; None where they are not worth it.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, FactoredProblem, RowProblem, SquaredLoss
+        >>> loss = SquaredLoss(torch.ones(3, 2), torch.ones(3))
+        >>> problem: FactoredProblem = RowProblem(ArrayRows(torch.eye(3)), loss)
+        >>> problem.shape
+        (3, 2)
     """
 
     shape: tuple[int, int]
@@ -95,6 +102,13 @@ class RowProblem(FactoredProblem):
     Arguments:
         rows: X.
         loss: ℓ, its targets and its weights.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, RowProblem, SquaredLoss
+        >>> loss = SquaredLoss(torch.ones(3, 2), torch.ones(3))
+        >>> problem = RowProblem(ArrayRows(torch.eye(3)), loss)
+        >>> problem.shape, problem.n
+        ((3, 2), 3)
     """
 
     def __init__(self, rows: Rows, loss: Loss) -> None:
@@ -191,7 +205,17 @@ class RowProblem(FactoredProblem):
 
 
 class Certificate(NamedTuple):
-    """f(W), its duality gap, and the right singular vector v `(m,)` of the oracle's vertex."""
+    """f(W), its duality gap, and the right singular vector v `(m,)` of the oracle's vertex.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Factors, RowProblem, SquaredLoss, certify, solve
+        >>> loss = SquaredLoss(torch.ones(3, 2), torch.ones(3))
+        >>> problem = RowProblem(ArrayRows(torch.eye(3)), loss)
+        >>> W = Factors.of_result(solve(problem, radius=1.0))
+        >>> certificate = certify(problem, W, radius=1.0)
+        >>> bool(certificate.gap <= 1e-3 * certificate.value)
+        True
+    """
 
     value: float
     gap: float
@@ -209,6 +233,14 @@ def certify(
 
     Arguments:
         accuracy: relative error of σ₁ that is small enough; an error of 1 % of the gap is, too.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Factors, RowProblem, SquaredLoss, certify, solve
+        >>> loss = SquaredLoss(torch.ones(3, 2), torch.ones(3))
+        >>> problem = RowProblem(ArrayRows(torch.eye(3)), loss)
+        >>> W = Factors.of_result(solve(problem, radius=1.0))
+        >>> certify(problem, W, radius=1.0).gap < 1e-3
+        True
     """
     left = W.left
     look = problem.look(problem.scores(left), W.V, W.V)

@@ -23,7 +23,15 @@ _STEPS, _TOL = 25, 1e-2  # of a rough fit; neither more steps nor a smaller gap 
 
 
 def natural_radius(problem: FactoredProblem) -> float:
-    """f(0) / σ₁(∇f(0)): the radius at which the first vertex promises to bring f to 0."""
+    """f(0) / σ₁(∇f(0)): the radius at which the first vertex promises to bring f to 0.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, RowProblem, SquaredLoss, natural_radius
+        >>> loss = SquaredLoss(torch.eye(2), torch.ones(2))
+        >>> problem = RowProblem(ArrayRows(torch.eye(2)), loss)
+        >>> round(natural_radius(problem), 3)
+        1.0
+    """
     found = certify(problem, Factors.zero(*problem.shape, problem.dtype), 1.0, 1e-3)
     return found.value / found.gap if found.gap > 0 else 1.0
 
@@ -35,7 +43,16 @@ def path(
     generator: torch.Generator,
     start: Factors | None = None,
 ) -> Iterator[Result]:
-    """Results for radii in turn, each from the one before."""
+    """Results for radii in turn, each from the one before.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Budget, RowProblem, SquaredLoss, path
+        >>> loss = SquaredLoss(torch.eye(2), torch.ones(2))
+        >>> problem = RowProblem(ArrayRows(torch.eye(2)), loss)
+        >>> results = path(problem, [0.5, 1.0, 1.5], Budget(tol=1e-4), torch.Generator())
+        >>> [round(float(result.value), 2) for result in results]
+        [0.28, 0.13, 0.03]
+    """
     for radius in radii:
         found = solve(problem, radius, start, budget, generator=generator)
         start = Factors.of_result(found)
@@ -51,6 +68,17 @@ def choose_radius(
     enough or clearly rises, with many held-out terms where it has risen twice, and where W does
     not reach the boundary of its ball: larger balls have the same minimum, and the norm of that W
     is the answer.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Budget, RowProblem, SquaredLoss, choose_radius
+        >>> def noisy(seed):
+        ...     generator = torch.Generator().manual_seed(seed)
+        ...     X = torch.randn(40, 6, generator=generator)
+        ...     return RowProblem(ArrayRows(X), SquaredLoss(X[:, :2].clone(), torch.ones(40)))
+        ...
+        >>> radius = choose_radius(noisy(0), noisy(1), Budget(tol=1e-2), torch.Generator())
+        >>> radius > 1
+        True
     """
     path, unit = _Trials(train, held_out, budget, generator), natural_radius(train)
     for factor in _GRID:

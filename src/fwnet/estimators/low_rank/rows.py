@@ -70,6 +70,12 @@ class Rows(ABC):
     Attributes:
         n, d: rows and columns, the constant one included.
         dtype: of the products.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Rows
+        >>> rows: Rows = ArrayRows(torch.eye(3))
+        >>> [block.dense().shape for _, block in rows.blocks(height=2)]
+        [torch.Size([2, 3]), torch.Size([1, 3])]
     """
 
     n: int
@@ -114,6 +120,12 @@ class ArrayRows(Rows):
     Arguments:
         data: `(n, d)`, a tensor, a NumPy array or a SciPy CSR matrix.
         constant: the entry of a column behind the others; None for no such column.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows
+        >>> rows = ArrayRows(torch.eye(3), constant=1.0)
+        >>> rows.n, rows.d, rows.times(torch.ones(4, 1)).ravel()
+        (3, 4, tensor([2., 2., 2.]))
     """
 
     def __init__(self, data: Any, constant: float | None = None) -> None:
@@ -146,6 +158,13 @@ class StreamedRows(Rows):
         n, d: how many rows and columns there are.
         dtype: of the products.
         constant: as in `ArrayRows`.
+
+    Example:
+        >>> from fwnet.low_rank import StreamedRows
+        >>> parts = torch.eye(4).split(2)  # in earnest: read from files
+        >>> rows = StreamedRows(lambda: iter(parts), (4, 4), torch.float32)
+        >>> rows.times(torch.ones(4, 1)).ravel()
+        tensor([1., 1., 1., 1.])
     """
 
     def __init__(

@@ -35,6 +35,13 @@ class Budget:
         max_seconds: None for no limit; certifying the result takes additional time.
         max_rank: None for no limit.
         epochs: passes of minibatches, where there are many terms and columns and no start.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Budget, RowProblem, SquaredLoss, solve
+        >>> loss = SquaredLoss(torch.eye(2), torch.ones(2))
+        >>> problem = RowProblem(ArrayRows(torch.eye(2)), loss)
+        >>> solve(problem, radius=1.0, budget=Budget(tol=1e-6, max_steps=100)).status
+        'converged'
     """
 
     tol: float = 1e-3
@@ -88,6 +95,14 @@ def solve(
         budget: see `Budget`.
         generator: of batches and bases; seed 0 if left out.
         on_step, progress, verbose: as in `fwnet.FrankWolfe.forward`.
+
+    Example:
+        >>> from fwnet.low_rank import ArrayRows, Factors, RowProblem, SquaredLoss, solve
+        >>> loss = SquaredLoss(torch.eye(2), torch.ones(2))
+        >>> problem = RowProblem(ArrayRows(torch.eye(2)), loss)
+        >>> result = solve(problem, radius=1.0)
+        >>> bool(Factors.of_result(result).s.sum() <= 1 + 1e-6)
+        True
     """
     checks.positive("radius", radius)
     if start is not None and (len(start.U), len(start.V)) != problem.shape:

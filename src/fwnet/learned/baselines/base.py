@@ -41,6 +41,13 @@ class Trajectory:
         gradients: gradient evaluations before that value was known, `(steps + 1,)`.
         seconds: processor time before that value was known, `(steps + 1,)`.
         x: the last iterate, if the method reports its points.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run: baselines.Trajectory = baselines.FISTA().run(problem, Simplex(), 3)
+        >>> run.gradients
+        tensor([1, 3, 4, 5])
     """
 
     values: Tensor

@@ -22,6 +22,11 @@ def default_baselines(atoms: int = 6) -> list[Baseline | Tuned]:
 
     Arguments:
         atoms: how many points the corrective solver keeps.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> len(baselines.default_baselines())
+        14
     """
 
     def relaxed(omega: float) -> Baseline:
@@ -53,7 +58,13 @@ def default_baselines(atoms: int = 6) -> list[Baseline | Tuned]:
 
 
 def corrective(atoms: int, columns: int = 0) -> Baseline:
-    """The corrective solver that keeps as many points, and fills and empties as many columns."""
+    """The corrective solver that keeps as many points, and fills and empties as many columns.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> baselines.corrective(6).name
+        'corrective, 6 atoms'
+    """
     if not columns:
         return Solver(f"corrective, {atoms} atoms", lambda d: Corrective(d, memory=atoms))
 

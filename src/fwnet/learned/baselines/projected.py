@@ -37,6 +37,13 @@ class FISTA(Projected):
     Arguments:
         forget: factor on L at each step, at most 1.
 
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run = baselines.FISTA().run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
+
     Reference: Beck and Teboulle (2009); O'Donoghue and Candès (2015) for the restart.
     """
 
@@ -81,6 +88,13 @@ class SpectralProjectedGradient(Projected):
     Arguments:
         memory: values that the line search remembers.
         share: of the promised decrease.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run = baselines.SpectralProjectedGradient().run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
 
     Reference: Birgin, Martínez and Raydan (2000).
     """
@@ -131,6 +145,13 @@ class ProjectedMomentum(Projected):
         momentum: in [0, 1).
         rows: terms of the objective per step; all of them if left out.
         every: steps between two reports.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run = baselines.ProjectedMomentum(rate=0.1).run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
 
     Reference: Polyak (1964).
     """

@@ -32,6 +32,13 @@ class MirrorDescent(OnSimplex):
     Arguments:
         growth: of η, to be tuned.
 
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run = baselines.MirrorDescent().run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
+
     Reference: Beck and Teboulle (2003); Bauschke, Bolte and Teboulle (2017) for the bound.
     """
 
@@ -74,6 +81,13 @@ class AdamSoftmax(OnSimplex):
     Arguments:
         rate: learning rate, to be tuned.
 
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run = baselines.AdamSoftmax(rate=0.3).run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
+
     Reference: Kingma and Ba (2015).
     """
 
@@ -103,6 +117,13 @@ class AdamLagrangian(OnSimplex):
     Arguments:
         rate: learning rate, to be tuned.
         multiplier: the paper's constant λ.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> run = baselines.AdamLagrangian(rate=0.3).run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
     """
 
     def __init__(self, rate: float = 0.1, multiplier: float | None = None) -> None:

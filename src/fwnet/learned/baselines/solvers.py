@@ -29,6 +29,15 @@ class Solver(Baseline):
         make: the solver for a domain, as a function, or a solver; its budgets are overruled.
         quadratic: whether the slots need a quadratic problem.
         simplex: whether they need the simplex.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> solver = FrankWolfe(Simplex(), lambda t: 1 / (t + 1))
+        >>> mine = baselines.Solver("1/(t + 1)", solver)
+        >>> run = mine.run(problem, Simplex(), 30)
+        >>> bool(run.values[-1] < run.values[0])
+        True
     """
 
     def __init__(
@@ -59,7 +68,13 @@ class Solver(Baseline):
 
 
 def as_solver(slot: Slot, domain: Domain) -> FrankWolfe:
-    """A controller's own solver; other directions and oracles take an exact line search."""
+    """A controller's own solver; other directions and oracles take an exact line search.
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.baselines.as_solver(learned.load("simplex-qp"), Simplex()).domain
+        Simplex(radius=1.0)
+    """
     if isinstance(slot, FrankWolfe):
         if slot.domain != domain:
             raise ValueError(

@@ -23,6 +23,12 @@ class Tuned:
     Arguments:
         make: constant -> baseline.
         grid: the constants that compete.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> tuned = baselines.Tuned(lambda rate: baselines.AdamSoftmax(rate), (0.03, 0.1, 0.3))
+        >>> tuned.grid
+        (0.03, 0.1, 0.3)
     """
 
     make: Callable[[float], Baseline]
@@ -37,7 +43,13 @@ class Tuned:
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Which constant was chosen, and the score of each: mean log10 of its evaluations."""
+    """Which constant was chosen, and the score of each: mean log10 of its evaluations.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> baselines.Choice(constant=0.1, scores={0.03: 1.9, 0.1: 1.5, 0.3: 1.7}).constant
+        0.1
+    """
 
     constant: float
     scores: dict[float, float]
@@ -60,6 +72,16 @@ def tune(
         targets: values of f to reach, one row a tolerance, for each problem.
         domain: of the problems.
         max_steps: budget of a run.
+
+    Example:
+        >>> from fwnet.learned import baselines
+        >>> problem = fwnet.learned.families.QuadraticFamily(n=8).sample(1, torch.Generator())
+        >>> fista = baselines.FISTA().run(problem, Simplex(), 200)
+        >>> tuned = baselines.Tuned(lambda growth: baselines.MirrorDescent(growth), (1.1, 2.0))
+        >>> goals = [1.01 * fista.values[-1:]]
+        >>> best, choice = baselines.tune(tuned, [problem], goals, Simplex(), 100)
+        >>> choice.constant in tuned.grid
+        True
     """
     scores = {}
     for constant in tuned.grid:

@@ -107,6 +107,14 @@ class HierarchicalDirection(SoftminDirection):
         blocks: number of equal blocks of consecutive coordinates; two for an SVM's dual with
             sorted classes.
 
+    Example:
+        >>> from fwnet import learned
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> solver = FrankWolfe(Simplex(), direction=learned.HierarchicalDirection(), max_steps=5)
+        >>> x = solver(problem).x
+        >>> bool(Simplex().contains(x))
+        True
+
     Reference: Wichrowska et al., Learned optimizers that scale and generalize (2017).
     """
 
@@ -124,6 +132,14 @@ class HierarchicalL2L(LogitDirection):
     Arguments:
         hidden: units of each level.
         blocks: number of equal blocks of consecutive coordinates.
+
+    Example:
+        >>> from fwnet import learned
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> solver = learned.HierarchicalL2L().solver(Simplex(), max_steps=5)
+        >>> x = solver(problem).x
+        >>> bool(Simplex().contains(x))
+        True
     """
 
     def __init__(self, hidden: int = 10, blocks: int = 1) -> None:

@@ -59,6 +59,13 @@ class L2LSoftmax(LogitDirection):
         hidden: units of a layer.
         layers: how many.
 
+    Example:
+        >>> from fwnet import learned
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> x = learned.L2LSoftmax().solver(Simplex(), max_steps=5)(problem).x
+        >>> bool(Simplex().contains(x))
+        True
+
     Reference: Andrychowicz et al., Learning to learn by gradient descent by gradient descent
     (2016).
     """
@@ -81,6 +88,13 @@ class L2LLagrangian(TargetDirection):
         hidden: units of a layer.
         layers: how many.
         multiplier: the paper's constant λ.
+
+    Example:
+        >>> from fwnet import learned
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> x = learned.L2LLagrangian().solver(Simplex(), max_steps=5)(problem).x
+        >>> bool(Simplex().contains(x))
+        True
 
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018).
     """

@@ -42,6 +42,13 @@ class LSTMStep(Controller, StepRule):
         beta: β of the softmin that its solver asks instead of exact vertices, on the simplex; the
             paper's is 10.
 
+    Example:
+        >>> from fwnet import learned
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> x = FrankWolfe(Simplex(), learned.LSTMStep(), max_steps=5)(problem).x
+        >>> bool(Simplex().contains(x))
+        True
+
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 7.
     """
 
@@ -104,6 +111,14 @@ class LSTMDirection(SoftminDirection):
         preprocess: feed log|g| and sign instead of g.
         beta: β, the sharpness of the softmin; the paper's are 10 and 1.
 
+    Example:
+        >>> from fwnet import learned
+        >>> problem = Quadratic(torch.diag(torch.arange(1.0, 6.0)))
+        >>> solver = FrankWolfe(Simplex(), direction=learned.LSTMDirection(beta=10.0), max_steps=5)
+        >>> x = solver(problem).x
+        >>> bool(Simplex().contains(x))
+        True
+
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), eq. 8.
     """
 
@@ -126,6 +141,14 @@ class LSTMPowerIteration(Controller, Oracle):
         layers: how many.
         steps: K.
         preprocess: feed log|g| and sign instead of g.
+
+    Example:
+        >>> from fwnet import learned
+        >>> problem = SoftmaxRegression(torch.eye(4), torch.tensor([0, 1, 2, 2]))
+        >>> oracle = learned.LSTMPowerIteration()
+        >>> result = FrankWolfe(TraceNormBall(2.0), oracle=oracle, max_steps=5)(problem)
+        >>> bool(torch.linalg.svdvals(result.x).sum() <= 2.001)
+        True
 
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018).
     """

@@ -46,6 +46,15 @@ class LearnedPowerIteration(Controller, CostOracle):
     Arguments:
         steps: K.
 
+    Example:
+        >>> from fwnet import learned
+        >>> problem = SoftmaxRegression(torch.eye(4), torch.tensor([0, 1, 2, 2]))
+        >>> oracle = learned.LearnedPowerIteration(steps=3)
+        >>> solver = FrankWolfe(TraceNormBall(2.0), LineSearch(), oracle=oracle, max_steps=5)
+        >>> result = solver(problem)
+        >>> bool(torch.linalg.svdvals(result.x).sum() <= 2.001)
+        True
+
     Reference: De Sa et al., Accelerated stochastic power iteration (2018), for the momentum.
     """
 

@@ -34,6 +34,15 @@ class LearnedTraceNorm(Controller, Oracle):
 
     Arguments:
         hidden: units of the network's layer.
+
+    Example:
+        >>> from fwnet import learned
+        >>> problem = SoftmaxRegression(torch.eye(4), torch.tensor([0, 1, 2, 2]))
+        >>> oracle = learned.LearnedTraceNorm()
+        >>> solver = FrankWolfe(TraceNormBall(2.0), LineSearch(), oracle=oracle, max_steps=5)
+        >>> result = solver(problem)
+        >>> bool(torch.linalg.svdvals(result.x).sum() <= 2.001)
+        True
     """
 
     domains: ClassVar[tuple[type[Domain], ...]] = (TraceNormBall,)

@@ -24,7 +24,14 @@ COSTS = ("iterations", "gradients", "seconds")
 
 
 class Cost(NamedTuple):
-    """What one run needed to come within a tolerance of the optimum; infinite if it did not."""
+    """What one run needed to come within a tolerance of the optimum; infinite if it did not.
+
+    Example:
+        >>> from fwnet import learned
+        >>> cost = learned.Cost("FISTA", 0, 3, 1e-4, iterations=21.0, gradients=25.0, seconds=0.005)
+        >>> cost.gradients
+        25.0
+    """
 
     method: str
     seed: int  # which of several controllers; 0 for a baseline
@@ -47,6 +54,16 @@ class Evaluation:
         grid: numbers of gradient evaluations at which `curves` are taken, `(points,)`.
         curves: relative suboptimality of each run of a method, `(runs, points)`.
         facts: family, problems, budgets, seeds.
+
+    Example:
+        >>> from fwnet import learned
+        >>> family = learned.families.QuadraticFamily(n=8)
+        >>> fista = learned.baselines.FISTA()
+        >>> found: learned.Evaluation = learned.evaluate(
+        ...     learned.load("simplex-qp"), family, [fista], problems=2, max_steps=50
+        ... )
+        >>> sorted({cost.method for cost in found.costs})
+        ['FISTA', 'learned']
     """
 
     learned: tuple[str, ...]

@@ -55,6 +55,13 @@ class Mixture(ProblemFamily):
 
     Arguments:
         families: each with equal chance.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> parts = [families.QuadraticFamily(n=8), families.LeastSquaresFamily(n=8)]
+        >>> family = families.Mixture(parts)
+        >>> family.sample(3, torch.Generator().manual_seed(0)).shape
+        torch.Size([3, 8])
     """
 
     def __init__(self, families: Sequence[ProblemFamily]) -> None:

@@ -33,6 +33,11 @@ class QuadraticFamily(ProblemFamily):
         domain: Simplex or L1Ball.
         push: how far outside p lies, in units of the radius.
         dtype: of the problems.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> families.QuadraticFamily(n=8).sample(3, torch.Generator().manual_seed(0))
+        Quadratic(shape=(3, 8), dtype=torch.float32)
     """
 
     def __init__(
@@ -89,6 +94,11 @@ class LeastSquaresFamily(ProblemFamily):
         noise: relative size of the noise.
         domain: Simplex or L1Ball; p is a sparse point of it.
         dtype: of the problems.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> families.LeastSquaresFamily(n=8).sample(3, torch.Generator().manual_seed(0))
+        LeastSquares(shape=(3, 8), dtype=torch.float32)
     """
 
     def __init__(

@@ -27,21 +27,41 @@ _C = LogUniform(0.3, 100.0)
 def digits_pairs(
     part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 360)
 ) -> SVMFamily:
-    """Pairs of scikit-learn's 8×8 digits, linear and rbf kernels."""
+    """Pairs of scikit-learn's 8×8 digits, linear and rbf kernels.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> family = families.digits_pairs("test", C=10.0, n=32)
+        >>> family.sample(2, torch.Generator().manual_seed(0))
+        Quadratic(shape=(2, 32), dtype=torch.float32)
+    """
     return SVMFamily([digits(part)], C, n)
 
 
 def mnist_pairs(
     part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 512)
 ) -> SVMFamily:
-    """Pairs of MNIST's digits, read from the folder `FWNET_DATA`; else of scikit-learn's."""
+    """Pairs of MNIST's digits, read from the folder `FWNET_DATA`; else of scikit-learn's.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> family = families.mnist_pairs("test", C=10.0, n=32)
+        >>> family.sample(2, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 32])
+    """
     return SVMFamily([_of_part(*(_mnist() or _digits()), part)], C, n)
 
 
 def circles(
     part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 512)
 ) -> SVMFamily:
-    """The paper's concentric circles, noisy, an rbf kernel; each part has draws of its own."""
+    """The paper's concentric circles, noisy, an rbf kernel; each part has draws of its own.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> families.circles("test", C=10.0, n=32).sample(2, torch.Generator().manual_seed(0))
+        Quadratic(shape=(2, 32), dtype=torch.float32)
+    """
     _check(part)
     return SVMFamily([circle_points(part)], C, n, kernels=[RBFKernel()])
 
@@ -49,7 +69,13 @@ def circles(
 def deep_svms(
     part: Part, C: LogUniform | float = _C, n: tuple[int, int] | int = (64, 512)
 ) -> DeepSVMFamily:
-    """Circles and pairs of digits under the paper's 4 – 2 network, new to nearly trained."""
+    """Circles and pairs of digits under the paper's 4 – 2 network, new to nearly trained.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> families.deep_svms("test", C=10.0, n=32).domain
+        Simplex(radius=1.0)
+    """
     return DeepSVMFamily([circle_points(part), digits(part)], C, n)
 
 
@@ -63,7 +89,14 @@ def circle_points(part: Part) -> tuple[Tensor, Tensor]:
 
 
 def digits(part: Part) -> tuple[Tensor, Tensor]:
-    """Images `(rows, 64)` in [0, 1] of the part's digits, and their classes."""
+    """Images `(rows, 64)` in [0, 1] of the part's digits, and their classes.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> X, y = families.digits("test")
+        >>> X.shape[1], y.unique()
+        (64, tensor([7, 8, 9]))
+    """
     return _of_part(*_digits(), part)
 
 

@@ -26,6 +26,12 @@ class SoftmaxFamily(ProblemFamily):
         datasets: `(X, y)` each, X `(n, d)`, y `(n,)` class numbers; the same d and classes in all.
         radius: of the ball.
         n: rows of a problem, log-uniform between two limits, or one number.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> family = families.SoftmaxFamily([families.digits("train")], radius=30.0, n=64)
+        >>> family.sample(2, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 64, 4])
     """
 
     def __init__(

@@ -25,7 +25,15 @@ _C, _WIDTHS = LogUniform(0.3, 100.0), LogUniform(0.3, 3.0)
 @final
 @dataclass(frozen=True)
 class LinearKernel:
-    """k(x, z) = ⟨x, z⟩ / mean ‖x‖²: C means the same at any scale of the data."""
+    """k(x, z) = ⟨x, z⟩ / mean ‖x‖²: C means the same at any scale of the data.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> X, y = families.digits("train")
+        >>> family = families.SVMFamily([(X, y)], kernels=[families.LinearKernel()], n=32)
+        >>> family.sample(2, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 32])
+    """
 
     def __call__(self, X: Tensor, generator: torch.Generator) -> Tensor:  # (n, n)
         gram = X @ X.mT
@@ -35,7 +43,15 @@ class LinearKernel:
 @final
 @dataclass(frozen=True)
 class RBFKernel:
-    """k(x, z) = exp(−‖x − z‖² / (w² · mean ‖x − z‖²)), w log-uniform."""
+    """k(x, z) = exp(−‖x − z‖² / (w² · mean ‖x − z‖²)), w log-uniform.
+
+    Example:
+        >>> from fwnet.learned import families
+        >>> X, y = families.digits("train")
+        >>> family = families.SVMFamily([(X, y)], kernels=[families.RBFKernel()], n=32)
+        >>> family.sample(2, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 32])
+    """
 
     width: LogUniform = _WIDTHS
 

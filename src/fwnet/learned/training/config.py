@@ -29,6 +29,12 @@ class Cosine(RateSchedule):
     """From 1 to `final` along a cosine.
 
     factor = (1 + final)/2 + (1 − final)/2 · cos(π share)
+
+    Example:
+        >>> from fwnet import learned
+        >>> config = learned.MetaConfig(schedule=learned.Cosine(final=0.1))
+        >>> round(config.schedule(0.5), 2)
+        0.55
     """
 
     final: float = 0.1
@@ -46,6 +52,12 @@ class Linear(RateSchedule):
     """From 1 to `final` along a line; `Linear(1.0)` keeps the learning rate.
 
     factor = 1 − (1 − final) · share
+
+    Example:
+        >>> from fwnet import learned
+        >>> config = learned.MetaConfig(schedule=learned.Linear(final=0.5))
+        >>> round(config.schedule(0.5), 2)
+        0.75
     """
 
     final: float = 0.1
@@ -88,6 +100,14 @@ class MetaConfig:
         validation_loss: by which weights are chosen, over the longest horizon, such as
             `FinalSuboptimality()`; the same as `loss` if left out. It is for families of problems:
             a `TrainingTask` has its own.
+
+    Example:
+        >>> from fwnet import learned
+        >>> config = learned.MetaConfig(steps=2, unroll=5, batch=2)
+        >>> family = learned.families.QuadraticFamily(n=8)
+        >>> controller, history = learned.meta_train(learned.LearnedStep(), family, config)
+        >>> len(history)
+        2
     """
 
     steps: int = 300

@@ -15,7 +15,23 @@ from fwnet.numerics import checks
 
 
 class Rollout(ABC):
-    """A run of what is trained on problems that were drawn, some steps at a time."""
+    """A run of what is trained on problems that were drawn, some steps at a time.
+
+    Example:
+        >>> from fwnet import learned
+        >>> class Descent(learned.Rollout):  # x <- x − size · x, its loss |x|²
+        ...     def __init__(self, size):
+        ...         self.size, self.x = size, torch.ones(2)
+        ...     def run(self, steps):
+        ...         for _ in range(steps):
+        ...             self.x = self.x - self.size * self.x
+        ...         return (self.x**2).sum()
+        ...     def detach(self):
+        ...         self.x = self.x.detach()
+        ...
+        >>> float(Descent(torch.tensor(0.5)).run(1))
+        0.5
+    """
 
     @abstractmethod
     def run(self, steps: int) -> Tensor:
@@ -52,7 +68,13 @@ class MetaGradient(ABC):
 @final
 @dataclass(frozen=True)
 class Backpropagation(MetaGradient):
-    """Truncated back-propagation through time: exact within a stretch, none across."""
+    """Truncated back-propagation through time: exact within a stretch, none across.
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.MetaConfig(gradient=learned.Backpropagation()).gradient
+        Backpropagation()
+    """
 
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
         weights = list(episode.learned.parameters())
@@ -85,6 +107,15 @@ class EvolutionStrategies(MetaGradient):
         pairs: of perturbations.
         sigma: their size σ.
 
+    Example:
+        >>> from fwnet import learned
+        >>> gradient = learned.EvolutionStrategies(pairs=2)
+        >>> config = learned.MetaConfig(steps=1, unroll=5, batch=2, gradient=gradient)
+        >>> family = learned.families.QuadraticFamily(n=8)
+        >>> _, history = learned.meta_train(learned.LearnedStep(), family, config)
+        >>> len(history)
+        1
+
     Reference: Salimans et al. (2017).
     """
 
@@ -111,6 +142,15 @@ class PersistentES(MetaGradient):
     Arguments:
         pairs: of antithetic particles.
         sigma: size of the perturbations.
+
+    Example:
+        >>> from fwnet import learned
+        >>> gradient = learned.PersistentES(pairs=2)
+        >>> config = learned.MetaConfig(steps=1, unroll=5, batch=2, gradient=gradient)
+        >>> family = learned.families.QuadraticFamily(n=8)
+        >>> _, history = learned.meta_train(learned.LearnedStep(), family, config)
+        >>> len(history)
+        1
 
     Reference: Vicol, Metz and Sohl-Dickstein (2021).
     """

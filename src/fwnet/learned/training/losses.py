@@ -47,6 +47,11 @@ class LogSuboptimality(MetaLoss):
 
     Every decade counts the same, at step 3 and at step 100. Where |f*| is less than a thousandth of
     f(x_0) − f*, that is the unit instead.
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.MetaConfig(loss=learned.LogSuboptimality(floor=1e-4)).loss
+        LogSuboptimality(floor=0.0001)
     """
 
     floor: float = 1e-5
@@ -65,7 +70,13 @@ class LogSuboptimality(MetaLoss):
 @final
 @dataclass(frozen=True)
 class SumOfValues(MetaLoss):
-    """The paper's Σ_t f(x_t), mean over the problems: late steps hardly count."""
+    """The paper's Σ_t f(x_t), mean over the problems: late steps hardly count.
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.MetaConfig(loss=learned.SumOfValues()).loss
+        SumOfValues()
+    """
 
     needs_minimum: ClassVar[bool] = False
 
@@ -79,6 +90,11 @@ class FinalSuboptimality(MetaLoss):
     """The mean over problems of the relative suboptimality after the last step.
 
     (f(x_T) − f*) / |f*|, for a validation of what is judged at the end.
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.MetaConfig(validation_loss=learned.FinalSuboptimality()).validation_loss
+        FinalSuboptimality()
     """
 
     def __call__(self, values: Tensor, first: Tensor, best: Tensor) -> Tensor:

@@ -45,7 +45,13 @@ _SHARE = 0.05  # of the time of a training that goes into saving it
 
 
 class MetaRecord(NamedTuple):
-    """One episode: its loss, the validation loss where one was due, horizon and time."""
+    """One episode: its loss, the validation loss where one was due, horizon and time.
+
+    Example:
+        >>> from fwnet import learned
+        >>> learned.MetaRecord(step=20, loss=-1.5, validation=-1.6, horizon=20, seconds=4.0).loss
+        -1.5
+    """
 
     step: int
     loss: float
@@ -63,6 +69,14 @@ class MetaHistory(list[MetaRecord]):
         learning_rate: of the training; NaN if nothing was trained.
         skipped: stretches that changed nothing, because their gradient was not finite.
         attempts: the histories of all restarts and learning rates; this one is the best of them.
+
+    Example:
+        >>> from fwnet import learned
+        >>> config = learned.MetaConfig(steps=2, unroll=5, batch=2)
+        >>> family = learned.families.QuadraticFamily(n=8)
+        >>> _, history = learned.meta_train(learned.LearnedStep(), family, config)
+        >>> [record.step for record in history]
+        [0, 1]
     """
 
     def __init__(self) -> None:

@@ -25,6 +25,11 @@ class TrainingTask(ABC):
 
     Attributes:
         trains: the kinds of module that can be trained on it.
+
+    Example:
+        >>> from fwnet import learned
+        >>> issubclass(learned.families.TrainingRuns, learned.TrainingTask)
+        True
     """
 
     trains: ClassVar[tuple[type[nn.Module], ...]] = (nn.Module,)

@@ -43,7 +43,15 @@ _NEAR = 0.3  # of the least loss: in decades of the suboptimality, a factor of 2
 
 
 class TrainingFailed(RuntimeWarning):
-    """The best weights of a training are the first ones."""
+    """The best weights of a training are the first ones.
+
+    Example:
+        >>> import warnings
+        >>> from fwnet import learned
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", learned.TrainingFailed)  # a failed training raises
+        ...
+    """
 
 
 def meta_train(

@@ -34,6 +34,11 @@ class FitConfig:
         checkpoint_every: N: steps between certificates and checkpoints.
         block: rows of a block, the unit of every sum; a multiple of 16.
         max_seconds: of this start, None for no limit; checked where a gap is certified.
+
+    Example:
+        >>> from fwnet.distributed import FitConfig
+        >>> FitConfig(classes=5, radius=20.0, tol=0.1).checkpoint_every
+        100
     """
 
     classes: int
@@ -63,7 +68,13 @@ class FitConfig:
 
 
 class Report(NamedTuple):
-    """What is known at a certificate."""
+    """What is known at a certificate.
+
+    Example:
+        >>> from fwnet.distributed import Report
+        >>> Report(t=100, value=0.5, gap=0.01, rank=7, seconds=3.0).gap
+        0.01
+    """
 
     t: int
     value: float

@@ -33,6 +33,13 @@ class LowRankModel:
         gap: certified duality gap; the loss is at most this far above the minimum.
         steps: how many were taken.
         config: of the fit, plain values.
+
+    Example:
+        >>> from fwnet.distributed import LowRankModel
+        >>> U, s, V = torch.eye(3)[:, :1], torch.ones(1), torch.eye(2)[:, :1]
+        >>> model = LowRankModel(U, s, V, radius=1.0, value=0.5, gap=0.0, steps=1, config={})
+        >>> model.predict(torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]]))
+        tensor([0, 1])
     """
 
     U: Tensor
@@ -79,6 +86,18 @@ class LowRankModel:
 
 
 def load_model(folder: str | os.PathLike[str]) -> LowRankModel:
-    """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run."""
+    """Read what `LowRankModel.save` wrote; its checksum is verified, no code of it is run.
+
+    Example:
+        >>> import os, tempfile
+        >>> from fwnet.distributed import FitConfig, fit, load_model, write_shards
+        >>> folder = tempfile.mkdtemp()
+        >>> X, y = torch.eye(6).repeat(5, 1), torch.arange(30) % 3
+        >>> parts = write_shards(os.path.join(folder, "parts"), X, y)
+        >>> path = os.path.join(folder, "model")
+        >>> _ = fit(parts, path, FitConfig(classes=3, radius=9.0, tol=0.5))
+        >>> load_model(path).predict(torch.eye(6)[:3])
+        tensor([0, 1, 2])
+    """
     facts, tensors = _FORMAT.read(Path(folder) / _FILE)
     return LowRankModel(tensors["U"], tensors["s"], tensors["V"], **facts)

@@ -107,7 +107,16 @@ class Shards:
 
 
 def open_shards(folder: str | os.PathLike[str]) -> Shards:
-    """Memory-map the shards of a folder; raise if one is missing or they do not fit together."""
+    """Memory-map the shards of a folder; raise if one is missing or they do not fit together.
+
+    Example:
+        >>> import os, tempfile
+        >>> from fwnet.distributed import open_shards, write_shards
+        >>> path = os.path.join(tempfile.mkdtemp(), "parts")
+        >>> parts = write_shards(path, torch.eye(6), torch.arange(6) % 3, rows=4)
+        >>> open_shards(path).rows
+        6
+    """
     if not isinstance(folder, str | os.PathLike):
         raise TypeError(f"data must be the path of a folder; got {folder!r}.")
     folder = Path(folder)

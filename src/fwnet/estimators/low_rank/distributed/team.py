@@ -39,6 +39,11 @@ class Team:
         rank, size: which worker this is, of how many.
         device: where it computes.
         traffic: counts what it hands to all-reduce.
+
+    Example:
+        >>> from fwnet.distributed import Team
+        >>> Team().rank, Team().size
+        (0, 1)
     """
 
     rank: int = 0
@@ -109,6 +114,13 @@ def join(device: str = "cpu", patience: float = 600.0) -> Team:
     Arguments:
         device: "cpu" (gloo) or "cuda" (NCCL, one device a worker).
         patience: seconds after which a worker that does not answer counts as lost.
+
+    Example:
+        >>> from fwnet.distributed import join, leave
+        >>> team = join()
+        >>> team.size
+        1
+        >>> leave()
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     place = torch.device(device)
@@ -144,6 +156,12 @@ def _in_touch(rank: int) -> Iterator[None]:
 
 
 def leave() -> None:
-    """Close the connections that `join` opened."""
+    """Close the connections that `join` opened.
+
+    Example:
+        >>> from fwnet.distributed import join, leave
+        >>> team = join()
+        >>> leave()
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
