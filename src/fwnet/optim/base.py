@@ -56,6 +56,7 @@ class VertexOptimizer(torch.optim.Optimizer):
 
     feasible: bool
     _loaded = False  # whether domains were loaded and the weights not checked since
+    _plan_kept: StepPlan | None = None  # while it is valid
     _averaged = False  # whether the parameters currently hold their averages
 
     def add_param_group(self, param_group: Group) -> None:
@@ -174,7 +175,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             check_rate(group)  # a schedule may have changed it
         signature = _signature(self.param_groups)
-        plan: StepPlan | None = self.__dict__.get("_kept")
+        plan = self._plan_kept
         if plan is not None and plan.signature == signature and plan.is_current():
             return plan
         free: defaultdict[Any, list[tuple[Group, Tensor]]] = defaultdict(list)
@@ -194,7 +195,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         adams = [AdamSteps(*zip(*pairs, strict=True)) for pairs in free.values()]
         averages = [Averages(g) for g in self.param_groups if g["averaging"] is not None]
         plan = StepPlan(signature, adams, held, self._buckets(held), averages)
-        self.__dict__["_kept"] = plan
+        self._plan_kept = plan
         return plan
 
     def _buckets(self, held: Sequence[Held]) -> list[Bucket]:
@@ -250,7 +251,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict | {"param_groups": groups})
         in_full_precision(self.state, self.param_groups, state_dict)
         self._versions().clear()
-        self.__dict__.pop("_kept", None)
+        self._plan_kept = None
         self._loaded = True
 
 

@@ -42,6 +42,7 @@ _STATE = FileFormat(
 )
 _FILE = "state.safetensors"
 _SHARE = 0.05  # of the time of a training that goes into saving it
+_KEPT = ("mean", "updates", "best_weights", "first", "best_loss", "step", "waited")  # in the file
 
 
 class MetaRecord(NamedTuple):
@@ -202,13 +203,7 @@ class TrainingState:
         return {
             "weights": parameters_to_vector(self.learned.parameters()).detach(),
             "optimizer": self.optimizer.state_dict(),
-            "mean": self.mean,
-            "updates": self.updates,
-            "best_weights": self.best_weights,
-            "first": self.first,
-            "best_loss": self.best_loss,
-            "step": self.step,
-            "waited": self.waited,
+            **{name: getattr(self, name) for name in _KEPT},
             "initial": history.initial,
             "skipped": history.skipped,
             "history": [tuple(record) for record in history],
@@ -216,12 +211,10 @@ class TrainingState:
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Resume from the contents of a file, whatever weights were given."""
-        self.first = saved.get("first", self.first)
         vector_to_parameters(saved["weights"], self.learned.parameters())
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.mean, self.updates = saved["mean"], saved["updates"]
-        self.best_weights, self.best_loss = saved["best_weights"], saved["best_loss"]
-        self.step, self.waited = saved["step"], saved["waited"]
+        for name in _KEPT:
+            setattr(self, name, saved.get(name, getattr(self, name)))
         self.history.initial, self.history.skipped = saved["initial"], saved["skipped"]
         for record in saved["history"]:
             self.history.append(MetaRecord(*record))
