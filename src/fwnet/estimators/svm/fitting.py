@@ -174,16 +174,16 @@ _ADVICE = {  # what stopped the fit, in the estimator's words, and what to do
 }
 
 
-def report(name: str, machines: list[Expansion], tol: float, verbose: int) -> None:
+def report(name: str, expansions: list[Expansion], tol: float, verbose: int) -> None:
     """Warn about a gap above tol; with `verbose`, log what was reached."""
-    for k, solved in enumerate(machines):
+    for k, solved in enumerate(expansions):
         lines = solved.trace if verbose > 1 else solved.trace[-1:] if verbose else []
         for r in lines:
             logger.info(
                 f"{name} problem {k}: {r.t} steps, dual {-r.value:.6g}, gap {r.gap:.2e}, "
                 f"{r.seconds:.3f} s"
             )
-    worst = max(machines, key=lambda solved: solved.gap)
+    worst = max(expansions, key=lambda solved: solved.gap)
     if worst.gap > tol:
         reason, advice = _ADVICE[worst.status]
         warnings.warn(

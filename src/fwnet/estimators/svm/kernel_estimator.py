@@ -114,20 +114,20 @@ class KernelEstimator(BaseEstimator):
         self.support_vectors_ = np.empty((0, 0)) if given else X[support]
         return support
 
-    def _certify(self, machines: list[Expansion]) -> None:
+    def _certify(self, expansions: list[Expansion]) -> None:
         """Store what proves the result; the value of a trace is −D, so it falls."""
-        if not all(math.isfinite(solved.gap) for solved in machines):
+        if not all(math.isfinite(solved.gap) for solved in expansions):
             raise ValueError(
                 f"{type(self).__name__}: the kernel values of these points, or their products with "
                 "C, are too large for double precision. Scale X, e.g. with StandardScaler, or "
                 "lower C or gamma."
             )
-        self.duality_gaps_ = np.array([max(solved.gap, 0.0) for solved in machines])
+        self.duality_gaps_ = np.array([max(solved.gap, 0.0) for solved in expansions])
         worst = int(self.duality_gaps_.argmax())
         self.duality_gap_ = float(self.duality_gaps_[worst])
-        self.n_iter_ = max(1, *(solved.steps for solved in machines))
-        self.solver_ = "+".join(sorted({solved.solver for solved in machines}))
-        self.traces_ = [solved.trace for solved in machines]
+        self.n_iter_ = max(1, *(solved.steps for solved in expansions))
+        self.solver_ = "+".join(sorted({solved.solver for solved in expansions}))
+        self.traces_ = [solved.trace for solved in expansions]
         self.trace_ = self.traces_[worst]
 
     def _expansion(self, X: Any) -> Array:

@@ -83,14 +83,15 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         inputs.check_kernel(X, spec, box, limits.clock, bias=0.0)
         everything = Split(None, np.ones(len(box)))  # a classifier of one class, without a bias
         task = SVMTask(X, spec, box, [everything], [None], bias=0.0)
-        machines = solve_all(task, Options("auto", self.random_state, None, self.progress), limits)
-        total = float(machines[0].coef.sum())  # the coefficients are α/ρ
-        self._keep(X, spec, machines[0].coef[None] / total, kept)
+        options = Options("auto", self.random_state, None, self.progress)
+        (solved,) = solve_all(task, options, limits)
+        total = float(solved.coef.sum())  # the coefficients are α/ρ
+        self._keep(X, spec, solved.coef[None] / total, kept)
         self.offset_ = 1.0 / total
-        if machines[0].w is not None:  # the gap is that of this vector
-            self.coef_ = machines[0].w[None] / total
-        self._certify(machines)
-        report("FWOneClassSVM", machines, limits.tol, self.verbose)
+        if solved.w is not None:  # the gap is that of this vector
+            self.coef_ = solved.w[None] / total
+        self._certify([solved])
+        report("FWOneClassSVM", [solved], limits.tol, self.verbose)
         return self
 
     def score_samples(self, X: Any) -> Array:

@@ -1,4 +1,4 @@
-"""What the SVM solvers pass on: a problem, and a machine with its result."""
+"""What the SVM solvers pass on: a problem, and its solution with a certificate."""
 
 from __future__ import annotations
 

@@ -134,9 +134,9 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         problems = splits(labels, len(self.classes_), self.multi_class)
         task = SVMTask(X, spec, box, problems, self._starts(problems))
         options = Options(self.solver, self.random_state, self.n_jobs, self.progress)
-        machines = solve_all(task, options, limits)
-        self._store(task, machines, labels, kept)
-        report("FWSVC", machines, limits.tol, self.verbose)
+        expansions = solve_all(task, options, limits)
+        self._store(task, expansions, labels, kept)
+        report("FWSVC", expansions, limits.tol, self.verbose)
         self._forget_sigmoids()
         if self.probability:
             other = clone(self).set_params(
@@ -215,16 +215,18 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
             return [None] * len(problems)
         return list(last)
 
-    def _store(self, task: SVMTask, machines: list[Expansion], labels: Array, kept: Array) -> None:
-        coefs = np.zeros((len(machines), len(labels)))
-        for row, split, solved in zip(coefs, task.problems, machines, strict=True):
+    def _store(
+        self, task: SVMTask, expansions: list[Expansion], labels: Array, kept: Array
+    ) -> None:
+        coefs = np.zeros((len(expansions), len(labels)))
+        for row, split, solved in zip(coefs, task.problems, expansions, strict=True):
             row[slice(None) if split.points is None else split.points] = solved.coef
         support = self._keep(task.X, task.spec, coefs, kept)
         self._scheme = self.multi_class
-        self.intercept_ = np.array([solved.intercept for solved in machines])
+        self.intercept_ = np.array([solved.intercept for solved in expansions])
         self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
-        self._certify(machines)
+        self._certify(expansions)
         if self._kernel == "linear":
-            self.coef_ = np.array([solved.w for solved in machines])
+            self.coef_ = np.array([solved.w for solved in expansions])
         if self.warm_start:
-            self._last = [solved.coef for solved in machines]
+            self._last = [solved.coef for solved in expansions]

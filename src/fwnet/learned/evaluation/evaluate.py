@@ -90,12 +90,12 @@ def evaluate(
     checks.at_least("problems", problems, 1)
     checks.at_least("max_steps", max_steps, 1)
     epsilons = _epsilons(tolerances)
-    fits = _Fits(family, epsilons, max_steps)
+    contest = _Contest(family, epsilons, max_steps)
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    held_out = fits.draw(family, problems, generator)
+    held_out = contest.draw(family, problems, generator)
     others = family if validation is None else validation
     check_family("evaluate(validation)", others)
-    tuning = fits.draw(others, TUNING_BATCHES, generator, TUNING_BATCH)
+    tuning = contest.draw(others, TUNING_BATCHES, generator, TUNING_BATCH)
     methods: list[tuple[str, int, Baseline]] = [
         (name, seed, Solver(name, partial(as_solver, slot)))
         for name, slots in named.items()
@@ -106,15 +106,15 @@ def evaluate(
     curves: dict[str, list[np.ndarray]] = {}
     with ExitStack() as stack:
         show = progress_bar(stack, len(chosen) + problems) if progress else _silent
-        ready, choices = _tuned(chosen, fits, tuning, show)
+        ready, choices = _tuned(chosen, contest, tuning, show)
         methods += [(baseline.name, 0, baseline) for baseline in ready]
         if baselines != "default":
-            _warn_of_absent(chosen, ready, fits.domain, held_out)
+            _warn_of_absent(chosen, ready, contest.domain, held_out)
         for place, (problem, best) in enumerate(held_out):
             show(len(chosen) + place, f"problem {place + 1}")
-            for name, seed, run in fits.runs(methods, problem, best):
-                fits.check(name, run, problem, best)
-                costs += fits.costs(name, seed, place, run, best)
+            for name, seed, run in contest.runs(methods, problem, best):
+                contest.check(name, run, problem, best)
+                costs += contest.costs(name, seed, place, run, best)
                 curves.setdefault(name, []).append(_curve(run, best, grid))
         show(len(chosen) + problems, "")
     facts: dict[str, object] = {
@@ -142,8 +142,8 @@ def _epsilons(tolerances: Sequence[float]) -> list[float]:
     return sorted((checks.positive("tolerances", tol) for tol in tolerances), reverse=True)
 
 
-class _Fits:
-    """Problems with their optimum, the values to reach, and what reaching them cost."""
+class _Contest:
+    """Runs of methods on problems with known minima, and what each cost to reach a tolerance."""
 
     def __init__(self, family: ProblemFamily, tolerances: list[float], max_steps: int) -> None:
         self.domain, self.tolerances, self.max_steps = family.domain, tolerances, max_steps
@@ -219,7 +219,7 @@ class _Fits:
 
 def _tuned(
     chosen: Sequence[Baseline | Tuned],
-    fits: _Fits,
+    contest: _Contest,
     tuning: Sequence[tuple[Problem, Tensor]],
     show: Callable[[int, str | None], None],
 ) -> tuple[list[Baseline], dict[str, Choice]]:
@@ -230,11 +230,11 @@ def _tuned(
         if isinstance(entry, Baseline):
             ready.append(entry)
             continue
-        if not all(entry.make(entry.grid[0]).fits(p, fits.domain) for p, _ in tuning):
+        if not all(entry.make(entry.grid[0]).fits(p, contest.domain) for p, _ in tuning):
             continue
-        targets = [fits.targets(best) for _, best in tuning]
+        targets = [contest.targets(best) for _, best in tuning]
         problems = [problem for problem, _ in tuning]
-        baseline, choice = tune(entry, problems, targets, fits.domain, fits.max_steps)
+        baseline, choice = tune(entry, problems, targets, contest.domain, contest.max_steps)
         ready.append(baseline)
         choices[baseline.name] = choice
     return ready, choices
