@@ -81,7 +81,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def plot_gaps(results: Mapping[str, Traced], file: str | None, title: str = "") -> None:
-    """The gap of each result by step, into a file; nothing without a file."""
+    """The smallest gap so far of each result by step, into a file; nothing without a file."""
     if file is None:
         return
     from matplotlib import pyplot
@@ -91,8 +91,9 @@ def plot_gaps(results: Mapping[str, Traced], file: str | None, title: str = "") 
         gap = result.trace.column("gap")
         known = np.isfinite(gap) & (gap > 0)
         style = ("-", "--", ":")[k // 10 % 3]  # there are ten colours
-        ax.plot(result.trace.column("t")[known], gap[known], style, label=name)
-    ax.set(xlabel="step", ylabel="duality gap", yscale="log", title=title)
+        best = np.minimum.accumulate(gap[known])
+        ax.plot(result.trace.column("t")[known], best, style, label=name)
+    ax.set(xlabel="step", ylabel="smallest duality gap so far", yscale="log", title=title)
     ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
     figure.savefig(file, dpi=110)
