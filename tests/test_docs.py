@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.absolute_links import LINK, absolute
+from tools.absolute_links import LINK, absolute, project_urls
 
 from scripts import ROOT, run
 
@@ -126,6 +126,10 @@ def test_the_links_of_the_readme_lead_somewhere_here_and_on_a_package_index() ->
     assert "https://host/owner/name/raw/v1/docs/images/learned.png" in links
     assert "https://host/owner/name/actions/workflows/tests.yml/badge.svg" in links
     assert len(text.splitlines()) <= 120
+    beside = project_urls(address)
+    assert 'Documentation = "https://owner.github.io/name/"' in beside
+    assert 'Source = "https://host/owner/name"\n' in beside
+    assert 'Changelog = "https://host/owner/name/blob/v1/CHANGELOG.md"' in beside
 
 
 def test_the_site_has_every_page_and_links_that_exist() -> None:

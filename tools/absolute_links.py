@@ -1,7 +1,8 @@
-"""python tools/absolute_links.py URL: makes the links of README.md absolute, for a package index.
+"""python tools/absolute_links.py URL: addresses for a package index.
 
-URL is the README's own address, as https://HOST/OWNER/NAME/blob/v0.1.0/README.md. The release
-workflow calls this before it builds, so that no address stands in the sources.
+Makes the links of README.md absolute, and adds the project's links to pyproject.toml. URL is the
+README's own address, as https://HOST/OWNER/NAME/blob/v0.1.0/README.md. The release workflow calls
+this before it builds, so that no address stands in the sources.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urljoin
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'(?<=\]\()[^)\s]+(?=\))|(?<=src=")[^"]+(?=")')
 
 
@@ -25,5 +26,20 @@ def absolute(text: str, address: str) -> str:
     return LINK.sub(resolved, text)
 
 
+def project_urls(address: str) -> str:
+    """The table of pyproject.toml with the links beside a release."""
+    repository = address.partition("/blob/")[0]
+    owner, name = repository.split("/")[-2:]
+    links = {
+        "Documentation": f"https://{owner}.github.io/{name}/",
+        "Source": repository,
+        "Issues": f"{repository}/issues",
+        "Changelog": urljoin(address, "CHANGELOG.md"),
+    }
+    return "\n".join(["", "[project.urls]", *(f'{k} = "{link}"' for k, link in links.items()), ""])
+
+
 if __name__ == "__main__":
-    README.write_text(absolute(README.read_text(), sys.argv[1]))
+    readme, project = ROOT / "README.md", ROOT / "pyproject.toml"
+    readme.write_text(absolute(readme.read_text(), sys.argv[1]))
+    project.write_text(project.read_text() + project_urls(sys.argv[1]))
