@@ -19,7 +19,10 @@ from fwnet import (
     SVMDual,
 )
 from fwnet.data import load
+from fwnet.lab.paper.configs import CIRCLES
+from fwnet.lab.paper.deep_methods import step_near
 from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, ExactSVM, decide
+from fwnet.lab.paper.experiment import Profile
 from fwnet.lab.paper.kernel_nets import image_kernel, rings_net
 from fwnet.lab.paper.simplex_runs import Cell, Descent, Mover, Reparameterised
 from fwnet.lab.paper.updates import Adam
@@ -71,6 +74,24 @@ def test_a_batch_is_the_runs_one_by_one() -> None:
             rtol=1e-2,
             atol=1e-3,
         )
+
+
+def test_points_that_are_repeated_are_fewer_points_with_a_larger_C() -> None:
+    """The loss depends on C n and on the distribution of the points, not on their number."""
+    config = replace(CIRCLES[Profile.PAPER], points=480, meta_points=120)
+    few = replace(several(2), C=config.in_training.C)
+    many = replace(several(2), X=few.X.repeat(1, 4, 1), y=few.y.repeat(1, 4), C=config.C)
+    assert config.in_training.points == 120
+    mover = cell(Constant(0.3))
+    runs = [OptimizerRun(DeepTraining(svm, mover, Adam(0.1))).record(20) for svm in (few, many)]
+    for one, other in zip(*runs, strict=True):
+        torch.testing.assert_close(one.loss, other.loss, rtol=1e-4, atol=0)
+
+
+def test_an_untrained_step_is_near_that_of_fwnet(rings: DeepSVM) -> None:
+    torch.manual_seed(0)
+    steps = OptimizerRun(DeepTraining(rings, cell(step_near(0.01)), Adam(0.01))).record(30)
+    assert all(0.007 < step.step_size < 0.014 for step in steps)
 
 
 def test_scores_count_iterations_to_the_levels() -> None:

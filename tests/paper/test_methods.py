@@ -1,9 +1,11 @@
 """Methods that are tuned and trained: what was chosen, a failure in words, and going on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -69,6 +71,16 @@ def test_the_results_say_which_rate_won_and_which_training_failed() -> None:
     assert failed.chosen["L2L"].endswith("not trained: no validation beat the initial weights")
     assert failed.training["L2L"]["failed"]
     assert failed.training["L2L"]["settled"]  # a third of the episodes brought nothing
+
+
+def test_validation_takes_as_many_steps_as_a_test() -> None:
+    """Whatever the horizon of training: with x = w^t and loss x², the score says how many."""
+    methods = Methods({}, 1.0, steps=6)
+    plan = replace(PLAN, episodes=1, check_every=1, horizon=2)
+    methods.learn("L2L", {"": (weight, method)}, lambda generator: 1.0, plan, 0)
+    assert methods.training["L2L"]["validation"][0] == pytest.approx(
+        (0.9**8 + 0.9**10 + 0.9**12) / 3
+    )
 
 
 def test_a_stopped_training_goes_on(tmp_path: Path) -> None:

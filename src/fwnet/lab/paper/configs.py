@@ -24,8 +24,8 @@ class MetaTraining:
 
     Arguments:
         episodes: runs, each of other problems; at most so many.
-        horizon: steps of a run, log-uniform between two limits, or one number. Validation runs the
-            longest, which is the horizon that is judged.
+        horizon: steps of a run, log-uniform between two limits, or one number. Validation takes
+            as many steps as a test.
         window: steps between updates; the graph is cut there.
         lrs: rates of Adam that are tried, each from the same initial weights; validation chooses.
         check_every: episodes between validations, which choose the weights that are kept.
@@ -120,7 +120,7 @@ class DeepConfig:
 
     Arguments:
         meta, meta_batch: training of the learned optimizers, deep SVMs an episode.
-        points: of a deep SVM, in training as in the test.
+        points: of a deep SVM.
         C, beta, step_size, lr: 1, 1, γ = 0.01, Adam 0.01.
         steps: iterations of every run.
         step_sizes, lr_grid: what the tuned methods choose from, on other points.
@@ -146,16 +146,25 @@ class CirclesConfig(DeepConfig):
     """Deep SVMs on two rings.
 
     Arguments:
+        meta_points: of a deep SVM in training, fewer than in a validation or a test.
         starts, held: fresh rings and initial weights of a test, and of a validation.
         resolution: of the pictures.
     """
 
+    meta_points: int = 200
     starts: int = 8
     held: int = 16
     resolution: int = 80
 
+    @property
+    def in_training(self) -> CirclesConfig:
+        """Deep SVMs of fewer points with the same C n: the loss is an estimate of the same mean."""
+        return replace(self, points=self.meta_points, C=self.C * self.points / self.meta_points)
 
-_CIRCLES = CirclesConfig(MetaTraining(150, (20, 500), lrs=(1e-2,), check_every=3), meta_batch=8)
+
+_CIRCLES = CirclesConfig(
+    MetaTraining(200, (30, 120), lrs=(1e-2,), check_every=20), meta_batch=16, scale=0.2
+)
 CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,

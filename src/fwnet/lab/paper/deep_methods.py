@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from torch import nn
@@ -59,13 +60,16 @@ def tuned(config: DeepConfig) -> dict[str, dict[str, Method]]:
 def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
     """What is trained: the step size; it and the kernel; the direction and the kernel."""
 
+    def step() -> nn.Module:
+        return step_near(config.step_size)
+
     def direction() -> nn.Module:
         return LSTMDirection(preprocess=True, beta=config.beta)
 
     every: dict[str, Version] = {
-        GAMMA: (LSTMStep, lambda rule: deep_method(config, rule, Adam(config.lr))),
+        GAMMA: (step, lambda rule: deep_method(config, rule, Adam(config.lr))),
         GAMMA_KERNEL: (
-            lambda: nn.ModuleList([LSTMStep(), LSTMUpdates(scale=config.scale)]),
+            lambda: nn.ModuleList([step(), LSTMUpdates(scale=config.scale)]),
             lambda two: deep_method(config, two[0], two[1]),
         ),
         NABLA_KERNEL: (
@@ -74,3 +78,10 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
         ),
     }
     return {name: {"": every[name]} for name in names}
+
+
+def step_near(step_size: float) -> LSTMStep:
+    """An LSTM that begins near the γ of FWNet: γ = σ(answer), and its bias is logit(γ)."""
+    rule = LSTMStep()
+    nn.init.constant_(rule.network.head.bias, math.log(step_size / (1 - step_size)))
+    return rule

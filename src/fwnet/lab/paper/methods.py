@@ -41,10 +41,15 @@ class Runs(RecurrenceTask):
 
     Arguments:
         function: what is learned, a generator -> the run.
+        steps: of the runs of a validation; None for the longest horizon of training.
     """
 
-    def __init__(self, function: Callable[[Any, torch.Generator], Recurrence[Any]]) -> None:
-        self.function = function
+    def __init__(
+        self,
+        function: Callable[[Any, torch.Generator], Recurrence[Any]],
+        steps: int | None = None,
+    ) -> None:
+        self.function, self.steps = function, steps
 
     def draw(self, learned: Any, generator: torch.Generator) -> Recurrence[Any]:
         return self.function(learned, generator)
@@ -143,7 +148,7 @@ class Methods(dict[str, Method]):
                 with_seed(build, seed),
                 Runs(lambda module, generator: make(module)(draw(generator))),
                 plan.config(seed),
-                validation=Runs(lambda module, generator: make(module)(held)),
+                validation=Runs(lambda module, generator: make(module)(held), self.steps),
                 out=folder,
             )
 

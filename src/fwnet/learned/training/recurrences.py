@@ -93,7 +93,12 @@ class RecurrenceTask(TrainingTask):
     """Runs that a subclass draws; an episode is one of them, where others have a batch.
 
     Training makes Σ_t objective_t small; the mean score of other runs chooses the weights.
+
+    Attributes:
+        steps: of the runs that choose; None for the longest horizon of training.
     """
+
+    steps: int | None = None
 
     @abstractmethod
     def draw(self, learned: Any, generator: torch.Generator) -> Recurrence[Any]:
@@ -106,12 +111,13 @@ class RecurrenceTask(TrainingTask):
 
     def judge(self, config: MetaConfig) -> Callable[[Any], float]:
         count = math.ceil(config.validation_problems / config.batch)
+        steps = config.limits[1] if self.steps is None else self.steps
 
         def judged(learned: Any) -> float:
             total = 0.0
             for place in range(count):
                 generator = seeded(config.seed, "validation", place)
-                total += OptimizerRun(self.draw(learned, generator)).score(config.limits[1])
+                total += OptimizerRun(self.draw(learned, generator)).score(steps)
             return total / count if math.isfinite(total) else math.inf
 
         return judged

@@ -68,7 +68,7 @@ class Circles(Experiment[CirclesConfig]):
 
         def draw(generator: torch.Generator) -> DeepSVM:
             seeds = torch.randint(_TRAINING, _VALIDATION, (config.meta_batch,), generator=generator)
-            return rings(config, seeds.tolist())
+            return rings(config.in_training, seeds.tolist())
 
         for place, (name, versions) in enumerate(learned(config, *LEARNED).items()):
             progress(0.25 * place, f"training {name}")
