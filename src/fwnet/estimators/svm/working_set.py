@@ -32,14 +32,18 @@ from fwnet.estimators.svm.pairwise import (
     reflect,
 )
 from fwnet.estimators.svm.records import DualGap, MarginProblem
-from fwnet.estimators.svm.store import GramMap, KernelStore
+from fwnet.estimators.svm.store import FeatureGramMap, GramMap, KernelStore
 from fwnet.trace import Clock, Status
 from fwnet.vertices import Vertex
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
 # Vertices of the first round, times √n, and the least that a later round adds: with many features
 # a first block is dear, and so is a round.
-_NARROW_ROUNDS, _WIDE_ROUNDS = (7.0, 128), (5.0, 256)
+_NARROW_ROUNDS, _WIDE_ROUNDS, _LEAN_ROUNDS = (7.0, 128), (5.0, 256), (5.0, 512)
+_DROPPING = (
+    20  # rounds in which vertices without weight are dropped, where the features are at hand
+)
+_STEPS, _LEAN_STEPS = 5, 40  # pairwise steps a round, times the working vertices
 _EXACT = 3000  # working vertices up to which slow pairwise steps are replaced by an exact solve
 _MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
@@ -115,7 +119,11 @@ class Work:
         self.queue = np.empty(0, np.int64)  # points that had no turn yet
         self.block = min(max(_BLOCK[0], n // _BLOCKS), _BLOCK[1])
         self.chance: np.random.Generator | None = None  # of the draws of blocks
+        # Entries are products of features and no row is ever made, so vertices may come and go.
+        self.lean = isinstance(kernel, FeatureGramMap)
         self.first, self.least = _WIDE_ROUNDS if kernel.kernel.wide else _NARROW_ROUNDS
+        if self.lean:
+            self.first, self.least = _LEAN_ROUNDS
 
     def start(self, u: Array | None) -> tuple[Array, Array | None]:
         """Return u and z; without a u, those of the minimum over the first points.
@@ -203,6 +211,8 @@ class Work:
         if self.turns:
             return self._turn(gap)
         tol, outside = self.limits.tol, self.violations
+        if self.lean and gap > _COARSE and self.rounds < _DROPPING:
+            self._trim(u, np.count_nonzero(u[self.working]))
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-20))
         # Steps on few vertices cost less than another round; on many, the round decides. Where no
@@ -296,7 +306,8 @@ class Work:
     def _pairwise(self, y: Array, box: Array, alpha: Array, gradient: Array, state: Array) -> int:
         """Take compiled pairwise steps in place, in pieces between looks at the clock."""
         size, p, scratch = len(alpha), self.margins, np.empty(len(alpha))
-        most = _TURN * size if self.turns else 5 * size + 1000
+        most = (_LEAN_STEPS if self.lean else _STEPS) * size + 1000
+        most = _TURN * size if self.turns else most
         left = min(self.limits.max_steps - self.steps, most)
         steps, status = 0, EXHAUSTED
         while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
