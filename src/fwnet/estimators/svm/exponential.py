@@ -39,7 +39,7 @@ def exponential(x, top, bottom, left, right):  # type: ignore[no-untyped-def]
         for lo in range(left, right, _CHUNK):
             part = x[i, lo : min(lo + _CHUNK, right)]
             for j in range(part.shape[0]):
-                v = max(part[j], _LOWEST)
+                v = _LOWEST if part[j] < _LOWEST else part[j]  # `max` takes 0.2 s to compile
                 n = (v * _PER_LN2 + _ROUND) - _ROUND
                 r = (v - n * _LN2) - n * _LN2_REST
                 p = (((_C[0] * r + _C[1]) * r + _C[2]) * r + _C[3]) * r + _C[4]
