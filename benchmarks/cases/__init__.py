@@ -4,10 +4,12 @@ from benchmarks.cases import (
     batched_simplex,
     cost_growth,
     default_solvers,
+    first_use,
     import_time,
     l1_least_squares,
     matrix_completion,
     simplex_least_squares,
+    step_costs,
 )
 from benchmarks.harness import Case
 
@@ -20,6 +22,8 @@ CASES: dict[str, Case] = {
         matrix_completion.CASE,
         batched_simplex.CASE,
         cost_growth.CASE,
+        step_costs.CASE,
         import_time.CASE,
+        first_use.CASE,
     )
 }

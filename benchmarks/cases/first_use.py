@@ -83,7 +83,7 @@ PROGRAMS = {  # what: imports, preparation, call
     "learned simplex-qp": (
         "import fwnet; from fwnet import learned",
         _KERNEL,
-        "learned.load('simplex-qp')(fwnet.Quadratic(Q), torch.full((40,), 1 / 40).double())",
+        "learned.load('simplex-qp').solver(fwnet.Simplex(), max_steps=50)(fwnet.Quadratic(Q))",
     ),
     "quadrature": (
         "from fwnet import quadrature",
@@ -104,7 +104,7 @@ print(json.dumps([call(), call()]))
 
 
 def run(repeats: int) -> list[Row]:
-    """One fresh process each; a repeat would measure the same compilation again."""
+    """One fresh process each, whatever `repeats` is: a repeat would compile the same again."""
     rows = []
     for what in PROGRAMS:
         first, second = measure(what)
