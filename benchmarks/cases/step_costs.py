@@ -4,7 +4,9 @@ A is 200 x 50,000 in float64, 80 MB, which no cache keeps. A step of least squar
 for the gradient Aᵀr; a second-order pairwise step once more, for the row of AᵀA of its vertex.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -13,7 +15,9 @@ from benchmarks.harness import Case, Row, compare, interleave
 
 M, N, STEPS = 200, 50_000, 20
 SIDE = 500  # of a matrix variable
-SOLVERS = {  # solver over a polytope, and passes over A of a step
+SOLVERS: dict[
+    str, tuple[Callable[..., Any], int]
+] = {  # solver over a polytope, and passes over A of a step
     "FrankWolfe": (partial(fwnet.FrankWolfe, rule=fwnet.LineSearch()), 1),
     "AwayFrankWolfe": (fwnet.AwayFrankWolfe, 1),
     "PairwiseFrankWolfe": (fwnet.PairwiseFrankWolfe, 1),

@@ -212,7 +212,7 @@ class Work:
             return self._turn(gap)
         tol, outside = self.limits.tol, self.violations
         if self.lean and gap > _COARSE and self.rounds < _DROPPING:
-            self._trim(u, np.count_nonzero(u[self.working]))
+            self._trim(u, int(np.count_nonzero(u[self.working])))
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > 1e-20))
         # Steps on few vertices cost less than another round; on many, the round decides. Where no
