@@ -367,6 +367,16 @@ def test_repr() -> None:
 # minimize ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [fwnet.Away, fwnet.Pairwise, fwnet.Blended])
+def test_directions_over_atoms_search_the_line_by_default(kind: Any) -> None:
+    """Σ iᵢxᵢ²/2 has its minimum 1/(2 Σ 1/i) at x ∝ 1/i; steps of 2/(t + 2) take thousands."""
+    order = torch.arange(1.0, 9.0, dtype=torch.float64)
+    solver = fwnet.FrankWolfe(fwnet.Simplex(), direction=kind(), tol=1e-8, max_steps=300)
+    result = solver(fwnet.Quadratic(torch.diag(order)))
+    assert result.status == "converged"
+    assert float(result.value) == pytest.approx(0.5 / float((1 / order).sum()), abs=1e-8)
+
+
 def test_minimize_with_all_defaults() -> None:
     n = 10
     A, b = normal(8, 20, n), normal(9, 20)

@@ -37,6 +37,7 @@ class Away(Direction):
     """
 
     keeps_atoms = True
+    line_search = True
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
@@ -77,6 +78,7 @@ class Pairwise(Direction):
     """
 
     keeps_atoms = True
+    line_search = True
 
     def __init__(self, second_order: bool = False) -> None:
         super().__init__()
@@ -146,6 +148,7 @@ class Blended(Direction):
     """
 
     keeps_atoms = True
+    line_search = True
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any

@@ -42,7 +42,7 @@ class FrankWolfe(Method):
     Arguments:
         domain: where x lives.
         rule: how far to go, a `StepRule` or a function t -> γ; by default 2/(t + 2), or an exact
-            line search for a direction that needs one.
+            line search for away, pairwise, blended and corrective directions.
         direction: where to go; toward the vertex by default.
         oracle: how the domain is asked for a vertex; exactly by default.
         start: where to begin if no x0 is given; at the domain's own start by default.

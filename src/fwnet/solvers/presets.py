@@ -49,7 +49,7 @@ class AwayFrankWolfe(FrankWolfe):
     def __init__(
         self, domain: Domain, rule: Rule | None = None, **budgets: Unpack[Budgets]
     ) -> None:
-        super().__init__(domain, rule or LineSearch(), direction=Away(), **budgets)
+        super().__init__(domain, rule, direction=Away(), **budgets)
 
 
 @final
@@ -75,7 +75,7 @@ class PairwiseFrankWolfe(FrankWolfe):
         second_order: bool = False,
         **budgets: Unpack[Budgets],
     ) -> None:
-        super().__init__(domain, rule or LineSearch(), direction=Pairwise(second_order), **budgets)
+        super().__init__(domain, rule, direction=Pairwise(second_order), **budgets)
 
 
 @final
@@ -93,7 +93,7 @@ class BlendedPairwise(FrankWolfe):
     def __init__(
         self, domain: Domain, rule: Rule | None = None, **budgets: Unpack[Budgets]
     ) -> None:
-        super().__init__(domain, rule or LineSearch(), direction=Blended(), **budgets)
+        super().__init__(domain, rule, direction=Blended(), **budgets)
 
 
 @final
