@@ -118,7 +118,7 @@ def test_a_score_stops_where_it_is_decided_and_is_that_of_a_whole_run() -> None:
 
 
 def test_an_exact_svm_has_no_smaller_dual(rings: DeepSVM) -> None:
-    run = OptimizerRun(DeepTraining(rings, ExactSVM(rings.C), Adam(0.05)))
+    run = OptimizerRun(DeepTraining(rings, ExactSVM(), Adam(0.05)))
     run.record(1)
     best = run.state.alpha
     H = torch.cat([rings.nets[0](rings.X[0]), torch.ones(120, 1)], 1).detach()
@@ -133,7 +133,7 @@ def test_deep_svms_train(rings: DeepSVM, mover: str) -> None:
     moves: dict[str, Mover] = {
         "frank-wolfe": cell(LineSearch()),
         "adam": Descent(Reparameterised(), Adam(0.02)),
-        "exact": ExactSVM(rings.C),
+        "exact": ExactSVM(),
     }
     run = OptimizerRun(DeepTraining(rings, moves[mover], Adam(0.05)))
     steps = run.record(200)

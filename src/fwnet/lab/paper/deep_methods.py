@@ -23,6 +23,7 @@ from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
 FWNET, OPEN, SEARCH = "FWNet", "FWNet 2/(t+2)", "FWNet line search"
 HAND = (FWNET, OPEN, SEARCH)
 TUNED, TODAY = "FWNet, tuned", "fwnet: exact SVM"
+TODAY_KERNEL = "fwnet: exact SVM, learned kernel"
 GAMMA, GAMMA_KERNEL, NABLA_KERNEL = "L2LC_γ", "L2LC_γ + kernel", "L2LC_∇ + kernel"
 ADAPTIVE = {"2/(t+2)": OPEN, "line search": SEARCH}  # two readings of "adaptive step size"
 
@@ -51,14 +52,14 @@ def tuned(config: DeepConfig) -> dict[str, dict[str, Method]]:
             for lr in config.lr_grid
         },
         TODAY: {
-            f"lr = {lr:g}": partial(DeepTraining, mover=ExactSVM(config.C), updates=Adam(lr))
+            f"lr = {lr:g}": partial(DeepTraining, mover=ExactSVM(), updates=Adam(lr))
             for lr in config.lr_grid
         },
     }
 
 
 def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
-    """What is trained: the step size; it and the kernel; the direction and the kernel."""
+    """What is trained: the step size; the kernel too; direction and kernel; only the kernel."""
 
     def step() -> nn.Module:
         return step_near(config.step_size)
@@ -75,6 +76,10 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
         NABLA_KERNEL: (
             lambda: nn.ModuleList([direction(), LSTMUpdates(scale=config.scale)]),
             lambda two: deep_method(config, OpenLoop(), two[1], two[0]),
+        ),
+        TODAY_KERNEL: (
+            lambda: LSTMUpdates(scale=config.scale),
+            lambda updates: partial(DeepTraining, mover=ExactSVM(), updates=updates),
         ),
     }
     return {name: {"": every[name]} for name in names}

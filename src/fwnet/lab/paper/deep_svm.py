@@ -166,11 +166,8 @@ class DeepTraining(Recurrence[Iteration]):
 
 
 @final
-@dataclass(frozen=True)
 class ExactSVM:
     """α solves the SVM of the present features: what `DeepSVC` does by default."""
-
-    C: float
 
     def init(self, problem: LeastSquares, alpha: Tensor | None = None) -> tuple[Iterate, None]:
         assert alpha is not None
@@ -180,9 +177,11 @@ class ExactSVM:
         self, problem: LeastSquares, it: Iterate, state: None
     ) -> tuple[Iterate, float, None]:
         assert isinstance(problem.matrix, DenseMap)
+        assert problem.ridge is not None
+        C = 1.0 / float(problem.ridge)
         signed = problem.matrix.matrix.mT  # yᵢhᵢ, so that all labels are +1
         ones = signed.new_ones(1, signed.shape[1])
-        beta = torch.cat([solve_head(each, ones, self.C).beta for each in signed])
+        beta = torch.cat([solve_head(each, ones, C).beta for each in signed])
         return problem.at(beta / beta.sum(-1, keepdim=True)), float("nan"), None
 
 
