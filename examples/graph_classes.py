@@ -44,7 +44,7 @@ class GraphNet(nn.Module):
 def main() -> None:
     arguments = options(__doc__)
     graphs, y, name = molecules()
-    folds = StratifiedKFold(3 if arguments.quick else 10, shuffle=True, random_state=0)
+    folds = StratifiedKFold(3 if arguments.quick else 5, shuffle=True, random_state=0)
     print(f"{name}: {len(graphs)} graphs\n")
     rows = []
     for rounds in (0, 1, 2, 4):
