@@ -15,11 +15,20 @@ from laws.solves import CONTROLLERS, DIRECTIONS, ORACLES
 from public_names import public_types
 
 NUMBERS = range(240)
+# Failed once: a result in float32, whose many tiny singular values were summed in float32, was
+# refused as the next start.
+FAILED_ONCE = [202611230000232]
 
 
 @pytest.mark.parametrize("part", range(8))
 def test_the_law_of_certificates(part: int) -> None:
     for number in NUMBERS[part::8]:
+        failure = certificates.attack(np.random.default_rng(number))
+        assert failure is None, f"python -m tests.laws --replay certificates:{number}"
+
+
+def test_the_law_of_certificates_where_it_failed_once() -> None:
+    for number in FAILED_ONCE:
         failure = certificates.attack(np.random.default_rng(number))
         assert failure is None, f"python -m tests.laws --replay certificates:{number}"
 

@@ -58,7 +58,8 @@ class TraceNormBall(NormBall):
         size = torch.linalg.matrix_norm(x) * math.sqrt(min(x.shape[-2:]))  # an upper bound on ‖x‖_*
         if not torch.compiler.is_compiling() and bool((size <= limit).all()):
             return size <= limit  # no decomposition needed, for instance at the start, 0
-        return self.norm(x) <= limit
+        # In float32 a matrix of rank 1 has many singular values of 1e-7, which add up.
+        return self.norm(x.double()) <= limit
 
     def norm(self, x: Tensor) -> Tensor:
         total: Tensor = torch.linalg.svdvals(x).sum(-1)
