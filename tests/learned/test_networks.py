@@ -91,6 +91,15 @@ CONFIG = learned.MetaConfig(
 )
 
 
+def test_a_last_step_alone_teaches_updates_nothing() -> None:
+    """The loss of one step after 20 does not depend on the updates, nor does that of one in all."""
+    config = dataclasses.replace(CONFIG, steps=1, horizon=21, validate_every=1)
+    _, history = learned.meta_train(with_seed(LSTMUpdates, 0), RUNS, config, validation=OTHERS)
+    assert len(history) == 1
+    with pytest.raises(ValueError, match="finds no path from LSTMUpdates's weights"):
+        learned.meta_train(LSTMUpdates(), RUNS, dataclasses.replace(config, horizon=1))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [LSTMUpdates, HierarchicalUpdates])
 def test_updates_are_trained_on_trainings_of_networks(

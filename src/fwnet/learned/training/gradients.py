@@ -84,6 +84,8 @@ class Backpropagation(MetaGradient):
             with torch.enable_grad():
                 loss = rollout.run(steps)
                 if not loss.requires_grad:
+                    if steps < min(episode.unroll, episode.horizon):
+                        return  # the rest of an episode may be too short to depend on the weights
                     kind = type(episode.learned).__name__
                     raise ValueError(
                         f"Backpropagation() finds no path from {kind}'s weights to the loss of "
