@@ -59,7 +59,7 @@ def tuned(config: DeepConfig) -> dict[str, dict[str, Method]]:
 
 
 def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
-    """What is trained: the step size; the kernel too; direction and kernel; only the kernel."""
+    """What is trained: the step size; it and the kernel; the direction and the kernel."""
 
     def step() -> nn.Module:
         return step_near(config.step_size)
@@ -76,10 +76,6 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
         NABLA_KERNEL: (
             lambda: nn.ModuleList([direction(), LSTMUpdates(scale=config.scale)]),
             lambda two: deep_method(config, OpenLoop(), two[1], two[0]),
-        ),
-        TODAY_KERNEL: (
-            lambda: LSTMUpdates(scale=config.scale),
-            lambda updates: partial(DeepTraining, mover=ExactSVM(), updates=updates),
         ),
     }
     return {name: {"": every[name]} for name in names}

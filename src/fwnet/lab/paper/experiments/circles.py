@@ -27,7 +27,7 @@ from fwnet.lab.paper.deep_methods import (
     learned,
     tuned,
 )
-from fwnet.lab.paper.deep_svm import DeepSVM, Iteration, decide
+from fwnet.lab.paper.deep_svm import DeepSVM, DeepTraining, ExactSVM, Iteration, decide
 from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure, Maps, Panel
 from fwnet.lab.paper.judged import Judged, judge, readings
@@ -71,10 +71,13 @@ class Circles(Experiment[CirclesConfig]):
             seeds = torch.randint(_TRAINING, _VALIDATION, (config.meta_batch,), generator=generator)
             return rings(config.in_training, seeds.tolist())
 
-        for place, (name, versions) in enumerate(learned(config, *LEARNED, TODAY_KERNEL).items()):
-            progress(0.19 * place, f"training {name}")
-            methods.learn(name, versions, draw, config.meta, seed)
-        progress(0.76, "tuning on other rings")
+        trained: dict[str, Any] = {}
+        for place, (name, versions) in enumerate(learned(config, *LEARNED).items()):
+            progress(0.25 * place, f"training {name}")
+            trained[name] = methods.learn(name, versions, draw, config.meta, seed)
+        kernel = trained[GAMMA_KERNEL][1]
+        methods[TODAY_KERNEL] = partial(DeepTraining, mover=ExactSVM(), updates=kernel)
+        progress(0.75, "tuning on other rings")
         for name, choices in tuned(config).items():
             methods.tune(name, choices)
         progress(0.85, "training on fresh rings")
