@@ -58,7 +58,7 @@ class Kernel:
             return (self._number(self.gamma, X) * (X @ Z.T) + self._number(self.coef0, X)) ** (
                 self.degree
             )
-        squares = ((X[:, None, :] - Z[None, :, :]) ** 2).sum(-1)
+        squares = np.stack([((x - Z) ** 2).sum(-1) for x in X])
         exponent = -self._number(self.gamma, X) * squares
         if exponent.dtype == object:
             return np.vectorize(mpmath.exp, otypes=[object])(exponent)

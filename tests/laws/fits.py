@@ -17,6 +17,7 @@ class Points:
     X: Array
     y: Array  # a number each
     text: str
+    pixels: bool = False
 
 
 def draw_points(generator: np.random.Generator, most: int = 40) -> Points:
@@ -43,6 +44,24 @@ def draw_points(generator: np.random.Generator, most: int = 40) -> Points:
         offset = 10.0 ** generator.uniform(3, 8)
         X, text = X + offset, text + f", offset {offset:.3g}"
     return Points(X, y, text)
+
+
+def draw_pixels(generator: np.random.Generator) -> Points:
+    """So many points on at most 256 levels that their kernel values come from 8-bit integers."""
+    n, d = int(generator.integers(520, 700)), int(generator.integers(33, 65))
+    most = int(generator.choice([1, 15, 255]))
+    whole = generator.integers(0, most + 1, (n, d))
+    if generator.random() < 0.5:  # near each other, so that kernel values of all sizes occur
+        whole[n // 2 :, 3:] = whole[: n - n // 2, 3:]
+    y = whole @ generator.standard_normal(d) / most
+    y = y + generator.choice([0.0, 1.0]) * generator.standard_normal(n)
+    step, offset = 10.0 ** generator.uniform(-6, 6), generator.choice([0.0, -0.5, 1e3])
+    X = (whole / most + offset) * step
+    single = generator.random() < 0.5
+    if single:  # off the grid by the rounding of float32
+        X = X.astype(np.float32).astype(np.float64)
+    text = f"pixels, n={n}, d={d}, {most + 1} levels, step {step:.2g}, offset {offset:g}"
+    return Points(X, y, text + (", single" if single else ""), pixels=True)
 
 
 def two_sides(generator: np.random.Generator, y: Array, classes: int) -> Array:

@@ -21,6 +21,7 @@ ATTACKS: dict[str, tuple[Attack, int]] = {
     "FWSVC": (estimators.attack_svc, 40),
     "FWSVR": (estimators.attack_svr, 25),
     "FWOneClassSVM": (estimators.attack_one_class, 25),
+    "pixels": (estimators.attack_pixels, 4),
     "DeepSVC": (estimators.attack_deep, 6),
     "LowRankSoftmaxClassifier": (low_rank_fits.attack_softmax, 20),
     "LowRankRegressor": (low_rank_fits.attack_regression, 12),

@@ -26,6 +26,9 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
     is ρ = αᵀ(K + diag(1/C))α. Where αᵢ > 0 the slack is αᵢ/Cᵢ > 0, so the support vectors are the
     training points that count as outliers: a smaller C makes more of them.
 
+    Kernel values of more than 384 points are float32 unless tol < 1e-5, and off by 1e-3·tol at
+    most: so is ρ. The gap counts it.
+
     Arguments:
         C: weight of the squared slacks; Cᵢ = C · sample weight.
         kernel, gamma, degree, coef0: as in `FWSVC`.
