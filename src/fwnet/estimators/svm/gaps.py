@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fwnet.estimators.svm.kernels import Array, KernelRows
-from fwnet.estimators.svm.pairwise import signed_survey
+from fwnet.estimators.svm.pairwise import survey
 from fwnet.estimators.svm.records import DualGap, MarginProblem
 
 NOTHING = np.zeros(3)  # outside the points of a survey
@@ -15,10 +15,21 @@ _DOUBLE = 2.5  # the time of kernel values in float64, over that in float32
 def dual_gap(
     problem: MarginProblem, u: Array, z: Array, violations: Array | None = None
 ) -> DualGap:
-    """Return value, P and (P − D)/P of u and z; fill the violations (n,) of `pairwise.survey`."""
+    """Return value, P and (P − D)/P of u and z; fill the violations (n,) of `pairwise.survey`.
+
+    f = ½|w|² + ½ Σu²/C − centreᵀu + ε|u|₁,   |w|² = uᵀ(z − u/C)
+
+    |w|² is at least 0; below that it is rounding. Where numbers overflow, value and gap are NaN.
+    """
     violations = np.empty(len(u)) if violations is None else violations
-    p = problem
-    return DualGap(*signed_survey(p.y, p.box, u, z, p.epsilon, p.width, violations))
+    signs, gradient = vertices(problem, u, z)
+    alpha, share = signs * u, u / problem.box
+    with np.errstate(invalid="ignore", over="ignore"):
+        square = float(u @ (z - share))
+    value = 0.5 * ((0.0 if square < 0.0 else square) + float(u @ share))
+    value += problem.epsilon * float(np.abs(u).sum()) - float((problem.centre * u).sum())
+    found = survey(problem.box, alpha, gradient, value, problem.width, NOTHING, violations)
+    return DualGap(value, *found)
 
 
 def seconds_in_double(

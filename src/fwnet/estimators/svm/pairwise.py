@@ -76,30 +76,6 @@ def survey(box, alpha, gradient, value, width, outside, violations):  # type: ig
     return primal, gap / primal if primal > 0.0 else 0.0
 
 
-@compiling.compiled("reassoc", "contract")  # not `fast`: NaN from an overflow must stay NaN
-def signed_survey(y, box, u, z, epsilon, width, violations):  # type: ignore[no-untyped-def]
-    """Return f, P and (P − D)/P of signed weights u (n,) and z (n,); fill violations (n,).
-
-    f = ½|w|² + ½ Σu²/C − centreᵀu + ε|u|₁,   |w|² = uᵀ(z − u/C)
-
-    |w|² is at least 0; below that it is rounding.
-    """
-    alpha, gradient = np.empty_like(u), np.empty_like(u)
-    square, shares, rest = 0.0, 0.0, 0.0
-    for t in range(u.shape[0]):
-        centre = 0.0 if width == HUGE else y[t]
-        slope, sign, share = z[t] - centre, y[t], u[t] / box[t]
-        if width < ONE_SIDED:  # both signs are vertices; without a weight, the better one
-            sign = -1.0 if u[t] < 0.0 or (u[t] == 0.0 and slope > 0.0) else 1.0
-        alpha[t], gradient[t] = sign * u[t], sign * slope + epsilon
-        square += u[t] * (z[t] - share)
-        shares += u[t] * share
-        rest += epsilon * abs(u[t]) - centre * u[t]
-    value = 0.5 * ((0.0 if square < 0.0 else square) + shares) + rest
-    primal, gap = survey(box, alpha, gradient, value, width, np.zeros(3), violations)
-    return value, primal, gap
-
-
 @compiled
 def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits, scratch):  # type: ignore[no-untyped-def]
     """Take pairwise steps until the duality gap of the working set is at most `limits[0]`.
