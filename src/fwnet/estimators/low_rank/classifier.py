@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any, final
 
@@ -14,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from fwnet.estimators.inputs import sample_weights
 from fwnet.estimators.low_rank.descent import FactoredDescent
-from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
+from fwnet.estimators.low_rank.estimator import LinearLowRankMatrix, LowRankEstimator
 from fwnet.estimators.low_rank.factors import Factors
 from fwnet.estimators.low_rank.inputs import (
     Array,
@@ -32,7 +33,7 @@ from fwnet.trace import Result
 _BATCH, _WIDTH = 512, 32  # of partial_fit
 
 
-class SoftmaxPredictor(ClassifierMixin, LinearLowRankEstimator):
+class SoftmaxPredictor(ClassifierMixin, LinearLowRankMatrix):
     """Classes and probabilities from the logits X · W."""
 
     classes_: Array
@@ -57,7 +58,8 @@ class SoftmaxPredictor(ClassifierMixin, LinearLowRankEstimator):
 
 
 @final
-class LowRankSoftmaxClassifier(SoftmaxPredictor):
+@dataclass(eq=False, repr=False, kw_only=True)
+class LowRankSoftmaxClassifier(SoftmaxPredictor, LowRankEstimator):
     """Softmax regression whose weights have a small trace norm, hence a low rank.
 
         min Σ wᵢ (log Σⱼ exp zᵢⱼ − z_{i,yᵢ}) / Σ wᵢ,   Z = XW,   ‖W‖_* <= radius
@@ -98,42 +100,16 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor):
     Reference: Jaggi (2013), section 4.3; Schramowski, Bauckhage and Kersting (2018), section 5.
     """
 
-    _descent: FactoredDescent | None = None  # of partial_fit
-    _refit: methodcaller | None = None  # repeats the last fit with another model
-
-    def __init__(
-        self,
-        radius: Any = "auto",
-        *,
-        max_rank: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 500,
-        max_time: float | None = None,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        progress: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.max_rank = max_rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.progress = progress
-        self.verbose = verbose
-        self.random_state = random_state
+    fit_intercept: bool = True
+    class_weight: Any = None
+    _descent: FactoredDescent | None = field(default=None, init=False)  # of partial_fit
+    # Repeats the last fit with another model.
+    _refit: methodcaller | None = field(default=None, init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifier:
         """Fit to rows X (n, d), dense, CSR or a memory map, with labels y (n,)."""
         self._budget()
-        refit = methodcaller(
-            "fit", X, y, sample_weight
-        )  # the caller's own objects: they take no memory
+        refit = methodcaller("fit", X, y, sample_weight)  # the caller's own objects take no memory
         X, y = matrix_and_targets(self, X, y, reset=True)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, len(y))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from fwnet.numerics import checks
 
 
 @final
+@dataclass(eq=False, repr=False)
 class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
     """`LowRankSoftmaxClassifier` with the radius that does best in cross-validation.
 
@@ -46,32 +48,18 @@ class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
         True
     """
 
-    def __init__(
-        self,
-        radii: Any = 6,
-        *,
-        cv: Any = 5,
-        scoring: str | None = None,
-        path_tol: float = 1e-2,
-        max_rank: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 500,
-        max_time: float | None = None,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.radii = radii
-        self.cv = cv
-        self.scoring = scoring
-        self.path_tol = path_tol
-        self.max_rank = max_rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.random_state = random_state
+    radii: Any = 6
+    _: KW_ONLY
+    cv: Any = 5
+    scoring: str | None = None
+    path_tol: float = 1e-2
+    max_rank: int | None = None
+    tol: float = 1e-3
+    max_iter: int = 500
+    max_time: float | None = None
+    fit_intercept: bool = True
+    class_weight: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifierCV:
         """Choose the radius, then fit to all rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ _NUMBERING = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LowRankCompletion(RegressorMixin, LowRankEstimator):
     """Matrix completion on the trace-norm ball.
 
@@ -49,30 +51,7 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
         True
     """
 
-    def __init__(
-        self,
-        radius: Any = "auto",
-        *,
-        shape: tuple[int, int] | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 500,
-        max_time: float | None = None,
-        warm_start: bool = False,
-        progress: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.shape = shape
-        self.max_rank = max_rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.progress = progress
-        self.verbose = verbose
-        self.random_state = random_state
+    shape: tuple[int, int] | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

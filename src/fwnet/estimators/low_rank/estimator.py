@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,28 +25,14 @@ from fwnet.numerics import checks
 from fwnet.numerics.files import ForeignFile
 from fwnet.trace import Clock, Result, Trace
 
-_Model = TypeVar("_Model", bound="LowRankEstimator")
+_Model = TypeVar("_Model", bound="LowRankMatrix")
 _CHOICE = 1500, 20_000  # between these, a quarter of the rows chooses a radius
 _REACH = 1e4  # natural radii; in larger balls, steps are lost in the rounding errors of W
 
 
-class LowRankEstimator(BaseEstimator):
-    """A matrix W = U diag(s) Vᵀ in the trace-norm ball, fitted, stored, saved and loaded.
+class LowRankMatrix(BaseEstimator):
+    """The fitted W = U diag(s) Vᵀ, which is stored, saved and loaded."""
 
-    A subclass says what f is, and holds the parameters radius, max_rank, tol, max_iter, max_time,
-    warm_start, progress, verbose and random_state.
-    """
-
-    radius: Any
-    max_rank: int | None
-    tol: float
-    max_iter: int
-    max_time: float | None
-    warm_start: bool
-    progress: bool
-    verbose: int
-    random_state: Any
-    status_: Any
     U_: Array
     s_: Array
     V_: Array
@@ -73,6 +59,68 @@ class LowRankEstimator(BaseEstimator):
         model.trace_ = Trace()
         return model
 
+    def _factors(self, dtype: torch.dtype) -> Factors:
+        U, s, V = (torch.as_tensor(x).to(dtype) for x in (self.U_, self.s_, self.V_))
+        return Factors(U, s, V)
+
+    def _store_factors(self, W: Factors) -> None:
+        self.U_, self.s_, self.V_ = W.U.numpy(), W.s.numpy(), W.V.numpy()
+
+
+class LinearLowRankMatrix(LowRankMatrix):
+    """X · W, with a column of ones behind X if `fit_intercept` asks for it."""
+
+    offset_: Any = 0.0  # taken off the targets
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def coef_(self) -> Array:
+        """Wᵀ without the intercept, `(outputs, features)`, computed when asked for."""
+        return ((self.V_ * self.s_) @ self.U_[: self.n_features_in_].T).astype(self.s_.dtype)
+
+    @property
+    def intercept_(self) -> Array:
+        """The intercepts, `(outputs,)`: the last row of W, and what was taken off the targets."""
+        if not self._has_intercept:
+            return np.zeros(len(self.V_), dtype=self.s_.dtype)
+        return np.asarray((self.V_ * self.s_) @ self.U_[-1]) + self.offset_
+
+    @property
+    def _has_intercept(self) -> bool:
+        """Whether the fitted W has a row of intercepts; `fit_intercept` is about the next fit."""
+        return len(self.U_) > self.n_features_in_
+
+    def _scores(self, X: Any) -> Array:
+        """X · W, `(n, outputs)`."""
+        check_is_fitted(self)
+        X = matrix(self, X, reset=False)
+        rows = rows_of(X, self._has_intercept)
+        W = self._factors(rows.dtype)
+        return (rows.times(W.left) @ W.V.mT).numpy()
+
+
+@dataclass(eq=False, repr=False)
+class LowRankEstimator(LowRankMatrix):
+    """The smallest f on the trace-norm ball; a subclass says what f is.
+
+    The parameters are explained in `LowRankSoftmaxClassifier`.
+    """
+
+    radius: Any = "auto"
+    _: KW_ONLY
+    max_rank: int | None = None
+    tol: float = 1e-3
+    max_iter: int = 500
+    max_time: float | None = None
+    warm_start: bool = False
+    progress: bool = False
+    verbose: int = 0
+    random_state: Any = None
+
     def _budget(self) -> Budget:
         check_switches(self)
         checks.verbosity("verbose", self.verbose)
@@ -80,10 +128,6 @@ class LowRankEstimator(BaseEstimator):
         if self.max_time is not None:
             checks.positive("max_time", self.max_time)
         return Budget(self.tol, self.max_iter, self.max_time, self.max_rank)
-
-    def _factors(self, dtype: torch.dtype) -> Factors:
-        U, s, V = (torch.as_tensor(x).to(dtype) for x in (self.U_, self.s_, self.V_))
-        return Factors(U, s, V)
 
     def _start(self, problem: FactoredProblem) -> Factors | None:
         """The last solution, if it is wanted and fits."""
@@ -168,44 +212,5 @@ class LowRankEstimator(BaseEstimator):
     def _store(self, found: Result) -> None:
         self._store_factors(Factors.of_result(found))
         self.value_, self.duality_gap_ = float(found.value), max(0.0, float(found.gap))
-        self.n_iter_, self.status_, self.trace_ = max(1, found.steps), found.status, found.trace
-
-    def _store_factors(self, W: Factors) -> None:
-        self.U_, self.s_, self.V_ = W.U.numpy(), W.s.numpy(), W.V.numpy()
-
-
-class LinearLowRankEstimator(LowRankEstimator):
-    """X · W, with a column of ones behind X if `fit_intercept` asks for it."""
-
-    fit_intercept: bool
-    offset_: Any = 0.0  # taken off the targets
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    @property
-    def coef_(self) -> Array:
-        """Wᵀ without the intercept, `(outputs, features)`, computed when asked for."""
-        return ((self.V_ * self.s_) @ self.U_[: self.n_features_in_].T).astype(self.s_.dtype)
-
-    @property
-    def intercept_(self) -> Array:
-        """The intercepts, `(outputs,)`: the last row of W, and what was taken off the targets."""
-        if not self._has_intercept:
-            return np.zeros(len(self.V_), dtype=self.s_.dtype)
-        return np.asarray((self.V_ * self.s_) @ self.U_[-1]) + self.offset_
-
-    @property
-    def _has_intercept(self) -> bool:
-        """Whether the fitted W has a row of intercepts; `fit_intercept` is about the next fit."""
-        return len(self.U_) > self.n_features_in_
-
-    def _scores(self, X: Any) -> Array:
-        """X · W, `(n, outputs)`."""
-        check_is_fitted(self)
-        X = matrix(self, X, reset=False)
-        rows = rows_of(X, self._has_intercept)
-        W = self._factors(rows.dtype)
-        return (rows.times(W.left) @ W.V.mT).numpy()
+        self.n_iter_, self.trace_ = max(1, found.steps), found.trace
+        self.status_: Any = found.status

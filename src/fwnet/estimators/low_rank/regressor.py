@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from fwnet.estimators.inputs import sample_weights
-from fwnet.estimators.low_rank.estimator import LinearLowRankEstimator
+from fwnet.estimators.low_rank.estimator import LinearLowRankMatrix, LowRankEstimator
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, relative, rows_of
 from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.estimators.low_rank.problems import RowProblem
 
 
-class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankMatrix, LowRankEstimator):
     """Reduced-rank regression: several outputs that share a few directions of the features.
 
         min ½ Σ wᵢ |xᵢW + b − yᵢ|² / Σ wᵢ,   ‖W‖_* <= radius
@@ -36,30 +38,7 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankEstimator)
         (True, 'converged')
     """
 
-    def __init__(
-        self,
-        radius: Any = "auto",
-        *,
-        max_rank: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 500,
-        max_time: float | None = None,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        progress: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.max_rank = max_rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.progress = progress
-        self.verbose = verbose
-        self.random_state = random_state
+    fit_intercept: bool = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankRegressor:
         """Fit to rows X (n, d), dense, CSR or a memory map, with targets y (n,) or (n, m)."""
