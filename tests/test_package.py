@@ -55,7 +55,7 @@ OPTIONAL = (
     "rich",
     "cvxpy",
     "numba",
-    "typer",
+    "click",
 )
 # What a function may import: optional packages, what comes with them, and modules of one system.
 LATE_PACKAGES = {

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 from scipy.optimize import lsq_linear, nnls
 from sklearn.datasets import load_iris
-from typer.testing import CliRunner
 
 import fwnet.lab.paper.experiments as experiments
 from fwnet.cli.app import app

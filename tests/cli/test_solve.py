@@ -281,9 +281,9 @@ def test_help_lists_every_domain() -> None:
 )
 def test_the_shell_completes_names(words: str, names: list[str]) -> None:
     environment = {
-        "_FWNET_COMPLETE": "complete_bash",
+        "_FWNET_COMPLETE": "bash_complete",
         "COMP_WORDS": f"fwnet {words}",
         "COMP_CWORD": str(len(words.split())),
     }
     done = RUNNER.invoke(app, [], env=environment, prog_name="fwnet")
-    assert done.stdout.split() == names
+    assert done.stdout.split() == [f"plain,{name}" for name in names]

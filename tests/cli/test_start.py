@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
 import sys
-from dataclasses import MISSING, fields
-from typing import get_args
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fwnet.cli import reproduce
+from fwnet.cli.app import app
 from fwnet.cli.distributed import fit as distributed_fit
 from fwnet.distributed import FitConfig
 from fwnet.lab.paper.experiment import Profile
@@ -69,7 +70,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
 def test_completion_loads_nothing_heavy(words: str, found: str) -> None:
     script = f"import sys; from fwnet.cli import run; run(); print({HEAVY!r}[0] in sys.modules)"
     asked = {
-        "_FWNET_COMPLETE": "complete_bash",
+        "_FWNET_COMPLETE": "bash_complete",
         "COMP_WORDS": f"fwnet {words}",
         "COMP_CWORD": str(len(words.split())),
     }
@@ -80,13 +81,37 @@ def test_completion_loads_nothing_heavy(words: str, found: str) -> None:
         check=True,
         env=os.environ | asked,
     )
-    assert done.stdout.split() == [found, "False"]
+    assert done.stdout.split() == [f"plain,{found}", "False"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed_for_the_shell_of_the_user(shell: str, tmp_path: Path) -> None:
+    user = {"SHELL": f"/bin/{shell}", "HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+    script = CliRunner().invoke(app, "--show-completion", env=user).stdout
+    assert f"_FWNET_COMPLETE={shell}_complete" in script
+    profile = tmp_path / f".{shell}rc"
+    profile.write_text("alias a=b")
+    for _ in range(2):
+        done = CliRunner().invoke(app, "--install-completion", env=user)
+        assert f"{shell} completion installed in {tmp_path}" in done.stdout
+    (path,) = (path for path in tmp_path.rglob("*fwnet*") if path.is_file())
+    assert path.read_text() == script.removesuffix("\n")
+    lines = profile.read_text().splitlines()
+    assert lines[0] == "alias a=b"
+    assert len(lines) == (1 if shell == "fish" else 3)  # not twice
+
+
+def test_an_unknown_shell_is_a_usage_error() -> None:
+    done = CliRunner().invoke(app, "--show-completion", env={"SHELL": "/bin/ksh"})
+    assert done.exit_code == 2
+    assert "there is no completion for the shell 'ksh' of the variable SHELL" in done.stderr
 
 
 def test_the_names_known_before_a_command_runs_are_those_of_the_library() -> None:
     assert {experiment.name for experiment in EXPERIMENTS} == set(reproduce.NAMES)
-    assert get_args(reproduce.ProfileName) == tuple(each.value for each in Profile)
-    asked = inspect.signature(distributed_fit).parameters
+    assert tuple(each.value for each in Profile) == reproduce.PROFILES
+    required = ["--data", "a", "--out", "b", "--classes", "2", "--radius", "1"]
+    asked = distributed_fit.make_context("fit", required).params
     for field in fields(FitConfig):
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
-        assert asked[field.name].default == default, field.name
+        default = {"classes": 2, "radius": 1.0}.get(field.name, field.default)
+        assert asked[field.name] == default, field.name

@@ -27,9 +27,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         from fwnet.cli.app import app
     except ImportError as error:
-        if error.name not in ("rich", "typer"):
+        if error.name != "click":
             raise
-        print('The command line needs Typer and Rich: pip install "fwnet[cli]".', file=sys.stderr)
+        print('The command line needs Click: pip install "fwnet[cli]".', file=sys.stderr)
         return 1
 
     if isinstance(sys.stdout, io.TextIOWrapper):

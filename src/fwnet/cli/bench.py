@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, command
 from fwnet.cli.names import completes, known
 
 _MODULES = {
@@ -26,26 +25,21 @@ _MODULES = {
 }
 
 
-def bench(
-    suite: Annotated[
-        str,
-        typer.Argument(
-            help=f"What to measure: {', '.join(_MODULES)}.",
-            autocompletion=completes(_MODULES),
-        ),
-    ] = "core",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="Arguments of the benchmark.")
-    ] = None,
-) -> None:
+@command("bench")
+@click.argument(
+    "suite",
+    default="core",
+    shell_complete=completes(_MODULES),
+    help=f"What to measure: {', '.join(_MODULES)}.",
+)
+@click.argument("arguments", nargs=-1, help="Arguments of the benchmark.")
+def bench(suite: str, arguments: tuple[str, ...]) -> None:
     """Compare fwnet with other libraries on this machine. Needs a checkout of fwnet.
 
     Examples:
 
         fwnet bench
-
         fwnet bench core simplex
-
         fwnet bench workers -- --rows 4096 --steps 5
     """
     module = _MODULES[known("suite", suite, _MODULES)]
@@ -55,7 +49,7 @@ def bench(
         raise Failed(
             "there are no benchmarks in this folder. Run the command in a checkout of fwnet."
         )
-    command = [sys.executable, "-m", module, *(arguments or [])]
+    command = [sys.executable, "-m", module, *arguments]
     code = subprocess.run(command, check=False).returncode
     if code:
         raise Failed(f"python -m {module} ended with code {code}.")

@@ -8,57 +8,59 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from fwnet.cli.errors import command
+from fwnet.cli.output import FILE
 
 if TYPE_CHECKING:
     from fwnet.estimators.low_rank.distributed.config import Report
 
-distributed = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Fit low-rank softmax regression on many workers.",
+
+@click.group("distributed")
+def distributed() -> None:
+    """Fit low-rank softmax regression on many workers."""
+
+
+@command("fit")
+@click.option("--data", type=FILE, required=True, help="Folder of shards.")
+@click.option("--out", type=FILE, required=True, help="Folder of the model.")
+@click.option("--classes", type=int, required=True, help="Number of classes; labels are 0, 1, …")
+@click.option("--radius", type=float, required=True, help="Radius of the trace-norm ball.")
+@click.option("--max-steps", default=1000, help="Step limit.")
+@click.option(
+    "--tol",
+    default=1e-2,
+    help="Stop when the certified gap is at most this fraction of the loss.",
 )
-
-
-def fit(
-    data: Annotated[Path, typer.Option(help="Folder of shards.")],
-    out: Annotated[Path, typer.Option(help="Folder of the model.")],
-    classes: Annotated[int, typer.Option(help="Number of classes; labels are 0, 1, …")],
-    radius: Annotated[float, typer.Option(help="Radius of the trace-norm ball.")],
-    max_steps: Annotated[int, typer.Option(help="Step limit.")] = 1000,
-    tol: Annotated[
-        float,
-        typer.Option(help="Stop when the certified gap is at most this fraction of the loss."),
-    ] = 1e-2,
-    power_steps: Annotated[int, typer.Option(help="Power iterations per step.")] = 2,
-    memory: Annotated[int, typer.Option(help="How many of the last vertices a step may mix.")] = 8,
-    search_rows: Annotated[
-        int, typer.Option(help="Rows that the mixture and the line search use.")
-    ] = 65_536,
-    checkpoint_every: Annotated[
-        int, typer.Option(help="Steps between checkpoints: the most that a crash can cost.")
-    ] = 100,
-    block: Annotated[
-        int, typer.Option(help="Rows per block, the unit of every sum; a multiple of 16.")
-    ] = 1024,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Time limit, checked where a gap is certified.")
-    ] = None,
-    device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")] = "cpu",
-    threads: Annotated[
-        int, typer.Option(help="Threads per worker; other numbers may round differently.")
-    ] = 1,
-) -> None:
+@click.option("--power-steps", default=2, help="Power iterations per step.")
+@click.option("--memory", default=8, help="How many of the last vertices a step may mix.")
+@click.option(
+    "--search-rows", default=65_536, help="Rows that the mixture and the line search use."
+)
+@click.option(
+    "--checkpoint-every",
+    default=100,
+    help="Steps between checkpoints: the most that a crash can cost.",
+)
+@click.option(
+    "--block", default=1024, help="Rows per block, the unit of every sum; a multiple of 16."
+)
+@click.option("--max-seconds", type=float, help="Time limit, checked where a gap is certified.")
+@click.option(
+    "--device", type=click.Choice(("cpu", "cuda")), default="cpu", help="Where to compute."
+)
+@click.option(
+    "--threads", default=1, help="Threads per worker; other numbers may round differently."
+)
+def fit(data: Path, out: Path, device: str, threads: int, **limits: Any) -> None:
     """Fit a classifier to shards; the same command resumes from the last checkpoint.
 
     Examples:
 
         fwnet distributed fit --data parts --classes 1000 --radius 188 --out model
-
         torchrun --nproc-per-node 4 -m fwnet.distributed fit --data parts --classes 1000 \\
             --radius 188 --out model
     """
@@ -74,53 +76,40 @@ def fit(
     if team.size > 1:  # an interrupted worker must not wait for the others: checkpoints are on disk
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        config = FitConfig(
-            classes=classes,
-            radius=radius,
-            max_steps=max_steps,
-            tol=tol,
-            power_steps=power_steps,
-            memory=memory,
-            search_rows=search_rows,
-            checkpoint_every=checkpoint_every,
-            block=block,
-            max_seconds=max_seconds,
-        )
+        config = FitConfig(**limits)
         fit_shards(data, out, config, team, on_report=_show, say=_say)
     except ValueError:
         if team.rank == 0:
             raise
-        raise typer.Exit(1) from None  # worker 0 prints the message
+        raise click.exceptions.Exit(1) from None  # worker 0 prints the message
     finally:
         leave()
 
 
-def shard(
-    X: Annotated[
-        Path,
-        typer.Argument(help="Rows (n, d), float32 or float64: .npy, or a SciPy .npz if sparse."),
-    ],
-    y: Annotated[Path, typer.Argument(help="Labels, .npy, (n,), whole numbers from 0.")],
-    out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
-    rows: Annotated[int, typer.Option(min=1, help="Rows per shard.")] = 250_000,
-) -> None:
+@command("shard")
+@click.argument(
+    "X", type=FILE, help="Rows (n, d), float32 or float64: .npy, or a SciPy .npz if sparse."
+)
+@click.argument("y", type=FILE, help="Labels, .npy, (n,), whole numbers from 0.")
+@click.option("--out", type=FILE, required=True, help="A folder that does not exist yet.")
+@click.option("--rows", type=click.IntRange(min=1), default=250_000, help="Rows per shard.")
+def shard(x: Path, y: Path, out: Path, rows: int) -> None:
     """Write rows and labels as shards that workers map into memory.
 
     Examples:
 
         fwnet distributed shard X.npy y.npy --out parts
-
         fwnet shard X.npz y.npy --out parts
     """
     from fwnet.estimators.low_rank.distributed.shards import write_shards
 
     labels = _read("y", y)
-    folder = write_shards(out, _read("X", X), labels, rows)
+    folder = write_shards(out, _read("X", x), labels, rows)
     print(f"{len(labels)} rows in {len(list(folder.glob('*.y.npy')))} shards: {folder}")
 
 
-distributed.command()(command(fit))
-distributed.command()(command(shard))
+distributed.add_command(fit)
+distributed.add_command(shard)
 
 
 def _read(name: str, path: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-import typer
+import click
 
 import fwnet
 from fwnet.cli.errors import Failed
@@ -55,7 +55,7 @@ def _bounds(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> tuple[Any
 def _box(given: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> fwnet.Domain:
     lower, upper = _bounds(given, arrays)
     if lower is None or upper is None:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "--domain box needs --lower and --upper, or arrays lower and upper in an NPZ file."
         )
     return fwnet.Box(lower, upper)
@@ -128,12 +128,12 @@ def _check_given(
     for option, value in options.items():
         if value is not None and option not in choice.options:
             takes = " and ".join(f"--{each}" for each in choice.options) or "no such option"
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"--{option} does not apply to --domain {name}, which takes {takes}."
             )
     for option in choice.needs:
         if options.get(option) is None:
-            raise typer.BadParameter(f"--domain {name} needs --{option}.")
+            raise click.BadParameter(f"--domain {name} needs --{option}.")
     for array in choice.reads:
         if array not in arrays:
             raise Failed(

@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ParamSpec, TextIO, TypeVar
+from typing import ParamSpec, TextIO
 
-import typer
+import click
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Failed(RuntimeError):
     """A command failed; the message says why."""
 
 
-def command(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a command so that users see no traceback, unless FWNET_DEBUG is set."""
+def command(name: str, epilog: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function; its docstring is the help, its first sentence the summary."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        text = inspect.getdoc(function) or ""
+        return click.command(
+            name,
+            help=keep_lines(text),
+            short_help=" ".join(text.partition("\n\n")[0].split()),
+            epilog=epilog and keep_lines(epilog),
+        )(_guarded(function))
+
+    return make
+
+
+def keep_lines(text: str) -> str:
+    """Mark lists and examples with \\b, so that Click does not fill their lines."""
+    parts = text.split("\n\n")
+    return "\n\n".join(f"\b\n{part}" if part.startswith((" ", "- ")) else part for part in parts)
+
+
+def _guarded(function: Callable[P, None]) -> Callable[P, None]:
+    """Show users no traceback, unless FWNET_DEBUG is set."""
 
     @functools.wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             with _plain_warnings():
                 return function(*args, **kwargs)
         except KeyboardInterrupt as stop:
             say(str(stop) or "Stopped.")
-            raise typer.Exit(130) from None
-        except (typer.Exit, typer.BadParameter):
+            raise click.exceptions.Exit(130) from None
+        except (click.exceptions.Exit, click.UsageError):
             raise
         except Exception as error:
             if os.environ.get("FWNET_DEBUG"):
@@ -44,7 +65,7 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
                     f"{type(error).__name__}: {error}. This is a bug in fwnet; FWNET_DEBUG=1 shows "
                     "where it happened."
                 )
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
     return guarded
 

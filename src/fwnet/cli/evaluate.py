@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
+from fwnet.cli.errors import command
 from fwnet.cli.names import is_own, known, own_family
-from fwnet.cli.output import AsJson, facts_table, make_folder, save_picture, show
+from fwnet.cli.output import FILE, as_json, facts_table, make_folder, save_picture, show
 
 if TYPE_CHECKING:
     from fwnet.learned import Evaluation, ProblemFamily, families
@@ -21,59 +22,66 @@ _FAMILIES = {  # functions of fwnet.learned.families
 }
 
 
-def evaluate_command(
-    controller: Annotated[
-        str, typer.Argument(help="A shipped controller, a .fwnet file, or a run of meta-train.")
-    ],
-    on: Annotated[
-        str,
-        typer.Option(
-            "--on",
-            "--family",
-            help="Families, with commas: digits, circles, mnist-pairs, deep-svm, or your own as "
-            "module:Class.",
-        ),
-    ] = "digits",
-    c: Annotated[float | None, typer.Option("--C", help="Of the SVMs. [default: 10]")] = None,
-    size: Annotated[
-        int | None, typer.Option(min=4, help="Points per problem. [default: 300]")
-    ] = None,
-    problems: Annotated[int, typer.Option(min=1, help="Held-out problems per family.")] = 20,
-    max_steps: Annotated[int, typer.Option(min=1, help="Step limit per run.")] = 2000,
-    tolerances: Annotated[
-        str, typer.Option(help="Relative suboptimalities to reach, with commas.")
-    ] = "1e-2,1e-3,1e-4",
-    out: Annotated[Path | None, typer.Option(help="Folder for results and pictures.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
-    as_json: AsJson = False,
+@command("evaluate")
+@click.argument("controller", help="A shipped controller, a .fwnet file, or a run of meta-train.")
+@click.option(
+    "--on",
+    "--family",
+    default="digits",
+    help="Families, with commas: digits, circles, mnist-pairs, deep-svm, or your own as "
+    "module:Class.",
+)
+@click.option("--C", "c", type=float, help="Of the SVMs. [default: 10]")
+@click.option("--size", type=click.IntRange(min=4), help="Points per problem. [default: 300]")
+@click.option(
+    "--problems", type=click.IntRange(min=1), default=20, help="Held-out problems per family."
+)
+@click.option("--max-steps", type=click.IntRange(min=1), default=2000, help="Step limit per run.")
+@click.option(
+    "--tolerances",
+    default="1e-2,1e-3,1e-4",
+    help="Relative suboptimalities to reach, with commas.",
+)
+@click.option("--out", type=FILE, help="Folder for results and pictures.")
+@click.option("--seed", default=0, help="Seed of the problems.")
+@as_json
+def evaluate(
+    controller: str,
+    on: str,
+    c: float | None,
+    size: int | None,
+    problems: int,
+    max_steps: int,
+    tolerances: str,
+    out: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Compare a controller with hand-designed methods, tuned on validation problems.
 
     Examples:
 
         fwnet evaluate simplex-qp
-
         fwnet evaluate runs/mine --on digits,circles,mnist-pairs --out runs/mine/evaluation
-
         fwnet evaluate runs/mine --family my_problems:Prices --problems 5
     """
     import torch
 
-    from fwnet.learned import evaluate, load
+    from fwnet import learned
 
     names = _names(on)
     c, size = _sizes(names, c, size)
     goals = _tolerances(tolerances)
-    learned = load(controller)
+    judged = learned.load(controller)
     for name in names:  # before the baselines are tuned, which takes a while
-        learned.check_domain(_family(name, "test", c, size).domain)
+        judged.check_domain(_family(name, "test", c, size).domain)
     if out is not None:
         make_folder("--out", out)
     torch.set_num_threads(1)  # so that times can be compared
     data: dict[str, Any] = {}
     for name in names:
-        found = evaluate(
-            learned,
+        found = learned.evaluate(
+            judged,
             _family(name, "test", c, size),
             validation=None if is_own(name) else _family(name, "validation", c, size),
             problems=problems,
@@ -103,7 +111,7 @@ def _tolerances(text: str) -> list[float]:
     try:
         return [float(each) for each in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"--tolerances must be numbers with commas between them; got {text!r}."
         ) from None
 
@@ -111,11 +119,11 @@ def _tolerances(text: str) -> list[float]:
 def _sizes(names: list[str], c: float | None, size: int | None) -> tuple[float, int]:
     """C and n of the SVMs; a family of the user's has its own."""
     if all(map(is_own, names)) and (c, size) != (None, None):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"--C and --size do not apply to {', '.join(names)}, which has its own."
         )
     if c is not None and not c > 0:
-        raise typer.BadParameter(f"--C must be positive; got {c:g}.")
+        raise click.BadParameter(f"--C must be positive; got {c:g}.")
     return 10.0 if c is None else c, 300 if size is None else size
 
 

@@ -5,32 +5,37 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed
-from fwnet.cli.output import AsJson, check_target, facts_table, show, write_arrays
+from fwnet.cli.errors import Failed, command
+from fwnet.cli.output import FILE, as_json, check_target, facts_table, show, write_arrays
 
 
+@command("features")
+@click.argument("data", help="A data set of images: digits, mnist, cifar10, …")
+@click.option("--model", required=True, help="An ONNX file, a TorchScript file, or module:factory.")
+@click.option("--out", type=FILE, required=True, help="Write the features to this NPZ file.")
+@click.option(
+    "--size", type=click.IntRange(min=1), help="Resize images to this side; grey becomes RGB."
+)
+@click.option("--shift", default=0.0, help="Pixels x in [0, 1] become (x − shift) / scale.")
+@click.option("--scale", default=1.0, help="See --shift.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Use only this many images, the first ones."
+)
+@click.option("--batch-size", type=click.IntRange(min=1), default=64, help="Images per batch.")
+@as_json
 def features(
-    data: Annotated[str, typer.Argument(help="A data set of images: digits, mnist, cifar10, …")],
-    model: Annotated[
-        str, typer.Option(help="An ONNX file, a TorchScript file, or module:factory.")
-    ],
-    out: Annotated[Path, typer.Option(help="Write the features to this NPZ file.")],
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Resize images to this side; grey becomes RGB.")
-    ] = None,
-    shift: Annotated[
-        float, typer.Option(help="Pixels x in [0, 1] become (x − shift) / scale.")
-    ] = 0.0,
-    scale: Annotated[float, typer.Option(help="See --shift.")] = 1.0,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Use only this many images, the first ones.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64,
-    as_json: AsJson = False,
+    data: str,
+    model: str,
+    out: Path,
+    size: int | None,
+    shift: float,
+    scale: float,
+    limit: int | None,
+    batch_size: int,
+    as_json: bool,
 ) -> None:
     """Extract features of every image with a network of your own.
 
@@ -39,7 +44,6 @@ def features(
     Examples:
 
         fwnet features cifar10 --model inception.onnx --size 299 --shift 0.5 --scale 0.5 --out f.npz
-
         fwnet features digits --model my_networks:small --out digits.npz
     """
     import numpy as np
@@ -49,7 +53,7 @@ def features(
 
     check_target("--out", out, ".npz")
     if scale == 0:
-        raise typer.BadParameter("--scale must not be 0.")
+        raise click.BadParameter("--scale must not be 0.")
     dataset = load(data)
     if not isinstance(dataset.x, np.ndarray) or dataset.x.ndim != 4:
         raise Failed(f"{data} does not hold images.")
@@ -58,7 +62,7 @@ def features(
     arrays: dict[str, np.ndarray] = {}
     for part in ("train", "test"):
         x, y = (dataset.train if part == "train" else dataset.test)(slice(limit))
-        with typer.progressbar(length=len(x), label=part, file=sys.stderr) as bar:
+        with click.progressbar(length=len(x), label=part, file=sys.stderr) as bar:
             done = 0
 
             def advance(count: int) -> None:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, command
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import AsJson, Decimal, Separator, check_target, facts_table, show
+from fwnet.cli.output import (
+    FILE,
+    as_json,
+    check_target,
+    decimal,
+    facts_table,
+    separator,
+    show,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,65 +62,59 @@ MODELS = {
 }
 
 
+@command("fit")
+@click.argument(
+    "source",
+    type=click.Path(),
+    help="CSV, Parquet, NPZ (X, y) or LIBSVM file, or a data set such as digits.",
+)
+@click.option("--model", default="svc", shell_complete=completes(MODELS), help="The estimator.")
+@click.option("-C", "c", type=float, help="SVMs: weight of the errors. [default: 1]")
+@click.option("--kernel", help="svc, svr: rbf, linear, poly or sigmoid. [default: rbf]")
+@click.option("--gamma", help="svc, svr: scale, auto or a number. [default: scale]")
+@click.option("--updates", type=int, help="deep-svc: updates of the network. [default: 100]")
+@click.option("--radius", help="low-rank: trace norm, a number or auto. [default: auto]")
+@click.option(
+    "--tol", type=float, help="Stop at this relative duality gap. [default: the estimator's]"
+)
+@click.option("--max-iter", type=int, help="Step limit. [default: the estimator's]")
+@click.option("--probability", is_flag=True, help="svc, deep-svc: fit probabilities too.")
+@click.option(
+    "--scale/--no-scale",
+    default=None,
+    help="Standardise the columns of numbers. [default: only for CSV and Parquet]",
+)
+@click.option("--drop", default="", show_default=False, help="Columns to leave out, with commas.")
+@click.option("--cv", type=click.IntRange(min=2), help="Also cross-validate, with this many folds.")
+@click.option("--test", default=0.25, help="Share of the points to hold out.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Seed of the held-out points and the weights.",
+)
+@click.option("--target", help="Column of y in a CSV or Parquet file.")
+@click.option("--save", type=FILE, help="Write the model to this file, for `fwnet predict`.")
+@separator
+@decimal
+@as_json
 def fit(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="CSV, Parquet, NPZ (X, y) or LIBSVM file, or a data set such as digits."
-        ),
-    ],
-    model: Annotated[
-        str, typer.Option(help="The estimator.", autocompletion=completes(MODELS))
-    ] = "svc",
-    c: Annotated[
-        float | None, typer.Option("-C", help="SVMs: weight of the errors. [default: 1]")
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help="svc, svr: rbf, linear, poly or sigmoid. [default: rbf]")
-    ] = None,
-    gamma: Annotated[
-        str | None, typer.Option(help="svc, svr: scale, auto or a number. [default: scale]")
-    ] = None,
-    updates: Annotated[
-        int | None, typer.Option(help="deep-svc: updates of the network. [default: 100]")
-    ] = None,
-    radius: Annotated[
-        str | None, typer.Option(help="low-rank: trace norm, a number or auto. [default: auto]")
-    ] = None,
-    tol: Annotated[
-        float | None,
-        typer.Option(help="Stop at this relative duality gap. [default: the estimator's]"),
-    ] = None,
-    max_iter: Annotated[
-        int | None, typer.Option(help="Step limit. [default: the estimator's]")
-    ] = None,
-    probability: Annotated[
-        bool, typer.Option("--probability", help="svc, deep-svc: fit probabilities too.")
-    ] = False,
-    scale: Annotated[
-        bool | None,
-        typer.Option(
-            help="Standardise the columns of numbers. [default: only for CSV and Parquet]",
-            show_default=False,
-        ),
-    ] = None,
-    drop: Annotated[str, typer.Option(help="Columns to leave out, with commas.")] = "",
-    cv: Annotated[
-        int | None, typer.Option(min=2, help="Also cross-validate, with this many folds.")
-    ] = None,
-    test: Annotated[float, typer.Option(help="Share of the points to hold out.")] = 0.25,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the held-out points and the weights.")
-    ] = 0,
-    target: Annotated[
-        str | None, typer.Option(help="Column of y in a CSV or Parquet file.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(help="Write the model to this file, for `fwnet predict`.")
-    ] = None,
-    separator: Separator = None,
-    decimal: Decimal = ".",
-    as_json: AsJson = False,
+    source: str,
+    model: str,
+    gamma: str | None,
+    radius: str | None,
+    probability: bool,
+    scale: bool | None,
+    drop: str,
+    cv: int | None,
+    test: float,
+    seed: int,
+    target: str | None,
+    save: Path | None,
+    separator: str | None,
+    decimal: str,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Fit an estimator, test it on held-out points, and save it.
 
@@ -128,25 +130,19 @@ def fit(
     Examples:
 
         fwnet fit iris.csv --target species --save iris.fwnet
-
         fwnet fit customers.parquet --target churned --drop id,name --probability --cv 5
-
         fwnet fit digits -C 10
-
         fwnet fit points.npz --model deep-svc --updates 200 --json
-
         fwnet fit mnist --model low-rank --radius 50
-
         fwnet fit prices.csv --model svr -C 100
     """
     chosen = MODELS[known("model", model, MODELS)]
     if not 0 < test < 1:
-        raise typer.BadParameter(f"--test must be between 0 and 1; got {test}.")
+        raise click.BadParameter(f"--test must be between 0 and 1; got {test}.")
     check_target("--save", save)
-    options = {"-C": c, "--kernel": kernel, "--updates": updates, "--tol": tol}
-    options |= {"--gamma": gamma and _number("--gamma", gamma, "scale", "auto")}
-    options |= {"--radius": radius and _number("--radius", radius, "auto")}
-    options |= {"--max-iter": max_iter, "--probability": probability or None}
+    options["gamma"] = gamma and _number("--gamma", gamma, "scale", "auto")
+    options["radius"] = radius and _number("--radius", radius, "auto")
+    options["probability"] = probability or None
     settings = _settings(model, options) | {"random_state": seed}
     from fwnet.cli.tables import Spelling, is_table, read_points
 
@@ -242,13 +238,17 @@ def _columns(encoder: TableEncoder) -> dict[str, list[str]]:
 def _settings(model: str, options: dict[str, Any]) -> dict[str, Any]:
     """Parameters of the estimator; raises for an option that it does not take."""
     takes = {option: name for option, name in MODELS[model].takes.items() if option != "--seed"}
-    given = {option: value for option, value in options.items() if value is not None}
-    for option in given:
+    settings: dict[str, Any] = {}
+    for name, value in options.items():
+        option = "-C" if name == "c" else f"--{name.replace('_', '-')}"
+        if value is None:
+            continue
         if option not in takes:
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"{option} does not apply to --model {model}, which takes {', '.join(takes)}."
             )
-    return {takes[option]: value for option, value in given.items()}
+        settings[takes[option]] = value
+    return settings
 
 
 def _classes(source: str, y: np.ndarray) -> np.ndarray:
@@ -283,6 +283,6 @@ def _number(option: str, text: str, *words: str) -> str | float:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{option} must be {', '.join(words)} or a number; got {text}."
         ) from None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from fwnet.cli.output import AsJson, facts_table, show
+from fwnet.cli.errors import command
+from fwnet.cli.output import as_json, facts_table, show
 
 
-def info(as_json: AsJson = False) -> None:
+@command("info")
+@as_json
+def info(as_json: bool) -> None:
     """Show versions, the device, and which data is on this machine.
 
     Examples:
 
         fwnet info
-
         fwnet info --json
     """
     from fwnet.data import available

@@ -5,53 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, command
 from fwnet.cli.names import completes, is_own, known, own_family
-from fwnet.cli.output import AsJson, facts_table, make_folder, save_picture, show
+from fwnet.cli.output import FILE, as_json, facts_table, make_folder, save_picture, show
 
 if TYPE_CHECKING:
     from fwnet.learned import Controller, MetaConfig, MetaHistory, ProblemFamily
 
 
 FAMILIES = ("svm", "deep-svm", "quadratic", "least-squares")
-ControllerName = Literal[
-    "step", "direction", "pairwise", "atoms", "lstm-step", "lstm-direction", "hierarchical"
-]
+CONTROLLERS = (
+    *("step", "direction", "pairwise", "atoms"),
+    *("lstm-step", "lstm-direction", "hierarchical"),
+)
 
 
-def meta_train_command(
-    out: Annotated[
-        Path, typer.Option(help="Folder of the run; the same command again resumes it.")
-    ],
-    family: Annotated[
-        str,
-        typer.Option(
-            help="Problems to train on: svm, deep-svm, quadratic, least-squares, or your own as "
-            "module:Class.",
-            autocompletion=completes(FAMILIES),
-        ),
-    ] = "svm",
-    controller: Annotated[ControllerName, typer.Option(help="What is learned.")] = "direction",
-    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.")] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(min=1, help="Episodes. [default: step 60, direction 320, others 300]"),
-    ] = None,
-    unroll: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Solver steps per update. [default: step all, direction 14, others 20]"
-        ),
-    ] = None,
-    size: Annotated[
-        tuple[int, int] | None, typer.Option(help="Smallest and largest n. [default: 64 384]")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-    as_json: AsJson = False,
+@command("meta-train")
+@click.option(
+    "--out",
+    type=FILE,
+    required=True,
+    help="Folder of the run; the same command again resumes it.",
+)
+@click.option(
+    "--family",
+    default="svm",
+    shell_complete=completes(FAMILIES),
+    help="Problems to train on: svm, deep-svm, quadratic, least-squares, or your own as "
+    "module:Class.",
+)
+@click.option(
+    "--controller", type=click.Choice(CONTROLLERS), default="direction", help="What is learned."
+)
+@click.option("--minutes", type=float, help="Stop after this many minutes.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Episodes. [default: step 60, direction 320, others 300]",
+)
+@click.option(
+    "--unroll",
+    type=click.IntRange(min=1),
+    help="Solver steps per update. [default: step all, direction 14, others 20]",
+)
+@click.option("--size", type=(int, int), help="Smallest and largest n. [default: 64 384]")
+@click.option("--seed", default=0, help="Seed of all randomness.")
+@as_json
+def meta_train(
+    out: Path,
+    family: str,
+    controller: str,
+    minutes: float | None,
+    steps: int | None,
+    unroll: int | None,
+    size: tuple[int, int] | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Train a controller; resumes where an earlier call with the same options stopped.
 
@@ -61,16 +74,14 @@ def meta_train_command(
     Examples:
 
         fwnet meta-train --family svm --controller direction --minutes 10 --out runs/mine
-
         fwnet meta-train --controller lstm-step --steps 50 --out runs/paper-step
-
         fwnet meta-train --family my_problems:Prices --controller step --out runs/prices
     """
     if minutes is not None and not minutes > 0:
-        raise typer.BadParameter(f"--minutes must be positive; got {minutes:g}.")
+        raise click.BadParameter(f"--minutes must be positive; got {minutes:g}.")
     import torch
 
-    from fwnet.learned import meta_train
+    from fwnet import learned
 
     asked = {"steps": steps, "unroll": unroll}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
@@ -80,7 +91,7 @@ def meta_train_command(
     chosen, config = _controller(controller)
     config = replace(config, seed=seed, **given)
     try:
-        _, history = meta_train(
+        _, history = learned.meta_train(
             chosen,
             training,
             config,
@@ -107,12 +118,12 @@ def meta_train_command(
     show(facts, as_json, facts_table(str(out), facts))
 
 
-def _controller(name: ControllerName) -> tuple[Controller, MetaConfig]:
+def _controller(name: str) -> tuple[Controller, MetaConfig]:
     """A new controller and how it is trained."""
     from fwnet import learned
     from fwnet.lab.recipes.simplex import DIRECTION, STEP
 
-    made: dict[ControllerName, Callable[[], Controller]] = {
+    made: dict[str, Callable[[], Controller]] = {
         "step": learned.LearnedStep,
         "direction": lambda: learned.LearnedDirection(memory=4),
         "pairwise": learned.LearnedPairwise,
@@ -134,7 +145,7 @@ def _families(
 
     if is_own(name):
         if size is not None:
-            raise typer.BadParameter(f"--size does not apply to {name}, which has its own.")
+            raise click.BadParameter(f"--size does not apply to {name}, which has its own.")
         return own_family(name), None
     size = size or (64, 384)
     if known("family", name, FAMILIES) == "svm":

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from fwnet.learned import ProblemFamily
@@ -21,14 +21,16 @@ def known(what: str, name: str, names: Iterable[str]) -> str:
         return name
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
-    raise typer.BadParameter(f"there is no {what} {name!r}. {hint}Known: {', '.join(names)}.")
+    raise click.BadParameter(f"there is no {what} {name!r}. {hint}Known: {', '.join(names)}.")
 
 
-def completes(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """For `typer.Option(autocompletion=...)`: the names that start with the typed text."""
+def completes(
+    names: Iterable[str],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """For the `shell_complete` of a parameter: the names that start with the typed text."""
 
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
+    def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+        return [name for name in names if name.startswith(typed)]
 
     return complete
 
@@ -48,5 +50,5 @@ def own_family(name: str) -> ProblemFamily:
     try:
         family: ProblemFamily = made_by(name, ProblemFamily, noun)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise click.BadParameter(str(error)) from error
     return family

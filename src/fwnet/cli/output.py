@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Separator = Annotated[
-    str | None,
-    typer.Option(help="Between the columns of a CSV file. [default: a comma; a tab in .tsv]"),
-]
-Decimal = Annotated[str, typer.Option(help="Decimal mark of numbers in a CSV file.")]
+FILE = click.Path(path_type=Path)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+separator = click.option(
+    "--separator",
+    help="Between the columns of a CSV file. [default: a comma; a tab in .tsv]",
+)
+decimal = click.option("--decimal", default=".", help="Decimal mark of numbers in a CSV file.")
 # Colours on a terminal; rich leaves them out elsewhere, and where NO_COLOR is set.
 _STYLES = {"converged": "green", "holds": "green", "max_steps": "yellow", "does not hold": "red"}
 
@@ -76,13 +77,13 @@ def check_target(option: str, path: Path | None, *suffixes: str) -> None:
         return
     if suffixes and path.suffix not in suffixes:
         words = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
-        raise typer.BadParameter(f"{option} must end in {words}; got {path}.")
+        raise click.BadParameter(f"{option} must end in {words}; got {path}.")
     if not path.parent.is_dir():
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{option} {path} needs the folder {path.parent}, which does not exist."
         )
     if path.is_dir():
-        raise typer.BadParameter(f"{option} {path} is a folder; name a file in it.")
+        raise click.BadParameter(f"{option} {path} is a folder; name a file in it.")
 
 
 def make_folder(option: str, path: Path) -> None:
@@ -90,7 +91,7 @@ def make_folder(option: str, path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise typer.BadParameter(f"{option} {path} cannot be a folder: {error.strerror}.") from None
+        raise click.BadParameter(f"{option} {path} cannot be a folder: {error.strerror}.") from None
 
 
 def write_arrays(option: str, path: Path, **arrays: Any) -> None:

@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed, say
-from fwnet.cli.output import AsJson, Decimal, Separator, check_target, facts_table, show
+from fwnet.cli.errors import Failed, command, say
+from fwnet.cli.output import (
+    FILE,
+    as_json,
+    check_target,
+    decimal,
+    facts_table,
+    separator,
+    show,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+@command("predict")
+@click.argument("model", type=FILE, help="A file of `fwnet fit --save`.")
+@click.argument(
+    "source", type=click.Path(), help="New points, in a file of the same kind as at the fit."
+)
+@click.option("--out", type=FILE, help="Write the predictions to this CSV file.")
+@click.option("--probability", is_flag=True, help="Add the probability of each class.")
+@click.option(
+    "--keep",
+    default="",
+    show_default=False,
+    help="Columns to copy in front of the predictions, with commas.",
+)
+@separator
+@decimal
+@as_json
 def predict(
-    model: Annotated[Path, typer.Argument(help="A file of `fwnet fit --save`.")],
-    source: Annotated[
-        str, typer.Argument(help="New points, in a file of the same kind as at the fit.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the predictions to this CSV file.")
-    ] = None,
-    probability: Annotated[
-        bool, typer.Option("--probability", help="Add the probability of each class.")
-    ] = False,
-    keep: Annotated[
-        str, typer.Option(help="Columns to copy in front of the predictions, with commas.")
-    ] = "",
-    separator: Separator = None,
-    decimal: Decimal = ".",
-    as_json: AsJson = False,
+    model: Path,
+    source: str,
+    out: Path | None,
+    probability: bool,
+    keep: str,
+    separator: str | None,
+    decimal: str,
+    as_json: bool,
 ) -> None:
     """Predict new points with a saved model, in the order of their rows.
 
@@ -40,7 +56,6 @@ def predict(
     Examples:
 
         fwnet predict iris.fwnet new.csv
-
         fwnet predict churn.fwnet customers.parquet --probability --keep id --out predicted.csv
     """
     from fwnet.cli.tables import Spelling, read_new_points

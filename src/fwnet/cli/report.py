@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed, say
-from fwnet.cli.output import AsJson, make_folder
-from fwnet.cli.reproduce import ProfileName, write_page
+from fwnet.cli.errors import Failed, command, say
+from fwnet.cli.output import FILE, as_json, make_folder
+from fwnet.cli.reproduce import PROFILES, write_page
 
 if TYPE_CHECKING:
     from fwnet.lab.paper.experiment import Results
 
 
-def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of the results.")] = Path("runs"),
-    profile: Annotated[
-        ProfileName | None,
-        typer.Option(help="Show only this profile. [default: the largest of each]"),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
-    as_json: AsJson = False,
-) -> None:
+@command("report")
+@click.argument("runs", type=FILE, default="runs", help="Folder of the results.")
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    help="Show only this profile. [default: the largest of each]",
+)
+@click.option("--out", type=FILE, default="report", help="Folder of the page.")
+@as_json
+def report(runs: Path, profile: str | None, out: Path, as_json: bool) -> None:
     """Rebuild the page from stored results, without training.
 
     Examples:
 
         fwnet report
-
         fwnet report runs --profile paper --out docs/reproduction
     """
     from fwnet.lab.paper.experiments import EXPERIMENTS
@@ -49,8 +49,7 @@ def report(
 
 def _largest(results: list[Results]) -> list[Results]:
     """The largest profile of each experiment."""
-    order = get_args(ProfileName)
     best: dict[str, Results] = {}
-    for each in sorted(results, key=lambda r: order.index(r.profile.value)):
+    for each in sorted(results, key=lambda r: PROFILES.index(r.profile.value)):
         best[each.experiment] = each
     return list(best.values())

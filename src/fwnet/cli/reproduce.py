@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed, say
+from fwnet.cli.errors import Failed, command, say
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import AsJson, make_folder, show, table
+from fwnet.cli.output import FILE, as_json, make_folder, show, table
 
 if TYPE_CHECKING:
     from fwnet.lab.paper.experiment import Experiment, Results
@@ -18,24 +19,33 @@ if TYPE_CHECKING:
 # For the shell's completion, which must not wait for the experiments to load.
 _PAPER = ("cifar2", "circles", "manmade", "mnist", "density")
 NAMES = (*_PAPER, "scaling", "graphs", "quadrature", "core")
-ProfileName = Literal["quick", "paper", "full"]
+PROFILES = ("quick", "paper", "full")
 
 
+@command("reproduce")
+@click.argument(
+    "names", nargs=-1, shell_complete=completes(NAMES), help="Experiments. [default: all]"
+)
+@click.option("--profile", type=click.Choice(PROFILES), default="quick", help="How much to run.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Seeds per experiment.")
+@click.option("--resume/--fresh", default=True, help="Keep finished seeds.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Seeds at the same time. [default: the cores, at most 4]",
+)
+@click.option("--runs", type=FILE, default="runs", help="Folder of the results.")
+@click.option("--out", type=FILE, default="report", help="Folder of the page.")
+@as_json
 def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Experiments. [default: all]", autocompletion=completes(NAMES)),
-    ] = None,
-    profile: Annotated[ProfileName, typer.Option(help="How much to run.")] = "quick",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per experiment.")] = None,
-    resume: Annotated[bool, typer.Option("--resume/--fresh", help="Keep finished seeds.")] = True,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Seeds at the same time. [default: the cores, at most 4]"),
-    ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs"),
-    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("report"),
-    as_json: AsJson = False,
+    names: tuple[str, ...],
+    profile: str,
+    seeds: int | None,
+    resume: bool,
+    workers: int | None,
+    runs: Path,
+    out: Path,
+    as_json: bool,
 ) -> None:
     """Run the paper's experiments, seed by seed, and write one page with verdicts and figures.
 
@@ -45,9 +55,7 @@ def reproduce(
     Examples:
 
         fwnet reproduce
-
         fwnet reproduce circles mnist --profile paper --seeds 5
-
         fwnet reproduce --profile full --out report-full
     """
     import torch
@@ -58,7 +66,7 @@ def reproduce(
     from fwnet.lab.paper.run import plan, run
     from fwnet.lab.paper.store import Store
 
-    chosen = _chosen(names or [], EXPERIMENTS)
+    chosen = _chosen(names, EXPERIMENTS)
     for option, folder in (("--runs", runs), ("--out", out)):
         make_folder(option, folder)
     store = Store(runs, warn=say)
@@ -77,7 +85,7 @@ def reproduce(
         say(f"{failure.experiment}, seed {failure.seed}: {failure.reason}")
     results = [each for each in store.results() if each.profile is size]
     if results:
-        command = f"fwnet reproduce {' '.join(names or [])}".strip() + f" --profile {profile}"
+        command = f"fwnet reproduce {' '.join(names)}".strip() + f" --profile {profile}"
         write_page(EXPERIMENTS, results, out, command, as_json)
     if failures:
         raise Failed(f"{len(failures)} of {len(chosen)} experiments failed; the others are kept.")
@@ -107,7 +115,9 @@ def write_page(
         print(written.path)
 
 
-def _chosen(names: list[str], experiments: tuple[Experiment[Any], ...]) -> list[Experiment[Any]]:
+def _chosen(
+    names: Sequence[str], experiments: tuple[Experiment[Any], ...]
+) -> list[Experiment[Any]]:
     by_name = {experiment.name: experiment for experiment in experiments}
     chosen = dict.fromkeys(by_name[known("experiment", name, by_name)] for name in names)
     return list(chosen) or list(experiments)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 import fwnet
 from fwnet.cli.domains import DOMAINS, choose
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, command
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import AsJson, check_target, save_picture, show, table, write_arrays
+from fwnet.cli.output import FILE, as_json, check_target, save_picture, show, table, write_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from fwnet.cli.problems import FileProblem
 
 
-SolverName = Literal["auto", "plain", "away", "pairwise", "blended", "corrective", "lazy"]
-_SOLVERS: dict[SolverName, str] = {
+_SOLVERS = {
     "plain": "FrankWolfe",
     "away": "AwayFrankWolfe",
     "pairwise": "PairwiseFrankWolfe",
@@ -29,58 +27,83 @@ _SOLVERS: dict[SolverName, str] = {
     "corrective": "Corrective",
     "lazy": "LazyFrankWolfe",
 }
+_TASKS = ("least-squares", "svm", "completion")
 
 
+def _domains() -> str:
+    """The table of domains."""
+    sets = "\n".join(
+        f"- {name}: {each.set}{''.join(f', needs --{need}' for need in each.needs)}"
+        for name, each in DOMAINS.items()
+    )
+    return f"Domains; r is --radius, arrays come from FILE or from --constraints:\n\n{sets}"
+
+
+@command("solve", epilog=_domains())
+@click.argument(
+    "file", type=FILE, help="CSV (the last column is b, y or value) or NPZ with arrays."
+)
+@click.option(
+    "--task", type=click.Choice(_TASKS), default="least-squares", help="What to minimise."
+)
+@click.option("--domain", shell_complete=completes(DOMAINS), help="The domain of x.")
+@click.option("--radius", type=float, help="Size of the domain, r. [default: 1]")
+@click.option("--k", type=int, help="k of hypersimplex and k-sparse.")
+@click.option("--p", type=float, help="p of lp and schatten.")
+@click.option("--lower", type=float, help="Lower bound of box and polytope.")
+@click.option("--upper", type=float, help="Upper bound of box and polytope.")
+@click.option("--constraints", type=FILE, help="NPZ with the arrays of the domain.")
+@click.option("-C", "c", type=float, help="--task svm: weight of the errors. [default: 1]")
+@click.option(
+    "--solver",
+    type=click.Choice(("auto", *_SOLVERS)),
+    default="auto",
+    help="The solver; auto is pairwise on polytopes and corrective elsewhere.",
+)
+@click.option("--tol", default=1e-6, help="Stop at this gap.")
+@click.option("--max-steps", type=click.IntRange(min=1), default=10_000, help="Step limit.")
+@click.option("--target", help="Column of b or y in a CSV file.")
+@click.option("--out", type=FILE, help="Write x to this CSV or NPZ file.")
+@click.option("--plot", type=FILE, help="Plot the gap to this PNG or SVG file.")
+@as_json
 def solve(
-    file: Annotated[
-        Path, typer.Argument(help="CSV (the last column is b, y or value) or NPZ with arrays.")
-    ],
-    task: Annotated[
-        Literal["least-squares", "svm", "completion"], typer.Option(help="What to minimise.")
-    ] = "least-squares",
-    domain: Annotated[
-        str | None,
-        typer.Option(help="The domain of x.", autocompletion=completes(DOMAINS)),
-    ] = None,
-    radius: Annotated[
-        float | None, typer.Option(help="Size of the domain, r. [default: 1]")
-    ] = None,
-    k: Annotated[int | None, typer.Option(help="k of hypersimplex and k-sparse.")] = None,
-    p: Annotated[float | None, typer.Option(help="p of lp and schatten.")] = None,
-    lower: Annotated[float | None, typer.Option(help="Lower bound of box and polytope.")] = None,
-    upper: Annotated[float | None, typer.Option(help="Upper bound of box and polytope.")] = None,
-    constraints: Annotated[
-        Path | None, typer.Option(help="NPZ with the arrays of the domain.")
-    ] = None,
-    c: Annotated[
-        float | None, typer.Option("-C", help="--task svm: weight of the errors. [default: 1]")
-    ] = None,
-    solver: Annotated[
-        SolverName,
-        typer.Option(help="The solver; auto is pairwise on polytopes and corrective elsewhere."),
-    ] = "auto",
-    tol: Annotated[float, typer.Option(help="Stop at this gap.")] = 1e-6,
-    max_steps: Annotated[int, typer.Option(min=1, help="Step limit.")] = 10_000,
-    target: Annotated[str | None, typer.Option(help="Column of b or y in a CSV file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write x to this CSV or NPZ file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Plot the gap to this PNG or SVG file.")] = None,
-    as_json: AsJson = False,
+    file: Path,
+    task: str,
+    domain: str | None,
+    constraints: Path | None,
+    c: float | None,
+    solver: str,
+    tol: float,
+    max_steps: int,
+    target: str | None,
+    out: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    **options: float | None,
 ) -> None:
     """Solve min f(x) over a domain, with a certificate: the gap bounds f(x) − min f.
 
     Tasks: least-squares is ½‖Ax − b‖², or ½‖AX − B‖² if b is a matrix; svm is the dual of a linear
     SVM, on the simplex; completion is ½ Σ (X_ij − v)² over rows (i, j, v).
+
+    Examples:
+
+        fwnet solve mixture.csv --domain simplex --plot gap.png
+        fwnet solve design.npz --domain l1 --radius 3 --solver corrective --out x.csv
+        fwnet solve prices.csv --domain box --lower 0 --upper 1
+        fwnet solve design.npz --domain polytope --constraints budget.npz --json
+        fwnet solve ratings.csv --task completion --domain trace-norm --radius 50
+        fwnet solve points.csv --task svm -C 10 --json
     """
     from fwnet.cli.problems import read_problem
     from fwnet.cli.tables import read_arrays
 
-    options = {"radius": radius, "k": k, "p": p, "lower": lower, "upper": upper}
     check_target("--out", out, ".csv", ".npz")
     check_target("--plot", plot, ".png", ".svg", ".pdf")
     if task == "svm" and domain not in (None, "simplex"):
-        raise typer.BadParameter("--task svm is always on the simplex; remove --domain.")
+        raise click.BadParameter("--task svm is always on the simplex; remove --domain.")
     if task != "svm" and c is not None:
-        raise typer.BadParameter(f"-C applies only to --task svm, not {task}; remove it.")
+        raise click.BadParameter(f"-C applies only to --task svm, not {task}; remove it.")
     name = domain or ("trace-norm" if task == "completion" else "simplex")
     known("domain", name, DOMAINS)  # before a large file is read
     given = read_problem(file, task, 1.0 if c is None else c, target)
@@ -115,47 +138,23 @@ def solve(
     )
 
 
-def _help() -> str:
-    """The docstring, the table of domains, and examples."""
-    sets = "\n".join(
-        f"- {name}: {each.set}{''.join(f', needs --{need}' for need in each.needs)}"
-        for name, each in DOMAINS.items()
-    )
-    examples = "\n\n".join(f"    fwnet solve {example}" for example in _EXAMPLES)
-    return (
-        f"{inspect.getdoc(solve)}\n\nDomains; r is --radius, arrays come from the NPZ file or from "
-        f"--constraints:\n\n{sets}\n\nExamples:\n\n{examples}\n"
-    )
-
-
-_EXAMPLES = (
-    "mixture.csv --domain simplex --plot gap.png",
-    "design.npz --domain l1 --radius 3 --solver corrective --out x.csv",
-    "prices.csv --domain box --lower 0 --upper 1",
-    "design.npz --domain polytope --constraints budget.npz --json",
-    "ratings.csv --task completion --domain trace-norm --radius 50",
-    "points.csv --task svm -C 10 --json",
-)
-solve.__doc__ = _help()
-
-
 def _check_kind(name: str, given: FileProblem) -> None:
     matrix = len(given.shape) == 2
     if DOMAINS[name].matrix == matrix or name == "hull":
         return
     others = ", ".join(other for other, each in DOMAINS.items() if each.matrix == matrix)
     if matrix:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"x is a matrix, but --domain {name} holds vectors. Choose one of {others}."
         )
-    raise typer.BadParameter(
+    raise click.BadParameter(
         f"x is a vector, but --domain {name} holds matrices. Give b as a matrix in an NPZ file, "
         f"use --task completion, or choose one of {others}."
     )
 
 
 def _solved(
-    given: FileProblem, domain: fwnet.Domain, name: SolverName, tol: float, max_steps: int
+    given: FileProblem, domain: fwnet.Domain, name: str, tol: float, max_steps: int
 ) -> fwnet.Result:
     import torch
 

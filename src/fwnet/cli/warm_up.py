@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from fwnet.cli.errors import Failed
+from fwnet.cli.errors import Failed, command
 from fwnet.cli.names import completes, known
-from fwnet.cli.output import AsJson, facts_table, show
+from fwnet.cli.output import as_json, facts_table, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,16 +76,15 @@ PARTS: dict[str, Callable[[], None]] = {
 }
 
 
-def warm_up(
-    parts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="svm, solvers, layers, learned. [default: all]",
-            autocompletion=completes(PARTS),
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@command("warm-up")
+@click.argument(
+    "parts",
+    nargs=-1,
+    shell_complete=completes(PARTS),
+    help="svm, solvers, layers, learned. [default: all]",
+)
+@as_json
+def warm_up(parts: tuple[str, ...], as_json: bool) -> None:
     """Compile the machine code and keep it on the disk, so that first calls are fast.
 
     Numba keeps it beside the installed package, or in the folder NUMBA_CACHE_DIR. Machine code is
@@ -94,7 +93,6 @@ def warm_up(
     Examples:
 
         fwnet warm-up
-
         fwnet warm-up svm
     """
     names = [known("part", name, PARTS) for name in parts or PARTS]
