@@ -74,11 +74,11 @@ def test_gradients_of_answers_that_are_fed_back(
     found: list[Tensor] = []
     known: list[Tensor] = []
     memory, state = None, None
-    for answers, feedback in ((found, True), (known, False)):
+    for answers in (found, known):
         last = torch.zeros(n, dtype=dtype)
         for _ in range(4):
-            if feedback:
-                out, memory = net(last, memory, feedback=True)
+            if answers is found:
+                out, memory = net(last, memory)
             else:
                 out, state = by_torch(net, last, state)
             answers.append(out)
@@ -125,10 +125,10 @@ def test_the_graph_ends_where_it_is_cut(dtype: torch.dtype) -> None:
 @pytest.mark.skipif(numba_or_none() is None, reason="needs Numba")
 def test_many_entries_use_compiled_code() -> None:
     z = torch.empty(1, 600)
-    assert entrywise._code(100_000, z, recorded=False) is not None
-    assert entrywise._code(1000, z, recorded=True) is not None
-    assert entrywise._code(100_000, z.double(), recorded=True) is None
-    assert entrywise._code(1000, z, recorded=False) is None
+    assert entrywise._code(100_000, z, with_gradients=False) is not None
+    assert entrywise._code(1000, z, with_gradients=True) is not None
+    assert entrywise._code(100_000, z.double(), with_gradients=True) is None
+    assert entrywise._code(1000, z, with_gradients=False) is None
 
 
 def test_log_and_sign_as_printed() -> None:

@@ -51,24 +51,24 @@ def _gate(gates, before, c, curved, h):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _gate_backward(gates, before, curved, d_h, d_c, found):  # type: ignore[no-untyped-def]
-    """The gradients of what the gates are functions of, `(4 hidden, n)`; d_c becomes that before.
+def _gate_backward(gates, before, curved, d_h, d_c, d, d_before):  # type: ignore[no-untyped-def]
+    """The gradients of what the gates are functions of into `d`, that of `before` into `d_before`.
 
-    gates, found  (4 hidden, n);  before, curved, d_h, d_c  (hidden, n)
+    gates, d  (4 hidden, n);  before, curved, d_h, d_c, d_before  (hidden, n)
     """
     hidden, n = d_h.shape
     for k in range(hidden):
         i, f, g, o = gates[k], gates[hidden + k], gates[2 * hidden + k], gates[3 * hidden + k]
-        d_i, d_f, d_g = found[k], found[hidden + k], found[2 * hidden + k]
-        d_o, was, squashed, up, inner = found[3 * hidden + k], before[k], curved[k], d_h[k], d_c[k]
+        d_i, d_f, d_g, d_o = d[k], d[hidden + k], d[2 * hidden + k], d[3 * hidden + k]
+        was, squashed, up, inner, found = before[k], curved[k], d_h[k], d_c[k], d_before[k]
         for j in range(n):
-            a, b, d, e, t, u = i[j], f[j], g[j], o[j], squashed[j], up[j]
-            state = inner[j] + u * e * (_ONE - t * t)
-            d_i[j] = state * d * a * (_ONE - a)
+            a, b, e, r, t, u = i[j], f[j], g[j], o[j], squashed[j], up[j]
+            state = inner[j] + u * r * (_ONE - t * t)
+            d_i[j] = state * e * a * (_ONE - a)
             d_f[j] = state * was[j] * b * (_ONE - b)
-            d_g[j] = state * a * (_ONE - d * d)
-            d_o[j] = u * t * e * (_ONE - e)
-            inner[j] = state * b
+            d_g[j] = state * a * (_ONE - e * e)
+            d_o[j] = u * t * r * (_ONE - r)
+            found[j] = state * b
 
 
 @_compiled
@@ -104,22 +104,22 @@ def step(  # type: ignore[no-untyped-def]
 
 @_compiled
 def step_backward(  # type: ignore[no-untyped-def]
-    weights, head, before, moved, seen, gates, curved, d_out, d_h, d_c, d_z, found, found_head
+    weights, head, c, moved, seen, gates, curved, d_out, d_moved, d_kept,
+    d_z, d_h, d_c, d_weights, d_head,
 ):  # fmt: skip
-    """Add to the gradients of the weights; d_h and d_c become those of the memory before.
+    """The gradients of z, h, c, the weights and the head, written to the last five.
 
-    Shapes as in `step`; before is c there, d_z, found and found_head are like z, weights and head.
+    Shapes as in `step`; a gradient d_… has that of what it belongs to.
     """
-    layers, hidden, n = d_h.shape
-    found_head += np.dot(d_out, moved[layers - 1].T)
-    for k in range(hidden):
+    layers, hidden, n = c.shape
+    np.dot(d_out, moved[layers - 1].T, d_head)
+    up, d = np.empty((hidden, n), np.float32), np.empty((4 * hidden, n), np.float32)
+    for i in range(hidden):
         for j in range(n):
-            d_h[layers - 1, k, j] += head[0, k] * d_out[0, j]
-    d = np.empty((4 * hidden, n), np.float32)
+            up[i, j] = d_moved[layers - 1, i, j] + head[0, i] * d_out[0, j]
     for k in range(layers - 1, -1, -1):
-        _gate_backward(gates[k], before[k], curved[k], d_h[k], d_c[k], d)
-        found_k = found[k]
-        found_k += np.dot(d, seen[k].T)
+        _gate_backward(gates[k], c[k], curved[k], up, d_kept[k], d, d_c[k])
+        np.dot(d, seen[k].T, d_weights[k])
         through = np.dot(weights[k].T, d)
         inputs = seen[k].shape[0] - hidden - 1
         for i in range(hidden):
@@ -128,6 +128,6 @@ def step_backward(  # type: ignore[no-untyped-def]
         for i in range(inputs):
             for j in range(n):
                 if k > 0:
-                    d_h[k - 1, i, j] += through[i, j]
+                    up[i, j] = d_moved[k - 1, i, j] + through[i, j]
                 else:
                     d_z[i, j] = through[i, j]

@@ -1,4 +1,4 @@
-"""EntrywiseLSTM: one LSTM applied to every entry of a tensor, with cheap gradients."""
+"""EntrywiseLSTM: one LSTM applied to every entry of a tensor."""
 
 from __future__ import annotations
 
@@ -17,18 +17,10 @@ from fwnet.numerics.compiled import machine_code
 
 
 class Memory(NamedTuple):
-    """What an LSTM remembers of each entry.
-
-    Arguments:
-        h, c: `(layers, hidden, entries)`.
-        tape: the compiled steps since the graph was cut; None if there are none.
-        step: the place of the last answer on the tape; −1 before the first.
-    """
+    """What an LSTM remembers of each entry: h and c, `(layers, hidden, entries)`."""
 
     h: Tensor
     c: Tensor
-    tape: Tensor | None = None
-    step: int = -1
 
 
 @final
@@ -38,10 +30,6 @@ class EntrywiseLSTM(nn.Module):
         i, f, g, o = σ, σ, tanh, σ of W_in z + b_in + W_h h + b_h;   c <- f c + i g,   h <- o tanh c
 
     layer by layer; the answer is linear in the last h. The weights are those of an `nn.LSTM`.
-
-    Entries are what an optimizer sees, so nothing flows back into them. With Numba, that makes
-    gradients cheap: each step is recorded on a tape, and one pass over the tape from its end finds
-    those of the weights. Otherwise torch finds them.
 
     Arguments:
         hidden: units of a layer.
@@ -58,35 +46,28 @@ class EntrywiseLSTM(nn.Module):
         self.lstm = nn.LSTM(2 if preprocess else 1, hidden, layers)
         self.head = nn.Linear(hidden, 1)
 
-    def forward(
-        self, entries: Tensor, memory: Memory | None, feedback: bool = False
-    ) -> tuple[Tensor, Memory]:
+    def forward(self, entries: Tensor, memory: Memory | None) -> tuple[Tensor, Memory]:
         """One step: `(*shape)` -> `(*shape)`.
 
         Arguments:
             entries: what it sees of each entry.
             memory: of the last step; None before the first.
-            feedback: the entries are σ of the last answers, and gradients flow back into those.
         """
-        z = entries if feedback else entries.detach()
-        z = z.to(self.head.weight.dtype).reshape(1, -1)
+        z = entries.to(self.head.weight.dtype).reshape(1, -1)
         if self.preprocess:
             z = log_and_sign(z)
         if memory is None:
             zeros = z.new_zeros(self.lstm.num_layers, self.lstm.hidden_size, z.shape[-1])
             memory = Memory(zeros, zeros)
-        memory = Memory(*memory)  # a layer that saves its states keeps plain tuples
-        parameters = list(self.parameters())
-        with_gradients = torch.is_grad_enabled() and any(w.requires_grad for w in parameters)
-        code = _code(4 * memory.c.numel(), z, with_gradients)
+        h, c = memory
+        weights = tuple(self.parameters())
+        with_gradients = torch.is_grad_enabled() and any(w.requires_grad for w in weights)
+        code = _code(4 * c.numel(), z, with_gradients)
         if code is None:
-            out, memory = _step(_Weights(parameters), z, memory)
-        elif with_gradients:
-            out, memory = _recorded_step(code, parameters, z.detach(), memory, feedback)
+            out, h, c = _step(_Weights(weights), z, h, c)
         else:
-            step = _CompiledStep(code, _Weights(parameters), z, memory, feedback)
-            out, memory = step.out, Memory(step.h, step.c)
-        return out.reshape(entries.shape).to(entries.dtype), memory
+            out, h, c = _CompiledStep.apply(code, z, h, c, *weights)  # type: ignore[no-untyped-call]
+        return out.reshape(entries.shape).to(entries.dtype), Memory(h, c)
 
 
 def log_and_sign(g: Tensor, p: float = 10.0, dim: int = 0) -> Tensor:
@@ -113,84 +94,58 @@ class _Weights:
         self.head, self.bias = weights[-2], weights[-1].unsqueeze(-1)
 
 
-def _step(weights: _Weights, z: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-    """The answer `(1, n)` to `(inputs, n)` and the next memory, by torch."""
+def _step(weights: _Weights, z: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The answer `(1, n)` to z `(inputs, n)` and the next h and c, by torch."""
     ones, hs, cs = z.new_ones(1, z.shape[-1]), [], []
-    for weight, h, c in zip(weights.layers, memory.h, memory.c, strict=True):
-        i, f, g, o = (weight @ torch.cat([z, h, ones])).chunk(4)
-        cs.append(torch.addcmul(f.sigmoid() * c, i.sigmoid(), g.tanh()))
+    for weight, before, was in zip(weights.layers, h, c, strict=True):
+        i, f, g, o = (weight @ torch.cat([z, before, ones])).chunk(4)
+        cs.append(torch.addcmul(f.sigmoid() * was, i.sigmoid(), g.tanh()))
         z = o.sigmoid() * cs[-1].tanh()
         hs.append(z)
     out = torch.addmm(weights.bias, weights.head, z)
-    return out, Memory(torch.stack(hs), torch.stack(cs))
-
-
-def _recorded_step(
-    code: Any, parameters: Sequence[Tensor], z: Tensor, memory: Memory, feedback: bool
-) -> tuple[Tensor, Memory]:
-    """The same by compiled code, recorded on the memory's tape."""
-    tape = memory.tape
-    if tape is None or not tape.requires_grad:  # the first step since the graph was cut
-        tape = _Tape.apply(*parameters)  # type: ignore[no-untyped-call]
-        memory = memory._replace(step=-1)
-    node: Any = tape.grad_fn
-    with torch.no_grad():
-        step = _CompiledStep(code, node.weights, z, memory, feedback)
-    node.steps.append(step)
-    out = _Answer.apply(tape, step)  # type: ignore[no-untyped-call]
-    return out, Memory(step.h, step.c, tape, len(node.steps) - 1)
+    return out, torch.stack(hs), torch.stack(cs)
 
 
 @final
-class _CompiledStep:
-    """One step of all layers by compiled code.
+class _CompiledStep(torch.autograd.Function):
+    """The same by compiled code, which writes what its backward reads.
 
-    Arguments:
-        code: `compiled_lstm`.
-        weights: with which it is taken.
-        z: what it sees, `(inputs, n)`.
-        memory: where it starts.
-        feedback: z is σ of the answer before.
-
-    Attributes:
-        out: the answer, `(1, n)`; d_out its gradient, once that is known.
-        seen: the inputs of each layer, its h and a row of ones, `(inputs + hidden + 1, n)`.
-        gates: i, f, g, o, `(layers, 4 hidden, n)`.
-        curved: tanh c, `(layers, hidden, n)`.
+    seen    the inputs of each layer, its h and a row of ones, (inputs + hidden + 1, n)
+    gates   i, f, g, o, (layers, 4 hidden, n)
+    curved  tanh c, (layers, hidden, n)
     """
 
-    def __init__(
-        self, code: Any, weights: _Weights, z: Tensor, memory: Memory, feedback: bool
-    ) -> None:
-        layers, hidden, n = memory.c.shape
-        self.code, self.before, self.c_before, self.feedback = code, memory.step, memory.c, feedback
-        self.h, self.c, self.curved = (torch.empty_like(memory.c) for _ in range(3))
-        self.gates, self.out = z.new_empty(layers, 4 * hidden, n), z.new_empty(1, n)
-        self.seen = [z.new_empty(w.shape[1], n) for w in weights.layers]
-        self.d_out: Tensor | None = None
-        found = (self.seen, self.gates, self.curved, self.h, self.c, self.out)
-        given = (weights.layers, weights.head, weights.bias, z, memory.h, memory.c)
-        code.step(*map(_array, (*given, *found)))
+    @staticmethod
+    def forward(
+        ctx: Any, code: Any, z: Tensor, h: Tensor, c: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        weights = _Weights(parameters)
+        layers, hidden, n = c.shape
+        next_h, next_c, curved = (torch.empty_like(c) for _ in range(3))
+        gates, out = z.new_empty(layers, 4 * hidden, n), z.new_empty(1, n)
+        seen = [z.new_empty(w.shape[1], n) for w in weights.layers]
+        given = (weights.layers, weights.head, weights.bias, z, h, c)
+        code.step(*map(_array, (*given, seen, gates, curved, next_h, next_c, out)))
+        ctx.code, ctx.layers = code, weights.layers
+        ctx.save_for_backward(c, next_h, gates, curved, weights.head, *seen)
+        return out, next_h, next_c
 
-    def back(self, weights: _Weights, found: _Weights, d_h: Tensor, d_c: Tensor) -> Tensor | None:
-        """Add to the gradients that are found; d_h and d_c become those of the memory before.
-
-        Returns the gradient of the answer before, if that was fed back.
-        """
-        d_out, self.d_out = self.d_out, None
-        if d_out is None:
-            d_out = torch.zeros_like(self.out)
-        found.bias.add_(d_out.sum())
-        z = self.seen[0][: -d_h.shape[1] - 1]
-        d_z = torch.empty_like(z)
-        given = (weights.layers, weights.head, self.c_before, self.h, self.seen, self.gates)
-        more = (self.curved, d_out.contiguous(), d_h, d_c, d_z, found.layers, found.head)
-        self.code.step_backward(*map(_array, (*given, *more)))
-        return d_z * z * (1 - z) if self.feedback else None
-
-    def add(self, d_out: Tensor) -> None:
-        """Add to the gradient of the answer."""
-        self.d_out = d_out if self.d_out is None else self.d_out + d_out
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *found: Tensor) -> Any:
+        c, next_h, gates, curved, head, *seen = ctx.saved_tensors
+        layers = ctx.layers
+        d_out, d_next_h, d_next_c = (d.contiguous() for d in found)
+        hidden = c.shape[1]
+        d_z, d_h, d_c = torch.empty_like(seen[0][: -hidden - 1]), *map(torch.empty_like, (c, c))
+        d_layers, d_head = [torch.empty_like(w) for w in layers], torch.empty_like(head)
+        given = (layers, head, c, next_h, seen, gates, curved, d_out, d_next_h, d_next_c)
+        ctx.code.step_backward(*map(_array, (*given, d_z, d_h, d_c, d_layers, d_head)))
+        parts: list[Tensor] = []
+        for d in d_layers:
+            bias = d[:, -1]
+            parts += [d[:, : -hidden - 1], d[:, -hidden - 1 : -1], bias, bias]
+        return None, d_z, d_h, d_c, *parts, d_head, d_out.sum(1)
 
 
 @cache
@@ -199,9 +154,9 @@ def _linked() -> bool:
     return find_spec("scipy") is not None
 
 
-def _code(size: int, z: Tensor, recorded: bool) -> Any | None:
+def _code(size: int, z: Tensor, with_gradients: bool) -> Any | None:
     """The step in compiled code where that saves more than loading it costs."""
-    few = size < 8192 and not recorded
+    few = size < 8192 and not with_gradients
     if few or z.dtype != torch.float32 or z.device.type != "cpu" or not _linked():
         return None
     return machine_code("fwnet.learned.controllers.compiled_lstm")
@@ -210,56 +165,5 @@ def _code(size: int, z: Tensor, recorded: bool) -> Any | None:
 def _array(tensors: Any) -> Any:
     """A tensor as an array, a list of tensors as a tuple of arrays."""
     if isinstance(tensors, Tensor):
-        return tensors.detach().numpy()
+        return tensors.numpy()
     return tuple(tensor.numpy() for tensor in tensors)
-
-
-@final
-class _Tape(torch.autograd.Function):
-    """The weights as a node of the graph, behind all answers: its backward passes over the tape."""
-
-    @staticmethod
-    def forward(ctx: Any, *weights: Tensor) -> Tensor:
-        ctx.weights, ctx.steps = _Weights(weights), []
-        return weights[0].new_zeros(())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> Any:
-        weights, steps = ctx.weights, ctx.steps
-        found = _Weights.__new__(_Weights)
-        found.layers = [torch.zeros_like(layer) for layer in weights.layers]
-        found.head, found.bias = torch.zeros_like(weights.head), torch.zeros_like(weights.bias)
-        later: dict[int, tuple[Tensor, Tensor]] = {}  # gradients of h and c, by the step's place
-        for place in reversed(range(len(steps))):
-            step = steps[place]
-            given = later.pop(place, None)
-            d_h, d_c = given or (torch.zeros_like(step.h), torch.zeros_like(step.c))
-            d_before = step.back(weights, found, d_h, d_c)
-            if d_before is not None and step.before >= 0:
-                steps[step.before].add(d_before)
-            if step.before in later:  # two steps from one memory
-                for total, part in zip(later[step.before], (d_h, d_c), strict=True):
-                    total.add_(part)
-            elif step.before >= 0:
-                later[step.before] = d_h, d_c
-        hidden, parts = steps[0].h.shape[1], []
-        for part in found.layers:
-            parts += [part[:, : -hidden - 1], part[:, -hidden - 1 : -1], part[:, -1], part[:, -1]]
-        return *parts, found.head, found.bias.squeeze(-1)
-
-
-@final
-class _Answer(torch.autograd.Function):
-    """The answer of a step; its backward keeps the gradient for the tape."""
-
-    @staticmethod
-    def forward(ctx: Any, tape: Tensor, step: _CompiledStep) -> Tensor:
-        ctx.step = step
-        return step.out.view_as(step.out)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> Any:
-        ctx.step.add(d_out)
-        return d_out.new_zeros(()), None

@@ -71,7 +71,7 @@ class LSTMStep(Controller, StepRule):
         self, problem: Problem, it: Iterate, move: Move, state: Any
     ) -> tuple[Tensor | float, Any]:
         last, memory = state
-        out, memory = self.network(last, memory, feedback=True)
+        out, memory = self.network(last, memory)
         step_size = torch.sigmoid(out)
         return step_size, (step_size, memory)
 
