@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -44,6 +45,8 @@ class Comparison:
         return bool(_RULES[self.rule](self.number, self.bound))
 
     def __str__(self) -> str:
+        if math.isnan(self.number):
+            return f"{self.what}: not measured".lstrip(": ")
         sign = "yes" if self else "no"
         return f"{self.what}: {self.number:.3g} {self.rule} {self.bound:.3g}, {sign}".lstrip(": ")
 

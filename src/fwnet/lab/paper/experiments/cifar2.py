@@ -161,9 +161,11 @@ def claims(results: Results) -> list[Claim]:
     rival = judged.best(every_baseline, "end")
     learnt = judged.best((GAMMA, NABLA), "end")
     unconstrained = judged.best(UNCONSTRAINED, "end")
+    tuned, strongest = judged.best(TUNED, "end"), judged.best((*TUNED, OURS_TUNED), "end")
+    hand = judged.best((*HAND, *UNTUNED), "end")
 
-    def at_end(name: str) -> str:
-        return f"{name} {judged.typical(name, 'end'):.3g}"
+    def above(name: str) -> str:
+        return f"{100 * judged.typical(name, 'end'):.2g} %"
 
     similar = [
         Reading.of(
@@ -193,9 +195,9 @@ def claims(results: Results) -> list[Claim]:
             "Q1",
             "FWNets and L2LC outperformed the other baselines.",
             "(curves only)",
-            f"At the end the best of them, {at_end(ours)}, stands beside the best baseline, "
-            f"{at_end(rival)}, and the best tuned one, {at_end(judged.best(TUNED, 'end'))} "
-            "(distance from the optimum).",
+            f"After {config['steps']} iterations the best of them, {ours}, is {above(ours)} above "
+            f"the optimum; the best baseline, {rival}, is {above(rival)} above it; the best tuned "
+            f"one, {tuned}, {above(tuned)}.",
             readings(
                 ("the best of them", judged.ahead(ours, every_baseline, TUNED)),
                 ("each of them", judged.ahead(worst, every_baseline, TUNED)),
@@ -208,9 +210,9 @@ def claims(results: Results) -> list[Claim]:
             "FWNets with an adaptive step size can be slightly faster than L2LC_γ, but the LSTM "
             "learns to control FW in a similar way.",
             "(curves only)",
-            f"{at_end(GAMMA)} at the end, 2/(t+2) {judged.typical(OPEN, 'end'):.3g}, line search "
-            f"{judged.typical(SEARCH, 'end'):.3g}; it holds where the LSTM has at most 1.25 times "
-            "the adaptive number.",
+            f"After {config['steps']} iterations L2LC_γ is {above(GAMMA)} above the optimum, "
+            f"2/(t+2) {above(OPEN)}, the line search {above(SEARCH)}. At most 1.25 times "
+            "the number of the adaptive rule counts as similar.",
             similar,
             judged.spread(GAMMA, "end", "pairs and seeds"),
             f"2/(t+2) and the line search have nothing to tune; L2LC_γ {rate}",
@@ -220,9 +222,10 @@ def claims(results: Results) -> list[Claim]:
             "Q3",
             "The LSTM shows a much smaller variance than the adaptive step size.",
             "(bands only)",
-            f"The deviation over pairs is {scatter['2/(t+2)']['area']:.3g} times that of 2/(t+2) "
-            f"and {scatter['line search']['area']:.3g} times that of the line search; at most 0.5 "
-            "counts as much smaller.",
+            "Averaged over the iterations, the loss of L2LC_γ deviates "
+            f"{scatter['2/(t+2)']['area']:.2g} times as much between pairs as that of 2/(t+2), and "
+            f"{scatter['line search']['area']:.2g} times as much as that of the line search. At "
+            "most half as much counts as much smaller.",
             narrow,
             f"L2LC_γ {rate}, {len(results.seeds)} seeds",
             "2/(t+2) and the line search have nothing to tune",
@@ -232,8 +235,8 @@ def claims(results: Results) -> list[Claim]:
             "Q3",
             "L2LC can be faster than L2LG.",
             "(curves only)",
-            f"With the same training, the better L2LC, {at_end(learnt)}, stands beside the better "
-            f"L2L, {at_end(unconstrained)}.",
+            f"Trained in the same way, the better L2LC, {learnt}, ends {above(learnt)} above the "
+            f"optimum, and the better L2LG, {unconstrained}, {above(unconstrained)}.",
             judged.ahead(learnt, UNCONSTRAINED),
             judged.spread(unconstrained, "end", "pairs and seeds"),
             f"both {rate}, learned on the same pair",
@@ -244,10 +247,9 @@ def claims(results: Results) -> list[Claim]:
             "Our LSTM-learned optimizers outperform hand-designed as well as learned but "
             "unconstrained ones (training support vector machines).",
             "(no number)",
-            f"The better learned one, {at_end(learnt)}, stands beside the best hand-designed one, "
-            f"{at_end(judged.best((*HAND, *UNTUNED), 'end'))}, the better L2L, "
-            f"{at_end(unconstrained)}, and the best tuned one, "
-            f"{at_end(judged.best((*TUNED, OURS_TUNED), 'end'))}.",
+            f"The better L2LC, {learnt}, ends {above(learnt)} above the optimum; the best "
+            f"hand-designed method, {hand}, {above(hand)}; the better L2LG, {unconstrained}, "
+            f"{above(unconstrained)}; the best tuned method, {strongest}, {above(strongest)}.",
             judged.ahead(learnt, (*HAND, *UNTUNED, *UNCONSTRAINED), (*TUNED, OURS_TUNED)),
             judged.spread(learnt, "end", "pairs and seeds"),
             grid,

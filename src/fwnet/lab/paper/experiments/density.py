@@ -144,8 +144,8 @@ def claims(results: Results) -> list[Claim]:
             "Q4",
             "The more dense the network became, the better the ADAM performed.",
             "(no numbers)",
-            f"Adam's lead in accuracy is {_ends(untuned, '+.3f')}; with both tuned "
-            f"{_ends(tuned, '+.3f')}.",
+            "From the sparsest to the densest network, the share of test images by which Adam "
+            f"leads FWNet goes {_ends(untuned, '.0%')}; with both tuned, {_ends(tuned, '.0%')}.",
             [
                 Reading(
                     "from the sparsest to the densest network", _growing(untuned), _growing(tuned)
@@ -164,8 +164,9 @@ def claims(results: Results) -> list[Claim]:
             "This validates our assumption of low-rank solutions: if it does not hold, there is "
             "no point in the trace-norm constraint.",
             "(no numbers)",
-            f"What Adam learns has an effective rank of {_ends(shares, '.3g')} of the largest "
-            "possible one; the assumption explains Adam's lead where that share grows with it.",
+            "If a lack of low rank explained Adam's lead, the effective rank of what Adam learns, "
+            "as a share of the largest possible rank, would grow with that lead. It goes "
+            f"{_ends(shares, '.2g')}.",
             [
                 Reading(
                     "rank share and lead grow together",
@@ -193,8 +194,8 @@ def _growing(
 
 def _ends(values: dict[str, np.ndarray], form: str) -> str:  # (seeds, nets) of each set
     """Means on the sparsest and the densest network, set by set."""
-    return "; ".join(
-        f"{name}: {found[:, 0].mean():{form}} (sparsest), {found[:, -1].mean():{form}} (densest)"
+    return " and ".join(
+        f"from {found[:, 0].mean():{form}} to {found[:, -1].mean():{form}} on {name}"
         for name, found in values.items()
     )
 
