@@ -226,8 +226,8 @@ def test_density_trend(
     config = {"data": ["digits"], "grid": [0.001, 0.01]}
     better, assumption = density.claims(made("density", config, {"sets": {"digits": rows}}))
     assert better.verdict is assumption.verdict is word
-    assert f"{leads[0]:+.3f} (sparsest), {leads[1]:+.3f} (densest)" in better.sentence
-    assert "digits: 0.2 (sparsest), 0.4 (densest)" in assumption.sentence
+    assert f"from {leads[0]:.0%} to {leads[1]:.0%} on digits" in better.sentence
+    assert "from 0.2 to 0.4 on digits" in assumption.sentence
     assert "0.001, 0.01" in better.grid
 
 
