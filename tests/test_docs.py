@@ -101,18 +101,23 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path
         run([str(script)], tmp_path)
 
 
-def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
+def test_each_snippet_of_the_readme_stands_alone_and_prints_what_it_shows(tmp_path: Path) -> None:
     """Words exactly, numbers to a tenth: other processors round differently."""
     text = (ROOT / "README.md").read_text()
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(BLOCK.findall(text)))
-    run([str(script)], tmp_path)
-    shown, printed = "".join(OUTPUT.findall(text)), (tmp_path / "output.txt").read_text()
-    printed = re.sub("fwnet compiles machine code .*\n", "", printed)  # a first use says so
-    assert shown, "README.md shows no output."
-    assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
-    found = [float(number) for number in NUMBER.findall(printed)]
-    assert found == pytest.approx([float(number) for number in NUMBER.findall(shown)], rel=0.1)
+    snippets, outputs = BLOCK.findall(text), OUTPUT.findall(text)
+    assert len(snippets) == len(outputs) == 3
+    for k, (snippet, shown) in enumerate(zip(snippets, outputs, strict=True)):
+        lines = [line for line in snippet.splitlines() if line and "import" not in line]
+        assert len(lines) <= 8
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        (folder / "page.py").write_text(snippet)
+        run([str(folder / "page.py")], folder)
+        printed = (folder / "output.txt").read_text()
+        printed = re.sub("fwnet compiles machine code .*\n", "", printed)  # a first use says so
+        assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
+        found = [float(number) for number in NUMBER.findall(printed)]
+        assert found == pytest.approx([float(number) for number in NUMBER.findall(shown)], rel=0.1)
 
 
 def test_the_links_of_the_readme_lead_somewhere_here_and_on_a_package_index() -> None:
