@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ _STOPPED = {"max_steps": "max_iter", "max_seconds": "max_time", "stalled": "pati
 _SHARP = 1e-6  # the relative gap that the last solve must reach; double precision allows 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
     """Squared-hinge support vector classification on the features of a network.
 
@@ -100,46 +102,25 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
     Reference: Schramowski, Bauckhage and Kersting, Neural Conditional Gradients (2018), Fig. 3.
     """
 
-    def __init__(
-        self,
-        module: nn.Module | Callable[[], nn.Module] | None = None,
-        C: float = 1.0,
-        mode: str = "exact",
-        *,
-        fw_steps: int | None = None,
-        solver: FrankWolfe | None = None,
-        lr: float = 0.02,
-        optimizer: Callable[..., torch.optim.Optimizer] | LearnedUpdates | None = None,
-        max_iter: int = 100,
-        max_time: float | None = None,
-        batch_size: int | None = None,
-        validation_fraction: float = 0.0,
-        check_every: int | None = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-        probability: bool = False,
-    ) -> None:
-        self.module = module
-        self.C = C
-        self.mode = mode
-        self.fw_steps = fw_steps
-        self.solver = solver
-        self.lr = lr
-        self.optimizer = optimizer
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.validation_fraction = validation_fraction
-        self.check_every = check_every
-        self.patience = patience
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.verbose = verbose
-        self.random_state = random_state
-        self.probability = probability
+    module: nn.Module | Callable[[], nn.Module] | None = None
+    C: float = 1.0
+    mode: str = "exact"
+    _: KW_ONLY
+    fw_steps: int | None = None
+    solver: FrankWolfe | None = None
+    lr: float = 0.02
+    optimizer: Callable[..., torch.optim.Optimizer] | LearnedUpdates | None = None
+    max_iter: int = 100
+    max_time: float | None = None
+    batch_size: int | None = None
+    validation_fraction: float = 0.0
+    check_every: int | None = None
+    patience: int | None = None
+    checkpoint: str | Path | None = None
+    progress: bool = False
+    verbose: int = 0
+    random_state: Any = None
+    probability: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DeepSVC:
         """Train on points X (n, d) or (n, …), as an array or a tensor, with labels y (n,).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,27 +21,32 @@ from fwnet.trace import Clock
 _SLICE = 1 << 22  # kernel values that a prediction makes at a time
 
 
+@dataclass(eq=False, repr=False)
 class KernelEstimator(BaseEstimator):
     """A sum Σ cᵢ k(xᵢ, x) over support vectors, fitted to a duality gap.
 
-    Subclasses have the parameters kernel, gamma, degree, coef0, tol, max_iter, max_time,
-    cache_size, progress and verbose.
+    The parameters are explained in `FWSVC`.
     """
 
-    kernel: Any
-    gamma: Any
-    degree: float
-    coef0: float
-    tol: float
-    max_iter: int
-    max_time: float | None
-    cache_size: float | str
-    progress: bool
-    verbose: int
-    coef_: Any  # with a linear kernel only
-    _spec: KernelSpec  # the kernel of the fit; `kernel` is about the next one
-    _features: Any  # of the fit: makes points of graphs, for example; None for points as they are
-    _objects: bool  # the points of the fit are not rows of numbers
+    C: float = 1.0
+    _: KW_ONLY
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    degree: float = 3
+    coef0: float = 0.0
+    tol: float = 1e-3
+    max_iter: int = -1
+    max_time: float | None = None
+    cache_size: float | str = "auto"
+    progress: bool = False
+    verbose: int = 0
+    random_state: Any = None
+    coef_: Any = field(init=False)  # with a linear kernel only
+    # Of the fit: its kernel; what makes points of graphs, for example, None for points as they are;
+    # whether its points are not rows of numbers.
+    _spec: KernelSpec = field(init=False)
+    _features: Any = field(init=False)
+    _objects: bool = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
 
 
+@dataclass(eq=False, repr=False)
 class FWOneClassSVM(OutlierMixin, KernelEstimator):
     """The half-space that holds the points, with squared slacks, solved by Frank-Wolfe methods.
 
@@ -46,35 +48,6 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
 
     Reference: Tsang, Kwok and Cheung (2005), "Core vector machines".
     """
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: float = 3,
-        coef0: float = 0.0,
-        tol: float = 1e-3,
-        max_iter: int = -1,
-        max_time: float | None = None,
-        cache_size: float | str = "auto",
-        progress: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.cache_size = cache_size
-        self.progress = progress
-        self.verbose = verbose
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FWOneClassSVM:
         """Fit to points X (n, d), dense or CSR; y is ignored."""

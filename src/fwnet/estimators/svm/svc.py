@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
 _LINEAR_ONLY = ("newton", "liblinear")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
     """Support vector classification with the squared hinge, solved by Frank-Wolfe methods.
 
@@ -73,46 +75,12 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         (1.0, True, 'corrective')
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: float = 3,
-        coef0: float = 0.0,
-        tol: float = 1e-3,
-        solver: Any = "auto",
-        multi_class: str = "ovr",
-        class_weight: Any = None,
-        max_iter: int = -1,
-        max_time: float | None = None,
-        cache_size: float | str = "auto",
-        warm_start: bool = False,
-        progress: bool = False,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-        probability: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.tol = tol
-        self.solver = solver
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.cache_size = cache_size
-        self.warm_start = warm_start
-        self.progress = progress
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.probability = probability
-        self.random_state = random_state
+    solver: Any = "auto"
+    multi_class: str = "ovr"
+    class_weight: Any = None
+    warm_start: bool = False
+    n_jobs: int | None = None
+    probability: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:
         """Fit to points X (n, d), dense or CSR, with labels y (n,)."""

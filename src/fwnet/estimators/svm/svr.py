@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FWSVR(RegressorMixin, KernelEstimator):
     """Support vector regression with the squared ε-insensitive loss, solved by Frank-Wolfe methods.
 
@@ -45,36 +47,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
     Reference: Ho and Lin (2012), "Large-scale linear support vector regression".
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        epsilon: float = 0.1,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: float = 3,
-        coef0: float = 0.0,
-        tol: float = 1e-3,
-        max_iter: int = -1,
-        max_time: float | None = None,
-        cache_size: float | str = "auto",
-        progress: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.cache_size = cache_size
-        self.progress = progress
-        self.verbose = verbose
-        self.random_state = random_state
+    epsilon: float = 0.1
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVR:
         """Fit to points X (n, d), dense or CSR, with targets y (n,)."""
