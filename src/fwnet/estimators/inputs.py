@@ -183,7 +183,7 @@ def check_kernel(X: Any, spec: KernelSpec, box: Array, clock: Clock, bias: float
         f"{text}. The dual is convex at this C and its only solution is returned, but duality_gap_ "
         "then says how far its optimality conditions are met, not a distance to a primal.",
         UserWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

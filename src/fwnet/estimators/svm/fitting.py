@@ -27,50 +27,43 @@ from fwnet.show.progress import progress_bar
 
 
 @final
-@dataclass(frozen=True)
-class Options:
-    """How to solve: the solver's name, the order of first trial, threads, a progress bar."""
-
-    solver: Any  # a name, or a network
-    random_state: Any
-    n_jobs: int | None
-    progress: bool
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class SVMTask:
-    """What to solve: points, kernel, C of each point, binary problems, their starting points."""
+    """What to solve, and how: all binary problems of a fit, on shared points."""
 
     X: Any
     spec: KernelSpec
     box: Array  # (n,)
     problems: list[Split]
     starts: list[Array | None]  # yᵢβᵢ of an earlier fit
-    bias: float = 1.0  # added to the kernel
-    epsilon: float | None = None  # of a regression; y are its targets then
+    bias: float  # added to the kernel
+    epsilon: float | None  # of a regression; y are its targets then
+    solver: Any  # a name, or a network
+    random_state: Any  # of the order in which points are tried first
+    n_jobs: int | None
+    progress: bool
 
 
-def solve_all(task: SVMTask, options: Options, limits: Limits) -> list[Expansion]:
+def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
     """Solve the binary problems, all with one store of kernel rows."""
-    points = _prepare(task, options.solver, limits)
+    points = _prepare(task, limits)
     whole = points is None or points.store.fits
-    order = _trial_order(options.random_state, task.X.shape[0])
+    order = _trial_order(task.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
     if points is not None and whole and len(jobs) > 2:
         points.store.kernel.clock = limits.clock
         with suppress(OutOfTime):  # together the problems ask for most rows: half the work at once
             points.store.square()
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
-    common = (task, points, order, options.solver)
+    common = (task, points, order)
     with ExitStack() as stack:
-        shown = _shown(stack, options.progress, limits, len(jobs))
-        if options.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
+        shown = _shown(stack, task.progress, limits, len(jobs))
+        if task.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
             found = [
                 _solve(*common, shown[k].share(len(jobs) - k), *job) for k, job in enumerate(jobs)
             ]
         else:
-            run = Parallel(n_jobs=options.n_jobs, prefer="threads")
+            run = Parallel(n_jobs=task.n_jobs, prefer="threads")
             found = list(
                 run(delayed(_solve)(*common, shown[k], *job) for k, job in enumerate(jobs))
             )
@@ -100,9 +93,9 @@ def _shown(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> l
     return [replace(limits, on_gap=watch(k)) for k in range(problems)]
 
 
-def _prepare(task: SVMTask, solver: Any, limits: Limits) -> Points | None:
+def _prepare(task: SVMTask, limits: Limits) -> Points | None:
     """Return the points with their store of kernel rows; None where the features serve instead."""
-    network = is_network(solver)
+    solver, network = task.solver, is_network(task.solver)
     linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
     if linear and solver != "pairwise" and not network:
         return None
@@ -135,12 +128,11 @@ def _solve(
     task: SVMTask,
     points: Points | None,
     order: Array,
-    solver: Any,
     limits: Limits,
     split: Split,
     start: Array | None,
 ) -> Expansion:
-    index, box = split.points, task.box
+    index, box, solver = split.points, task.box, task.solver
     if index is not None:
         place = np.full(len(box), -1)
         place[index] = np.arange(len(index))

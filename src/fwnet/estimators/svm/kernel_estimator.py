@@ -12,8 +12,10 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators import inputs
+from fwnet.estimators.svm.fitting import SVMTask, report, solve_all
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.records import Expansion
 from fwnet.numerics import checks
 from fwnet.trace import Clock
@@ -106,19 +108,44 @@ class KernelEstimator(BaseEstimator):
         X = X[np.ix_(kept, kept)] if self._kernel == "precomputed" else X[kept]
         return X, weight[kept], kept
 
-    def _kernel_spec(self, X: Any, weight: Array) -> KernelSpec:
-        return inputs.kernel_spec(self._kernel, self.gamma, self.degree, self.coef0, X, weight)
+    def _solve(
+        self,
+        points: tuple[Any, Array, Array],
+        problems: list[Split],
+        limits: Limits,
+        *,
+        share: Array | float = 1.0,
+        starts: list[Array | None] | None = None,
+        bias: float = 1.0,
+        epsilon: float | None = None,
+    ) -> list[Expansion]:
+        """Solve the problems; store their support vectors, their coefficients and what proves them.
 
-    def _keep(self, X: Any, spec: KernelSpec, coefs: Array, kept: Array) -> Array:
-        """Store the points with a coefficient in one of the problems; return their places in X."""
-        self._spec = spec
-        self.__dict__.pop("coef_", None)  # of an earlier fit with a linear kernel
+        Arguments:
+            points: what `_weighted` returned.
+            share: of C that each point has, beside its weight.
+        """
+        X, weight, kept = points
+        spec = inputs.kernel_spec(self._kernel, self.gamma, self.degree, self.coef0, X, weight)
+        box = inputs.positive("C", self.C) * weight * share
+        inputs.check_kernel(X, spec, box, limits.clock, bias)
+        starts = [None] * len(problems) if starts is None else starts
+        # Only a classifier has the parameters solver and n_jobs.
+        solver, n_jobs = getattr(self, "solver", "auto"), getattr(self, "n_jobs", None)
+        how = (solver, self.random_state, n_jobs, self.progress)
+        expansions = solve_all(SVMTask(X, spec, box, problems, starts, bias, epsilon, *how), limits)
+        coefs = np.zeros((len(problems), len(box)))
+        for row, split, solved in zip(coefs, problems, expansions, strict=True):
+            row[slice(None) if split.points is None else split.points] = solved.coef
         support = np.flatnonzero(coefs.any(axis=0))
-        self.support_ = kept[support]
-        self.dual_coef_ = coefs[:, support]
-        given = self._spec.name == "precomputed"
+        self._spec = spec
+        self.support_, self.dual_coef_ = kept[support], coefs[:, support]
+        given = spec.name == "precomputed"
         self.support_vectors_ = np.empty((0, 0)) if given else X[support]
-        return support
+        self.__dict__.pop("coef_", None)  # of an earlier fit with a linear kernel
+        self._certify(expansions)
+        report(type(self).__name__, expansions, limits.tol, self.verbose)
+        return expansions
 
     def _certify(self, expansions: list[Expansion]) -> None:
         """Store what proves the result; the value of a trace is −D, so it falls."""

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import OutlierMixin
 
-from fwnet.estimators import inputs
-from fwnet.estimators.svm.fitting import Options, SVMTask, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
@@ -53,21 +51,14 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         """Fit to points X (n, d), dense or CSR; y is ignored."""
         limits = self._limits()
         X, _ = self._points(X)
-        X, weight, kept = self._weighted(X, sample_weight)
-        spec = self._kernel_spec(X, weight)
-        box = inputs.positive("C", self.C) * weight
-        inputs.check_kernel(X, spec, box, limits.clock, bias=0.0)
-        everything = Split(None, np.ones(len(box)))  # a classifier of one class, without a bias
-        task = SVMTask(X, spec, box, [everything], [None], bias=0.0)
-        options = Options("auto", self.random_state, None, self.progress)
-        (solved,) = solve_all(task, options, limits)
+        points = self._weighted(X, sample_weight)
+        everything = Split(None, np.ones(len(points[1])))  # a classifier of one class without bias
+        (solved,) = self._solve(points, [everything], limits, bias=0.0)
         total = float(solved.coef.sum())  # the coefficients are α/ρ
-        self._keep(X, spec, solved.coef[None] / total, kept)
+        self.dual_coef_ = self.dual_coef_ / total
         self.offset_ = 1.0 / total
         if solved.w is not None:  # the gap is that of this vector
             self.coef_ = solved.w[None] / total
-        self._certify([solved])
-        report("FWOneClassSVM", [solved], limits.tol, self.verbose)
         return self
 
     def score_samples(self, X: Any) -> Array:

@@ -167,7 +167,7 @@ class KernelStore(GramMap):
             f"kernel rows that were needed, and rows were evaluated again {self._again} times. "
             f"With memory for it, cache_size={np.ceil(rows * row):.0f} is faster.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def entries(self, index: Array, columns: Array) -> Array:

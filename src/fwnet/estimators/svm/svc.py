@@ -10,14 +10,11 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from fwnet.estimators import inputs
 from fwnet.estimators.calibration import FOLDS, Calibrated, cross_validated_sigmoids
-from fwnet.estimators.svm.fitting import Options, SVMTask, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split, splits, votes
 from fwnet.estimators.svm.neural import check_network, is_network
-from fwnet.estimators.svm.records import Expansion
 from fwnet.numerics import checks
 
 _SOLVERS = ("auto", "pairwise", "corrective", "newton", "liblinear", "fwnet")
@@ -92,19 +89,20 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         X, y = self._points(X, y)
         if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
             check_classification_targets(y)
-        self.classes_, labels = checks.classes("y", y)
-        X, weight, kept = self._weighted(X, sample_weight)
-        labels = labels[kept]
+        self.classes_, of_all = checks.classes("y", y)
+        points = X, weight, kept = self._weighted(X, sample_weight)
+        labels = of_all[kept]
         self._require_classes(labels)
-        spec = self._kernel_spec(X, weight)
-        box = inputs.positive("C", self.C) * weight * self._class_weights(y)[labels]
-        inputs.check_kernel(X, spec, box, limits.clock)
         problems = splits(labels, len(self.classes_), self.multi_class)
-        task = SVMTask(X, spec, box, problems, self._starts(problems))
-        options = Options(self.solver, self.random_state, self.n_jobs, self.progress)
-        expansions = solve_all(task, options, limits)
-        self._store(task, expansions, labels, kept)
-        report("FWSVC", expansions, limits.tol, self.verbose)
+        share, starts = self._class_weights(y)[labels], self._starts(problems)
+        expansions = self._solve(points, problems, limits, share=share, starts=starts)
+        self._scheme = self.multi_class
+        self.intercept_ = np.array([solved.intercept for solved in expansions])
+        self.n_support_ = np.bincount(of_all[self.support_], minlength=len(self.classes_))
+        if self._kernel == "linear":
+            self.coef_ = np.array([solved.w for solved in expansions])
+        if self.warm_start:
+            self._last = [solved.coef for solved in expansions]
         self._forget_sigmoids()
         if self.probability:
             other = clone(self).set_params(
@@ -182,19 +180,3 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         if last is None or [len(c) for c in last] != [len(split.y) for split in problems]:
             return [None] * len(problems)
         return list(last)
-
-    def _store(
-        self, task: SVMTask, expansions: list[Expansion], labels: Array, kept: Array
-    ) -> None:
-        coefs = np.zeros((len(expansions), len(labels)))
-        for row, split, solved in zip(coefs, task.problems, expansions, strict=True):
-            row[slice(None) if split.points is None else split.points] = solved.coef
-        support = self._keep(task.X, task.spec, coefs, kept)
-        self._scheme = self.multi_class
-        self.intercept_ = np.array([solved.intercept for solved in expansions])
-        self.n_support_ = np.bincount(labels[support], minlength=len(self.classes_))
-        self._certify(expansions)
-        if self._kernel == "linear":
-            self.coef_ = np.array([solved.w for solved in expansions])
-        if self.warm_start:
-            self._last = [solved.coef for solved in expansions]

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from fwnet.estimators import inputs
-from fwnet.estimators.svm.fitting import Options, SVMTask, report, solve_all
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
@@ -56,19 +55,12 @@ class FWSVR(RegressorMixin, KernelEstimator):
         X, y = self._points(X, y, y_numeric=True)
         y = np.asarray(y, np.float64)
         inputs.check_numbers("y", y, self)
-        X, weight, kept = self._weighted(X, sample_weight)
-        spec = self._kernel_spec(X, weight)
-        box = inputs.positive("C", self.C) * weight
-        inputs.check_kernel(X, spec, box, limits.clock)
-        task = SVMTask(X, spec, box, [Split(None, y[kept])], [None], epsilon=epsilon)
-        options = Options("auto", self.random_state, None, self.progress)
-        (solved,) = solve_all(task, options, limits)
-        self._keep(X, spec, solved.coef[None], kept)
+        points = self._weighted(X, sample_weight)
+        everything = Split(None, y[points[2]])
+        (solved,) = self._solve(points, [everything], limits, epsilon=epsilon)
         self.intercept_ = np.array([solved.intercept])
         if self._kernel == "linear":
             self.coef_ = solved.w
-        self._certify([solved])
-        report("FWSVR", [solved], limits.tol, self.verbose)
         return self
 
     def predict(self, X: Any) -> Array:
