@@ -17,7 +17,7 @@ from fwnet.estimators.svm import liblinear, neural
 from fwnet.estimators.svm.hull import cholesky, exact_weights
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import BinaryProblem, TubeProblem
+from fwnet.estimators.svm.records import BinaryProblem, MarginProblem
 from fwnet.estimators.svm.store import KernelStore
 from fwnet.trace import Clock
 
@@ -102,7 +102,7 @@ def test_exact_weights_and_newton_look_at_the_clock() -> None:
     box, order = np.full(200, 10.0), np.arange(200)
     with pytest.raises(OutOfTime):
         exact_weights(
-            rbf_kernel(X), TubeProblem(y, box, order, epsilon=0.1), 1.0, 0.0 * y, Clock(0.0)
+            rbf_kernel(X), MarginProblem(y, box, order, epsilon=0.1), 1.0, 0.0 * y, Clock(0.0)
         )
     solved = solve_newton(X, BinaryProblem(y, box, order), Limits(1e-9, 2**62, Clock(0.0), 1.0))
     assert (solved.status, solved.steps) == ("max_seconds", 0)

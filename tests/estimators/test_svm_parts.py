@@ -25,7 +25,7 @@ from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits, default_megabytes
 from fwnet.estimators.svm.pairwise import HUGE, add_rows, gather, pairwise_steps, reflect
-from fwnet.estimators.svm.records import BinaryProblem, TubeProblem
+from fwnet.estimators.svm.records import BinaryProblem, MarginProblem
 from fwnet.estimators.svm.store import DualKernel, KernelStore
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.trace import Clock
@@ -352,7 +352,7 @@ def test_line_search_finds_the_minimum(seed: int, labels: bool) -> None:
         outside = 1.0 - sign * (A @ u) if labels else np.abs(real - A @ u) - 0.3
         return 0.5 * float(u @ u) + 0.5 * float(box @ np.maximum(0.0, outside) ** 2)
 
-    hinge, tube = BinaryProblem(sign, box, box), TubeProblem(real, box, box, epsilon=0.3)
+    hinge, tube = BinaryProblem(sign, box, box), MarginProblem(real, box, box, epsilon=0.3)
     norms = (float(w @ w), float(w @ v), float(v @ v))
     t = line_search(norms, hinge if labels else tube, A @ w, A @ (v - w))
     best = minimize_scalar(value, bounds=(0.0, 10.0), method="bounded", options={"xatol": 1e-10})
@@ -366,7 +366,7 @@ def test_exact_weights_meet_the_optimality_conditions() -> None:
     u = exact_weights(K, p, 1.0, 0.1 * p.y)
     f = K @ u + u.sum()
     assert u == pytest.approx(p.box * p.y * np.maximum(0.0, 1.0 - p.y * f), abs=1e-8)
-    tube = TubeProblem(X[:, 0] ** 2, p.box, p.order, epsilon=0.1)
+    tube = MarginProblem(X[:, 0] ** 2, p.box, p.order, epsilon=0.1)
     u = exact_weights(K, tube, 0.0, np.zeros(250))
     rest = tube.y - K @ u
     wanted = p.box * np.sign(rest) * np.maximum(0.0, np.abs(rest) - 0.1)

@@ -21,7 +21,7 @@ from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
-from fwnet.estimators.svm.records import BinaryProblem, Expansion, MarginProblem, TubeProblem
+from fwnet.estimators.svm.records import BinaryProblem, Expansion, MarginProblem
 from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
 
@@ -139,7 +139,7 @@ def _solve(
         order, box = place[order][place[order] >= 0], box[index]
     problem: MarginProblem = BinaryProblem(split.y, box, order, task.bias)
     if task.epsilon is not None:
-        problem = TubeProblem(split.y, box, order, epsilon=task.epsilon)
+        problem = MarginProblem(split.y, box, order, epsilon=task.epsilon)
     if points is not None:
         some = points if index is None else points.part(index, limits)
         if is_network(solver):

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import Part
-from fwnet.estimators.svm.records import Expansion, MarginProblem, TubeProblem, record, result_of
+from fwnet.estimators.svm.records import Expansion, MarginProblem, record, result_of
 from fwnet.trace import Clock, Trace
 
 _MOST = 10_000  # iterations of one run
@@ -53,7 +53,7 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
 
 def _fit(X: Any, problem: MarginProblem, tol: float, max_steps: int) -> tuple[Array, int]:
     limits = {"C": 0.5, "tol": tol, "dual": "auto", "max_iter": max_steps}
-    if isinstance(problem, TubeProblem):
+    if not problem.labels:
         loss = "squared_epsilon_insensitive"
         machine = LinearSVR(epsilon=problem.epsilon, loss=loss, **limits)
     else:

@@ -15,7 +15,7 @@ from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import Expansion, MarginProblem, TubeProblem
+from fwnet.estimators.svm.records import Expansion, MarginProblem
 from fwnet.estimators.svm.store import FeatureGramMap
 from fwnet.estimators.svm.working_set import TINY
 
@@ -33,12 +33,13 @@ def solve_linear(
     The dual of a regression, which has a support vector for nearly every point, is left alone.
     """
     n, d = X.shape
-    tube = isinstance(problem, TubeProblem)
-    if solver == "liblinear" or (solver == "auto" and d > _WIDE and (tube or n > _FEW_POINTS)):
+    if solver == "liblinear" or (
+        solver == "auto" and d > _WIDE and (not problem.labels or n > _FEW_POINTS)
+    ):
         solved = _from_liblinear(X, problem, limits, solver)
         return certified_linear(X, problem, solved, limits.tol)
     warm = start is not None and d <= _WIDE
-    if solver == "newton" or (solver == "auto" and (tube or d <= _NARROW or warm)):
+    if solver == "newton" or (solver == "auto" and (not problem.labels or d <= _NARROW or warm)):
         return _from_newton(X, problem, limits, solver, start)
     return certified_linear(X, problem, _from_dual(X, problem, limits, solver), limits.tol)
 
@@ -59,7 +60,7 @@ def _from_liblinear(X: Any, problem: MarginProblem, limits: Limits, solver: str)
     """Coordinate descent, which a large C makes slow: then the dual, if its matrix has room."""
     n = X.shape[0]
     wanted = 4 * n * n / 2**20
-    dual = solver == "auto" and not isinstance(problem, TubeProblem)
+    dual = solver == "auto" and problem.labels
     room = dual and wanted <= limits.room(wanted)
     most = replace(limits, max_steps=min(limits.max_steps, _LIBLINEAR)) if room else limits
     solved = solve_liblinear(X, problem, most)

@@ -27,7 +27,7 @@ from scipy.linalg.lapack import dposv
 from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
-from fwnet.estimators.svm.records import Expansion, HingeProblem, MarginProblem, record, result_of
+from fwnet.estimators.svm.records import Expansion, MarginProblem, record, result_of
 from fwnet.trace import Clock, Trace
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
@@ -88,8 +88,8 @@ class Part:
 
     def near(self, scores: Array) -> Array:
         """Which points have a loss or may get one."""
-        if isinstance(self.problem, HingeProblem):
-            return np.flatnonzero(self.problem.y * scores < 1.0 + _BAND)
+        if self.problem.labels:
+            return np.flatnonzero(self.problem.room(scores) < _BAND)
         return np.arange(len(scores))
 
     def back(self, rows: Array, values: Array) -> Array:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeVar, final
 
 import numpy as np
@@ -31,18 +31,22 @@ class DualGap(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class MarginProblem(ABC):
-    """A machine with a squared loss beyond a margin: min ½|w|² + ½b² + ½ Σ Cᵢeᵢ².
+class MarginProblem:
+    """A machine whose scores should lie in intervals: min ½|w|² + ½b² + ½ Σ Cᵢeᵢ².
 
-    The excess eᵢ is 0 or tᵢ − f(xᵢ) with a target tᵢ, so that a piece of the objective is a least
-    squares problem. At the optimum Cᵢeᵢ is the coefficient of the point i.
+        labels y = ±1   [1, ∞) or (−∞, −1]: the squared hinge
+        targets y       [y − ε, y + ε]: the squared ε-insensitive loss
 
-    The dual is a quadratic of signed weights u, which are the coefficients or, on a simplex, a
-    multiple of them:
+    The excess eᵢ is what f(xᵢ) lacks to its interval: 0, or tᵢ − f(xᵢ) with the end tᵢ, so that a
+    piece of the objective is a least squares problem. At the optimum Cᵢeᵢ is the coefficient of i.
+
+    The dual is a quadratic of signed weights u:
 
         value = ½ uᵀz − centreᵀu + ε|u|₁,   z = (K + bias + diag(1/C))u
 
-    Frank-Wolfe sees vertices, each a point with a sign, and weights |u| on them.
+    Frank-Wolfe sees vertices, each a point with a sign, and weights |u| on them; 0 is a vertex too.
+    A point has the sign of its label, or both signs. Here the weights are the coefficients, and the
+    value is −D; `BinaryProblem` differs.
     """
 
     y: Array  # (n,) float64
@@ -50,36 +54,19 @@ class MarginProblem(ABC):
     order: Array  # (n,) a random permutation: the order of first trial
     bias: float = 1.0  # what is added to the kernel: 1, or 0 for no bias
     epsilon: float = 0.0
+    labels: bool = False  # whether y are labels
 
-    @abstractmethod
-    def excess(self, scores: Array) -> Array:
-        """Return e (n,) for the scores f(xᵢ) (n,)."""
-
-    @abstractmethod
-    def aims(self, signs: Array) -> Array:
-        """Return the target tᵢ (n,) of each point whose excess has the sign given."""
-
-    @abstractmethod
-    def feasible(self, coef: Array) -> Array:
-        """Return coefficients (n,), 0 where their sign is none that an excess has."""
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """The ends (n,) of the intervals."""
+        if self.labels:
+            return np.where(self.y > 0, 1.0, -np.inf), np.where(self.y > 0, np.inf, -1.0)
+        return self.y - self.epsilon, self.y + self.epsilon
 
     @property
-    @abstractmethod
     def width(self) -> float:
-        """How far the two margins of a point are apart; HUGE on a simplex."""
-
-    @property
-    @abstractmethod
-    def size(self) -> float:
-        """How large weights and gradients are: the unit of their rounding errors."""
-
-    @abstractmethod
-    def sides(self, u: Array, rest: Array) -> Array:
-        """Return the sign of each point's vertex (n,), where the gradient z − centre is `rest`."""
-
-    @abstractmethod
-    def room(self, scores: Array) -> Array:
-        """Return how far each point is within its margins (n,), negative if it has a loss."""
+        """How far the two ends are apart, as the compiled loop is told."""
+        return ONE_SIDED if self.labels else 2.0 * self.epsilon
 
     @property
     def centre(self) -> Array | float:
@@ -87,14 +74,50 @@ class MarginProblem(ABC):
         return self.y
 
     @property
+    def size(self) -> float:
+        """How large weights and gradients are: the unit of their rounding errors."""
+        return float(np.abs(self.y).max(initial=0.0))
+
+    @property
     def radius(self) -> float:
         """A bound of |u|₁: Σ C|e| <= (ΣC · Σ Ce²)^½, and Σ Ce² <= 2P is at most that of f = 0."""
         excess = self.excess(np.zeros(len(self.y)))
         return math.sqrt(self.box.sum() * float(self.box @ (excess * excess)))
 
+    def excess(self, scores: Array) -> Array:
+        """Return e (n,) for the scores f(xᵢ) (n,)."""
+        low, high = self.ends
+        return np.asarray(np.minimum(np.maximum(scores, low), high) - scores)
+
+    def room(self, scores: Array) -> Array:
+        """Return how far each score is inside its interval (n,), negative if it is outside."""
+        low, high = self.ends
+        return np.asarray(np.minimum(scores - low, high - scores))
+
+    def aims(self, signs: Array) -> Array:
+        """Return the end tᵢ (n,) for each point whose excess has the sign given."""
+        return np.asarray(self.y - self.epsilon * signs)
+
+    def feasible(self, coef: Array) -> Array:
+        """Return coefficients (n,), 0 where their sign is none that an excess has."""
+        return np.where(coef * self.y > 0, coef, 0.0) if self.labels else coef
+
+    def sides(self, u: Array, rest: Array) -> Array:
+        """Return the sign of each point's vertex (n,), where the gradient z − centre is `rest`.
+
+        Of two vertices, that with weight or, without, that with the smaller gradient.
+        """
+        if self.labels:
+            return self.y
+        return np.where(u != 0, np.sign(u), np.where(rest > 0, -1.0, 1.0))
+
     def scale(self, found: DualGap) -> float:
         """Return what turns u into coefficients."""
         return 1.0
+
+    def weights(self, coef: Array) -> Array:
+        """Return signed weights u of coefficients."""
+        return coef
 
     def bound(self, found: DualGap) -> float:
         """Return a bound of the value above its minimum: P(P − D)/P, or |D|(P − D)/P if larger.
@@ -103,50 +126,21 @@ class MarginProblem(ABC):
         """
         return max(found.primal, abs(found.value)) * found.gap
 
-    def weights(self, coef: Array) -> Array:
-        """Return signed weights u of coefficients."""
-        return coef
-
     def part(self: _Problem, index: Array) -> _Problem:
         """Return the problem of some of the points."""
         return replace(self, y=self.y[index], box=self.box[index])
 
 
-class HingeProblem(MarginProblem):
-    """Squared hinge: labels y = ±1, e = y max(0, 1 − y f); f has a bias √bias·b."""
-
-    size = 1.0
-
-    def excess(self, scores: Array) -> Array:
-        """Return y max(0, 1 − y f)."""
-        return np.asarray(self.y * np.maximum(0.0, 1.0 - self.y * scores))
-
-    def aims(self, signs: Array) -> Array:
-        """Return y."""
-        return self.y
-
-    def feasible(self, coef: Array) -> Array:
-        """Return the coefficients with the sign of their label."""
-        return np.where(coef * self.y > 0, coef, 0.0)
-
-    def sides(self, u: Array, rest: Array) -> Array:
-        """Return y."""
-        return self.y
-
-    def room(self, scores: Array) -> Array:
-        """Return y f − 1."""
-        return np.asarray(self.y * scores - 1.0)
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class BinaryProblem(HingeProblem):
-    """The squared hinge, its dual over the simplex of |u|, with u = y|u|: the value is ½ρ.
+class BinaryProblem(MarginProblem):
+    """Labels, with the dual over the simplex of |u|: the value is ½ρ.
 
     The coefficients u/ρ have D = 1/(2ρ). As D* <= P, the value is above its minimum by at most its
     share (P − D)/P.
     """
 
+    labels: bool = True
     centre = 0.0
     width = HUGE
 
@@ -154,70 +148,21 @@ class BinaryProblem(HingeProblem):
         """Return 1/ρ."""
         return 0.5 / found.value
 
-    def bound(self, found: DualGap) -> float:
-        """Return ½ρ(P − D)/P."""
-        return found.value * found.gap
-
     def weights(self, coef: Array) -> Array:
         """Return the coefficients over the sum of their sizes."""
         return np.asarray(coef / np.abs(coef).sum())
 
-    def unscaled(self) -> ConeProblem:
-        """Return the same machine with coefficients for weights."""
-        return ConeProblem(self.y, self.box, self.order, self.bias)
+    def bound(self, found: DualGap) -> float:
+        """Return ½ρ(P − D)/P."""
+        return found.value * found.gap
 
+    def unscaled(self) -> MarginProblem:
+        """Return the same machine with coefficients for weights.
 
-@final
-@dataclass(frozen=True, eq=False)
-class ConeProblem(HingeProblem):
-    """The squared hinge, its dual over the cone yu >= 0: u are the coefficients, the value is −D.
-
-    On the simplex, some points get weight only if others lose it. Here a block of points finds its
-    coefficients while those of all others stay as they are.
-    """
-
-    width = ONE_SIDED
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TubeProblem(MarginProblem):
-    """Squared ε-insensitive loss: targets y, e = y − f, less ε, where |y − f| > ε.
-
-    The value of the dual is −D, and u are the coefficients. Every point has a vertex for each sign,
-    and 0 is a vertex too.
-    """
-
-    @property
-    def width(self) -> float:
-        """2ε."""
-        return 2.0 * self.epsilon
-
-    @property
-    def size(self) -> float:
-        """The largest target."""
-        return float(np.abs(self.y).max(initial=0.0))
-
-    def excess(self, scores: Array) -> Array:
-        """Return sign(y − f) max(0, |y − f| − ε)."""
-        rest = self.y - scores
-        return np.asarray(rest - np.clip(rest, -self.epsilon, self.epsilon))
-
-    def aims(self, signs: Array) -> Array:
-        """Return y − ε · sign."""
-        return np.asarray(self.y - self.epsilon * signs)
-
-    def feasible(self, coef: Array) -> Array:
-        """Return the coefficients: either sign will do."""
-        return coef
-
-    def sides(self, u: Array, rest: Array) -> Array:
-        """Return the sign of u or, where u = 0, of the vertex with the smaller gradient."""
-        return np.where(u != 0, np.sign(u), np.where(rest > 0, -1.0, 1.0))
-
-    def room(self, scores: Array) -> Array:
-        """Return ε − |y − f|."""
-        return np.asarray(self.epsilon - np.abs(self.y - scores))
+        On the simplex, some points get weight only if others lose it. There a block of points finds
+        its coefficients while those of all others stay as they are.
+        """
+        return MarginProblem(self.y, self.box, self.order, self.bias, labels=True)
 
 
 @final
