@@ -47,17 +47,13 @@ class Log(RunObserver):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def start(self, job: Job, left: float | None) -> None:
-        self.lines.append(f"start {job.seed}, {'unknown' if left is None else 'known'}")
-
     def progress(self, job: Job, share: float, text: str) -> None:
         assert 0 <= share <= 1
+        if not text:
+            self.lines.append(f"start {job.seed}")
 
-    def finish(self, job: Job, seconds: float, kept: bool) -> None:
-        self.lines.append(f"{'kept' if kept else 'done'} {job.seed}")
-
-    def fail(self, job: Job) -> None:
-        self.lines.append(f"failed {job.seed}")
+    def end(self, job: Job, how: str) -> None:
+        self.lines.append(f"{'done' if how.endswith(' s') else how} {job.seed}")
 
 
 def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) -> None:
@@ -65,11 +61,10 @@ def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) ->
     jobs = plan([toy], Profile.QUICK)
     assert run(jobs, Profile.QUICK, store, watch=log) == []
     assert toy.ran == [0, 1]
-    assert log.lines == [
-        "start 0, unknown", "done 0", "start 1, known", "done 1",
-    ]  # fmt: skip
-    run(jobs, Profile.QUICK, store)
+    assert log.lines == ["start 0", "done 0", "start 1", "done 1"]
+    run(jobs, Profile.QUICK, store, watch=log)
     assert toy.ran == [0, 1]
+    assert log.lines[4:] == ["kept from before 0", "kept from before 1"]
     run(plan([toy], Profile.QUICK, seeds=3), Profile.QUICK, store)
     assert toy.ran == [0, 1, 2]
     run(jobs, Profile.QUICK, store, resume=False)
@@ -188,7 +183,7 @@ def dies(parent: Connection) -> None:
 def test_a_process_that_dies_at_once_is_a_failure_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fwnet.lab.paper.run._begin", dies)
+    monkeypatch.setattr("fwnet.lab.paper.run._serve", dies)
     jobs = plan([Toy(), Odd()], Profile.QUICK, 1)
     failures = run(jobs, Profile.QUICK, Store(tmp_path), workers=2)
     assert [each.reason for each in failures] == [DIED] * 2
@@ -212,13 +207,13 @@ class Stopping(Log):
         self.workers: set[int] = set()
 
     def progress(self, job: Job, share: float, text: str) -> None:
-        if job.seed:
+        if job.seed and text:
             self.workers.add(int(text))
         if len(self.workers) == 2 and "done 0" in self.lines:
             raise KeyboardInterrupt
 
-    def finish(self, job: Job, seconds: float, kept: bool) -> None:
-        super().finish(job, seconds, kept)
+    def end(self, job: Job, how: str) -> None:
+        super().end(job, how)
         assert len(self.workers) < 2  # the third seed starts after the first one is done
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from fwnet.cli.output import FILE, as_json, make_folder, show, table
 
 if TYPE_CHECKING:
     from fwnet.lab.paper.experiment import Experiment, Results
+    from fwnet.lab.paper.run import Job, RunObserver
 
 # For the shell's completion, which must not wait for the experiments to load.
 _PAPER = ("cifar2", "circles", "manmade", "mnist", "density")
@@ -60,7 +63,6 @@ def reproduce(
     """
     import torch
 
-    from fwnet.cli.display import Display
     from fwnet.lab.paper.experiment import Profile
     from fwnet.lab.paper.experiments import EXPERIMENTS
     from fwnet.lab.paper.run import plan, run
@@ -75,7 +77,8 @@ def reproduce(
     count = min(os.cpu_count() or 1, 4) if workers is None else workers
     torch.set_num_threads(1)  # the same numbers on any number of cores
     try:
-        with Display(len(jobs), count) as display:
+        with ExitStack() as stack:
+            display = _display(stack, len(jobs))
             failures = run(jobs, size, store, resume=resume, workers=count, watch=display)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
@@ -89,6 +92,27 @@ def reproduce(
         write_page(EXPERIMENTS, results, out, command, as_json)
     if failures:
         raise Failed(f"{len(failures)} of {len(chosen)} experiments failed; the others are kept.")
+
+
+def _display(stack: ExitStack, total: int) -> RunObserver:
+    """A progress bar for all seeds, and a line for each that ends."""
+    from fwnet.lab.paper.run import RunObserver
+    from fwnet.show.progress import progress_bar
+
+    show = progress_bar(stack, total)
+    shares: dict[Job, float] = {}
+
+    class Display(RunObserver):
+        def progress(self, job: Job, share: float, text: str) -> None:
+            shares[job] = min(max(share, 0.0), 1.0)
+            show(sum(shares.values()), f"{job.name}, seed {job.seed}: {text}")
+
+        def end(self, job: Job, how: str) -> None:
+            shares[job] = 1.0
+            show(sum(shares.values()), "")
+            print(f"{job.name:<12} seed {job.seed:<3} {how}", file=sys.stderr)
+
+    return Display()
 
 
 def write_page(

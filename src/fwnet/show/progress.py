@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 
-def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], None]:
+def progress_bar(stack: ExitStack, total: int) -> Callable[[float, str | None], None]:
     """A progress bar, closed by the stack: call it with the count and a text (or None)."""
     if "ipykernel" in sys.modules:  # rich would need ipywidgets there
         return _notebook_bar(total)
@@ -36,24 +36,24 @@ def progress_bar(stack: ExitStack, total: int) -> Callable[[int, str | None], No
     display = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
     task = display.add_task("", total=total)
 
-    def advance(done: int, text: str | None) -> None:
+    def advance(done: float, text: str | None) -> None:
         display.update(task, completed=done, description=text)
 
     return advance
 
 
-def _notebook_bar(total: int) -> Callable[[int, str | None], None]:
+def _notebook_bar(total: int) -> Callable[[float, str | None], None]:
     """A bar of HTML in the output of the cell; it changes at most a hundred times."""
     from IPython.display import HTML, display
 
     shown, last = display(HTML(""), display_id=True), -1
 
-    def advance(done: int, text: str | None) -> None:
+    def advance(done: float, text: str | None) -> None:
         nonlocal last
-        percent = 100 * done // max(1, total)
+        percent = int(100 * done / max(1, total))
         if percent > last:
             last = percent
             bar = f"<progress value='{done}' max='{total}'></progress>"
-            shown.update(HTML(f"{bar} {done}/{total} {html.escape(text or '')}"))
+            shown.update(HTML(f"{bar} {int(done)}/{total} {html.escape(text or '')}"))
 
     return advance

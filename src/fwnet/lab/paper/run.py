@@ -8,15 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from statistics import mean
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 
@@ -26,7 +23,6 @@ from fwnet.lab.paper.experiment import Experiment, Profile, Progress, SeedResult
 from fwnet.lab.paper.methods import trainings_in
 from fwnet.lab.paper.store import Store, plain
 
-_POLL = 0.1  # seconds between two looks at the workers' progress
 _SHOWN = 4  # data sets that are named
 
 
@@ -68,17 +64,11 @@ class Failure:
 class RunObserver:
     """Follows a run, as a display or a log does; this one does nothing."""
 
-    def start(self, job: Job, left: float | None) -> None:
-        """A seed starts; `left` are the seconds of work in the seeds after it, once known."""
-
     def progress(self, job: Job, share: float, text: str) -> None:
-        """A running seed has done this share of its work."""
+        """A seed has done this share of its work, 0 when it starts; the text says what it does."""
 
-    def finish(self, job: Job, seconds: float, kept: bool) -> None:
-        """A seed is done; `kept` if it had been done before."""
-
-    def fail(self, job: Job) -> None:
-        """A seed failed."""
+    def end(self, job: Job, how: str) -> None:
+        """A seed is done, was done before, or failed; `how` says which in a few words."""
 
 
 def plan(
@@ -114,12 +104,11 @@ def run(
         store: where they are stored.
         resume: keep seeds that are done.
         workers: processes that compute in parallel, one thread each; with 1, this process does.
-        watch: called for every seed.
+        watch: told of every seed.
     """
     if workers < 1:
         raise ValueError(f"workers must be a whole number of at least 1; got {workers!r}.")
     watch = RunObserver() if watch is None else watch
-    known: dict[str, float] = {}  # seconds of a seed, by experiment
     left: list[Job] = []
     for job in jobs:
         done = store.done(job.name, profile, job.config, job.seed) if resume else None
@@ -130,15 +119,14 @@ def run(
                     shutil.rmtree(folder, ignore_errors=True)
             left.append(replace(job, trainings=own, shared=shared))
         else:
-            known[job.name] = done.seconds
-            watch.finish(job, done.seconds, kept=True)
+            watch.end(job, "kept from before")
     failures: list[Failure] = []
 
     def following() -> Iterator[Job]:
         while left:
             job = left.pop(0)
             if all(failure.experiment != job.name for failure in failures):
-                watch.start(job, _time_for(left, known))
+                watch.progress(job, 0.0, "")
                 yield job
 
     count = min(workers, len(left))
@@ -149,24 +137,15 @@ def run(
         for job, outcome in outcomes:
             if isinstance(outcome, str):
                 failures.append(Failure(job.name, job.seed, outcome))
-                watch.fail(job)
+                watch.end(job, "failed")
                 continue
             metrics, seconds, data = outcome
             result = SeedResult(job.seed, metrics, seconds, environment() | {"data": data})
             store.write(job.name, profile, job.config, result)
             if job.trainings is not None:
                 shutil.rmtree(job.trainings, ignore_errors=True)
-            known[job.name] = seconds
-            watch.finish(job, seconds, kept=False)
+            watch.end(job, f"{seconds:.1f} s")
     return failures
-
-
-def _time_for(jobs: Sequence[Job], known: dict[str, float]) -> float | None:
-    """Seconds for the jobs: as another seed of the experiment took, else as the others did."""
-    if jobs and not known:
-        return None
-    typical = mean(known.values()) if known else 0.0
-    return sum(known.get(job.name, typical) for job in jobs)
 
 
 _Outcome = tuple[dict[str, Any], float, str] | str
@@ -202,62 +181,65 @@ def _here(jobs: Iterator[Job], watch: RunObserver) -> _Outcomes:
         yield job, _compute(job, progress)
 
 
+class _Share(NamedTuple):
+    """How far a job is: what a worker sends before its outcome."""
+
+    share: float
+    text: str
+
+
 @final
 class _Worker:
-    """A pool of one process: if the process dies, its seed fails and no other.
-
-    The process writes its progress into a pipe, and ends as soon as this end of it is closed.
-    """
+    """A process that computes one job after the other, and the pipe to it."""
 
     def __init__(self) -> None:
         context = get_context("spawn")  # a forked torch can hang
-        self.messages, theirs = context.Pipe()
-        self.pool = ProcessPoolExecutor(1, context, _begin, (theirs,))
-
-    def submit(self, job: Job) -> Future[_Outcome]:
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,))
         with _no_interrupts():  # inherited by the process: Ctrl-C reaches the parent only
-            return self.pool.submit(_work, job)
+            self.process.start()
+        theirs.close()
 
     def close(self) -> None:
-        self.messages.close()
-        self.pool.shutdown()
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
 
 
 def _in_parallel(jobs: Iterator[Job], count: int, watch: RunObserver) -> _Outcomes:
     """Outcomes in the order in which they are ready; a worker that died is replaced."""
-    running: dict[Future[_Outcome], tuple[_Worker, Job]] = {}
-    workers = [_Worker() for _ in range(count)]
-
-    def start_next(worker: _Worker) -> None:
-        job = next(jobs, None)
-        if job is not None:
-            running[worker.submit(job)] = worker, job
-
+    running: dict[Any, tuple[_Worker, Job]] = {}  # by the pipe
+    free: list[_Worker] = []
     try:
-        for worker in workers:
-            start_next(worker)
-        while running:
-            done, _ = wait(running, _POLL, FIRST_COMPLETED)
-            for worker, job in running.values():
-                with suppress(EOFError, OSError):  # the process died
-                    while worker.messages.poll():
-                        watch.progress(job, *worker.messages.recv())
-            for future in done:
-                worker, job = running.pop(future)
-                outcome: _Outcome
+        while True:
+            while len(running) < count and (job := next(jobs, None)) is not None:
+                worker = free.pop() if free else _Worker()
+                running[worker.pipe] = worker, job
                 try:
-                    outcome = future.result()
-                except BrokenProcessPool:
-                    outcome = "its process ended before it was done; was memory short?"
-                    worker.close()
-                    workers.remove(worker)
-                    workers.append(worker := _Worker())
+                    worker.pipe.send(job)
+                except OSError:  # the process died: its pipe is at its end
+                    pass
                 except Exception as error:  # the job cannot be sent to a process
-                    outcome = f"{type(error).__name__}: {error}"
-                yield job, outcome
-                start_next(worker)
+                    free.append(running.pop(worker.pipe)[0])
+                    yield job, f"{type(error).__name__}: {error}"
+            if not running:
+                return
+            for pipe in wait(list(running)):
+                worker, job = running[pipe]
+                try:
+                    message = worker.pipe.recv()
+                except (EOFError, OSError):
+                    worker.close()
+                    message = "its process ended before it was done; was memory short?"
+                else:
+                    if isinstance(message, _Share):
+                        watch.progress(job, *message)
+                        continue
+                    free.append(worker)
+                del running[pipe]
+                yield job, message
     finally:
-        for worker in workers:
+        for worker in (*free, *(worker for worker, _ in running.values())):
             worker.close()
 
 
@@ -273,21 +255,16 @@ def _no_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-_parent: Connection  # in a worker: the pipe to the process that started it
-
-
-def _begin(parent: Connection) -> None:
-    global _parent
-    _parent = parent
+def _serve(pipe: Connection) -> None:
+    """What a worker does until it is ended, or its parent is gone."""
     torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        pipe.send(_compute(pipe.recv(), lambda share, text: pipe.send(_Share(share, text))))
 
 
-def _end_with(parent: Connection) -> None:
-    with suppress(EOFError, OSError):
-        parent.recv()  # nothing is ever sent: this returns when the other end is closed
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
-
-
-def _work(job: Job) -> _Outcome:
-    return _compute(job, lambda share, text: _parent.send((share, text)))

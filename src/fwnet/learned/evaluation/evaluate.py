@@ -221,7 +221,7 @@ def _tuned(
     chosen: Sequence[Baseline | Tuned],
     contest: _Contest,
     tuning: Sequence[tuple[Problem, Tensor]],
-    show: Callable[[int, str | None], None],
+    show: Callable[[float, str | None], None],
 ) -> tuple[list[Baseline], dict[str, Choice]]:
     ready: list[Baseline] = []
     choices = {}
@@ -266,7 +266,7 @@ def _curve(run: Trajectory, best: Tensor, grid: np.ndarray) -> np.ndarray:
     return np.where(place < 0, np.nan, excess[np.maximum(place, 0)])
 
 
-def _silent(done: int, text: str | None) -> None:
+def _silent(done: float, text: str | None) -> None:
     pass
 
 
