@@ -353,8 +353,8 @@ def test_line_search_finds_the_minimum(seed: int, labels: bool) -> None:
         return 0.5 * float(u @ u) + 0.5 * float(box @ np.maximum(0.0, outside) ** 2)
 
     hinge, tube = BinaryProblem(sign, box, box), MarginProblem(real, box, box, epsilon=0.3)
-    norms = (float(w @ w), float(w @ v), float(v @ v))
-    t = line_search(norms, hinge if labels else tube, A @ w, A @ (v - w))
+    d = v - w
+    t = line_search(float(w @ d), float(d @ d), hinge if labels else tube, A @ w, A @ d)
     best = minimize_scalar(value, bounds=(0.0, 10.0), method="bounded", options={"xatol": 1e-10})
     if 0 < best.x < 10 - 1e-6:
         assert value(t) <= value(best.x) + 1e-12

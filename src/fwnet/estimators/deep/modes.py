@@ -68,7 +68,7 @@ class ExactMode(Mode):
     def loss(self, features: Tensor, Y: Tensor, C: Penalty, points: Tensor) -> tuple[Tensor, Head]:
         H = with_bias(features)
         head = solve_head(H.detach(), Y, C, tol=1e-9)
-        if bool((head.gap >= 1).any()):  # w = 0, which no gradient leaves
+        if not bool((head.gap < 1).all()):  # NaN, or w = 0, which no gradient leaves
             raise FloatingPointError("the features are too large to solve the SVM of a batch.")
         return svm_loss(head.weights, H, Y, C), head
 

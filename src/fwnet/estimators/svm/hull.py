@@ -61,11 +61,11 @@ def exact_weights(
             if (target * excess >= 0).all():
                 return target  # the same quadratic at both ends: its minimum is the minimum
             break  # u = Ce, so these signs of e are rounding
-        norms = (float(u @ f), float(u @ ahead), float(target @ ahead))
-        t = line_search(norms, problem, f, ahead - f)
+        move, change = target - u, ahead - f
+        t = line_search(float(u @ change), float(move @ change), problem, f, change)
         if t < _STEP:
             break
-        u, f = u + t * (target - u), f + t * (ahead - f)
+        u, f = u + t * move, f + t * change
     return _dual_active_sets(kernel, problem, bias, u, clock, max_steps)
 
 
@@ -159,14 +159,12 @@ def _solution(factor: tuple[Array, bool], right: Array) -> Array:
 
 
 def line_search(
-    norms: tuple[float, float, float], problem: MarginProblem, scores: Array, move: Array
+    linear: float, square: float, problem: MarginProblem, scores: Array, move: Array
 ) -> float:
-    """Minimise ½|w + t(v − w)|² + ½ Σ Cᵢeᵢ(f + t move)² over t > 0.
+    """Minimise ½|w + td|² + ½ Σ Cᵢeᵢ(f + t move)² over t > 0, given ⟨w, d⟩ and |d|².
 
-    `norms` are |w|², ⟨w, v⟩, |v|². The slope is increasing and piecewise linear, so Newton's
-    method on it ends after a few pieces.
+    The slope is increasing and piecewise linear, so Newton's method on it ends after a few pieces.
     """
-    linear, square = norms[1] - norms[0], norms[0] - 2.0 * norms[1] + norms[2]
     weighted = problem.box * move
     curvatures = weighted * move
 

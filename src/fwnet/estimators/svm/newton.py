@@ -136,10 +136,12 @@ class Part:
             except OutOfTime:
                 return w, used
             inside, aims = now, scores + excess
-            ahead = self.scores(target)
-            norms = (float(w @ w), float(w @ target), float(target @ target))
-            t = line_search(norms, self.problem, scores, ahead - scores)
-            w, scores = w + t * (target - w), scores + t * (ahead - scores)
+            move = target - w
+            change = self.scores(move)  # not a difference of scores, which may cancel
+            t = line_search(float(w @ move), float(move @ move), self.problem, scores, change)
+            if t == 0.0:  # no descent beyond rounding
+                return w, used + 1
+            w, scores = w + t * move, scores + t * change
         return w, min(max_steps, 60)
 
     def _update(

@@ -179,9 +179,10 @@ class ExactSVM:
         assert isinstance(problem.matrix, DenseMap)
         assert problem.ridge is not None
         C = 1.0 / float(problem.ridge)
-        signed = problem.matrix.matrix.mT  # yᵢhᵢ, so that all labels are +1
-        ones = signed.new_ones(1, signed.shape[1])
-        beta = torch.cat([solve_head(each, ones, C).beta for each in signed])
+        signed = problem.matrix.matrix.mT  # yᵢhᵢ, whose last entry is yᵢ
+        y = signed[..., -1:]
+        heads = (solve_head(H, each.mT, C) for H, each in zip(signed * y, y, strict=True))
+        beta = torch.cat([head.beta for head in heads])
         return problem.at(beta / beta.sum(-1, keepdim=True)), float("nan"), None
 
 
