@@ -23,7 +23,7 @@ def test_the_card_is_that_of_the_recipe(name: str) -> None:
     card, recipe = learned.load(name).card, RECIPES[name]
     assert set(card) >= CARD | {"licence", "torch"}
     assert card["recipe"] == f"python -m fwnet.lab.recipes {name}"
-    assert card["how"] == recipe.train.__doc__
+    assert card["how"] == recipe.how
     assert card["trained_on"] == recipe.trained_on
     assert (card["horizon"], card["size"]) == (list(recipe.horizon), list(recipe.size))
     assert card["seed"] == recipe.seed
@@ -46,13 +46,14 @@ def test_the_papers_optimizers_are_as_their_cards_say(name: str) -> None:
 
 def test_a_recipe_writes_what_it_trained(tmp_path: Path) -> None:
     def trained(seed: int) -> learned.LearnedStep:
-        """By hand."""
         controller = learned.LearnedStep()
         with torch.no_grad():
             controller.policy.fill_(seed)
         return controller
 
-    recipe = Recipe(trained, lambda controller: {"learned": 1}, "nothing", (1, 2), (3, 4))
+    recipe = Recipe(
+        "By hand.", trained, lambda controller: {"learned": 1}, "nothing", (1, 2), (3, 4)
+    )
     loaded = learned.load(recipe.follow("mine", tmp_path, seed=7))
     assert isinstance(loaded, learned.LearnedStep)
     assert bool((loaded.policy == 7).all())

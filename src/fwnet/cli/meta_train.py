@@ -132,7 +132,7 @@ def _controller(name: str) -> tuple[Controller, MetaConfig]:
         "lstm-direction": learned.LSTMDirection,
         "hierarchical": lambda: learned.HierarchicalDirection(blocks=2),
     }
-    recipes = {"step": STEP.config, "direction": DIRECTION.config}
+    recipes = {"step": STEP, "direction": DIRECTION}
     return made[name](), recipes.get(name) or learned.MetaConfig()
 
 

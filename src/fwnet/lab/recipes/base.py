@@ -26,15 +26,18 @@ SEED = 0
 
 Families = Callable[[], tuple[Any, Any]]
 """The family, or task, to train on, and that to choose by."""
+Train = Callable[[int], Controller]
+"""Trains a controller with a seed."""
 
 
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """A function of the seed that trains a controller, and what its card says besides.
+    """How a controller is trained, and what its card says.
 
     Arguments:
-        train: its docstring is the card's "how".
+        how: it is trained, in words.
+        train: a function of the seed.
         judge: compares the controller with hand-designed solvers, on validation problems.
         trained_on: in words.
         horizon: solver steps while training, from and to.
@@ -44,7 +47,8 @@ class Recipe:
         seed: of the training that is shipped.
     """
 
-    train: Callable[[int], Controller]
+    how: str
+    train: Train
     judge: Callable[[Controller], dict[str, Any]]
     trained_on: str
     horizon: tuple[int, int]
@@ -65,7 +69,7 @@ class Recipe:
         """What the file says about its controller."""
         card: dict[str, Any] = {
             "trained_on": self.trained_on,
-            "how": self.train.__doc__,
+            "how": self.how,
             "horizon": list(self.horizon),
             "size": list(self.size),
             "validation": self.judge(controller),
@@ -81,66 +85,56 @@ class Recipe:
         return card
 
 
-def trained(
-    how: str, make: Callable[[], Controller], families: Families, config: MetaConfig
-) -> Callable[[int], Controller]:
-    """`Recipe.train`: what `make` builds, trained on a family and chosen by another."""
+def training(make: Callable[[], Controller], families: Families, config: MetaConfig) -> Train:
+    """What `make` builds, trained on a family and chosen by another."""
 
     def train(seed: int) -> Controller:
-        training, validation = families()
-        first, plan = with_seed(make, seed), replace(config, seed=seed)
-        return meta_train(first, training, plan, validation=validation)[0]
+        family, validation = families()
+        plan = replace(config, seed=seed)
+        return meta_train(with_seed(make, seed), family, plan, validation=validation)[0]
 
-    train.__doc__ = how
     return train
 
 
-@final
-@dataclass(frozen=True)
-class SimplexTraining:
-    """A controller of the simplex, trained and judged on problems of some sizes.
+def on_simplex(
+    how: str,
+    make: Callable[[], Controller],
+    families: Callable[[tuple[int, int]], tuple[ProblemFamily, ProblemFamily]],
+    size: tuple[int, int],
+    config: MetaConfig,
+    rivals: Mapping[str, Callable[..., FrankWolfe]],
+    steps: int,
+    trained_on: str,
+) -> Recipe:
+    """The recipe of a controller of the simplex.
 
     Arguments:
-        how: the card's words on the training.
+        how, trained_on, config: as in `Recipe`.
         make: builds what is trained.
         families: sizes -> the families to train on and to choose by.
         size: of the problems, from and to.
-        config: of the training.
         rivals: hand-designed solvers for the card, as functions of their budget.
         steps: of every run for the card.
     """
+    train = training(make, partial(families, size), config)
 
-    how: str
-    make: Callable[[], Controller]
-    families: Callable[[tuple[int, int]], tuple[ProblemFamily, ProblemFamily]]
-    size: tuple[int, int]
-    config: MetaConfig
-    rivals: Mapping[str, Callable[..., FrankWolfe]]
-    steps: int
-
-    def recipe(self, trained_on: str) -> Recipe:
-        """The recipe, given the card's words on the data."""
-        train = trained(self.how, self.make, partial(self.families, self.size), self.config)
-        limits = self.config.limits
-        return Recipe(train, self.judge, trained_on, limits, self.size, config=self.config)
-
-    def judge(self, controller: Controller) -> dict[str, Any]:
-        """Median steps to a relative suboptimality of 1e-2 and 1e-4 on validation problems."""
-        family = self.families(self.size)[1]
-        problems = drawn_for_card(family)
+    def judge(controller: Controller) -> dict[str, Any]:
+        family = families(size)[1]
+        problems, table = drawn_for_card(family), {}
         solvers: dict[str, Callable[..., FrankWolfe]] = {
             "learned": partial(controller.solver, family.domain),
-            **self.rivals,
+            **rivals,
         }
-        table: dict[str, Any] = {}
-        for name, make in solvers.items():
-            solver = make(max_steps=self.steps, tol=0.0)
+        for name, build in solvers.items():
+            solver = build(max_steps=steps, tol=0.0)
             runs = [suboptimality(solver, drawn) for drawn in problems]
             table[name] = {
                 goal: torch.cat([_first(away <= float(goal)) for away in runs]).median().item()
                 for goal in ("1e-2", "1e-4")
             }
         return table
+
+    return Recipe(how, train, judge, trained_on, config.limits, size, config=config)
 
 
 def drawn_for_card(family: ProblemFamily) -> list[Drawn]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fwnet.domains import Simplex
-from fwnet.lab.recipes.base import Recipe, SimplexTraining, trained
+from fwnet.lab.recipes.base import Recipe, on_simplex, training
 from fwnet.learned.controllers import Controller, LearnedAtoms, LearnedPairwise, LearnedStart
 from fwnet.learned.families import LogUniform, SVMFamily
 from fwnet.learned.families.real import Part, circle_points, digits
@@ -50,49 +50,49 @@ def judge_starts(controller: Controller) -> dict[str, Any]:
     return judge_start(controller, *digits("validation"))
 
 
-ATOMS = SimplexTraining(
-    "Evolution strategies over 16 steps, begun where a few trials on training problems led.",
-    first_atoms,
-    families,
-    (64, 256),
-    MetaConfig(
-        steps=10,
-        unroll=16,
-        learning_rate=5e-2,
-        gradient=EvolutionStrategies(3, 0.15),
-        validate_every=5,
-    ),
-    {"corrective": partial(Corrective, Simplex())},
-    60,
+ATOMS = MetaConfig(
+    steps=10,
+    unroll=16,
+    learning_rate=5e-2,
+    gradient=EvolutionStrategies(3, 0.15),
+    validate_every=5,
 )
-PAIRWISE = SimplexTraining(
-    "Evolution strategies over 40 to 200 steps, from the line search.",
-    LearnedPairwise,
-    families,
-    (64, 200),
-    MetaConfig(
-        steps=60,
-        unroll=200,
-        horizon=(40, 200),
-        learning_rate=8e-2,
-        gradient=EvolutionStrategies(4, 0.3),
-        validate_every=10,
-    ),
-    {
-        "line search": partial(PairwiseFrankWolfe, Simplex()),
-        "second-order partner": partial(PairwiseFrankWolfe, Simplex(), second_order=True),
-    },
-    400,
+PAIRWISE = MetaConfig(
+    steps=60,
+    unroll=200,
+    horizon=(40, 200),
+    learning_rate=8e-2,
+    gradient=EvolutionStrategies(4, 0.3),
+    validate_every=10,
 )
 RECIPES = {
-    "corrective-atoms": ATOMS.recipe(WITH_CIRCLES),
-    "pairwise": PAIRWISE.recipe(WITH_CIRCLES),
+    "corrective-atoms": on_simplex(
+        "Evolution strategies over 16 steps, begun where a few trials on training problems led.",
+        first_atoms,
+        families,
+        (64, 256),
+        ATOMS,
+        {"corrective": partial(Corrective, Simplex())},
+        60,
+        WITH_CIRCLES,
+    ),
+    "pairwise": on_simplex(
+        "Evolution strategies over 40 to 200 steps, from the line search.",
+        LearnedPairwise,
+        families,
+        (64, 200),
+        PAIRWISE,
+        {
+            "line search": partial(PairwiseFrankWolfe, Simplex()),
+            "second-order partner": partial(PairwiseFrankWolfe, Simplex(), second_order=True),
+        },
+        400,
+        WITH_CIRCLES,
+    ),
     "recurring-start": Recipe(
-        trained(
-            "Supervised by exact solutions of C-paths, pairs and episodes.",
-            LearnedStart,
-            lambda: (Starts(*digits("train")), Starts(*digits("validation"))),
-            START,
+        "Supervised by exact solutions of C-paths, pairs and episodes.",
+        training(
+            LearnedStart, lambda: (Starts(*digits("train")), Starts(*digits("validation"))), START
         ),
         judge_starts,
         DIGITS,

@@ -10,8 +10,8 @@ paper-step` computes the card's numbers anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fwnet.lab.paper.configs import CIFAR2, MetaTraining
@@ -49,16 +49,6 @@ JUDGED = (
 )
 
 
-def step(seed: int) -> Controller:
-    """Back-propagation of Σ f(x_t) through 20 of 200 steps, with the softmin of β = 10."""
-    return _trained(GAMMA, seed)
-
-
-def direction(seed: int) -> Controller:
-    """Back-propagation of Σ f(x_t) through 20 of 200 steps, γ = 2/(t + 2)."""
-    return _trained(NABLA, seed)
-
-
 @no_denormals()
 def _trained(name: str, seed: int) -> Controller:
     """The training of the page's experiment `cifar2`, of the same seed."""
@@ -69,26 +59,26 @@ def _trained(name: str, seed: int) -> Controller:
     return found
 
 
-def _judge(name: str) -> Callable[[Controller], dict[str, Any]]:
-    """The learned optimizer against 2/(t + 2) and the line search, with the same softmin."""
-
-    def judge(controller: Controller) -> dict[str, Any]:
-        test, hand = parts(CONFIG, SEEDS[name])[2], hand_designed(CONFIG)
-        ((_, method),) = trained(CONFIG)[name].values()
-        made = {"learned": method(controller), "2/(t+2)": hand[OPEN], "line search": hand[SEARCH]}
-        table = {}
-        for text, each in made.items():
-            away = curve(descent(each, test), CONFIG.steps).mean(0)
-            table[text] = {"end": round(away[-1].item(), 4), "area": round(away.mean().item(), 4)}
-        return table
-
-    return judge
+def _judge(name: str, controller: Controller) -> dict[str, Any]:
+    """The learned optimizer against 2/(t+2) and the line search, with the same softmin."""
+    test, hand = parts(CONFIG, SEEDS[name])[2], hand_designed(CONFIG)
+    ((_, method),) = trained(CONFIG)[name].values()
+    made = {"learned": method(controller), "2/(t+2)": hand[OPEN], "line search": hand[SEARCH]}
+    table = {}
+    for text, each in made.items():
+        away = curve(descent(each, test), CONFIG.steps).mean(0)
+        table[text] = {"end": round(away[-1].item(), 4), "area": round(away.mean().item(), 4)}
+    return table
 
 
-def _recipe(name: str, train: Callable[[int], Controller]) -> Recipe:
+def _recipe(name: str, how: str, data: str) -> Recipe:
     horizon, size = (CONFIG.steps, CONFIG.steps), (SIZE, SIZE)
-    data = TRAINED_ON + (AND_PAIRS if name == NABLA else "")
-    return Recipe(train, _judge(name), data, horizon, size, JUDGED, CONFIG.meta, SEEDS[name])
+    train, judge = partial(_trained, name), partial(_judge, name)
+    return Recipe(how, train, judge, data, horizon, size, JUDGED, CONFIG.meta, SEEDS[name])
 
 
-RECIPES = {"paper-step": _recipe(GAMMA, step), "paper-direction": _recipe(NABLA, direction)}
+THROUGH = "Back-propagation of Σ f(x_t) through 20 of 200 steps, "
+RECIPES = {
+    "paper-step": _recipe(GAMMA, THROUGH + "with the softmin of β = 10.", TRAINED_ON),
+    "paper-direction": _recipe(NABLA, THROUGH + "γ = 2/(t + 2).", TRAINED_ON + AND_PAIRS),
+}

@@ -13,7 +13,7 @@ import torch
 
 from fwnet.directions import Averaging, Corrections, Exchanges, ProjectedStep
 from fwnet.domains import Simplex
-from fwnet.lab.recipes.base import SimplexTraining
+from fwnet.lab.recipes.base import on_simplex
 from fwnet.learned.controllers import LearnedDirection, LearnedStep
 from fwnet.learned.families import SVMFamily
 from fwnet.learned.families.real import Part, digits, sklearn_datasets
@@ -50,42 +50,47 @@ def _two_classes(features: int, seed: int) -> Any:
     )
 
 
-STEP = SimplexTraining(
-    "Evolution strategies over 30 to 1000 steps.",
-    LearnedStep,
-    svm_families,
-    (64, 256),
-    MetaConfig(
-        steps=60,
-        unroll=1000,
-        horizon=(30, 1000),
-        batch=12,
-        learning_rate=1e-1,
-        gradient=EvolutionStrategies(4, 0.3),
-        validate_every=15,
+STEP = MetaConfig(
+    steps=60,
+    unroll=1000,
+    horizon=(30, 1000),
+    batch=12,
+    learning_rate=1e-1,
+    gradient=EvolutionStrategies(4, 0.3),
+    validate_every=15,
+)
+DIRECTION = MetaConfig(steps=320, unroll=14, validation_problems=24)
+RECIPES = {
+    "simplex-step": on_simplex(
+        "Evolution strategies over 30 to 1000 steps.",
+        LearnedStep,
+        svm_families,
+        (64, 256),
+        STEP,
+        {
+            "2/(t+2)": partial(FrankWolfe, Simplex()),
+            "1.1/(t+2)": partial(FrankWolfe, Simplex(), lambda t: 1.1 / (t + 2)),
+            "3/(t+3), averaging": partial(
+                FrankWolfe, Simplex(), lambda t: 3 / (t + 3), direction=Averaging()
+            ),
+            "line search": partial(FrankWolfe, Simplex(), LineSearch()),
+        },
+        1000,
+        TRAINED_ON,
     ),
-    {
-        "2/(t+2)": partial(FrankWolfe, Simplex()),
-        "1.1/(t+2)": partial(FrankWolfe, Simplex(), lambda t: 1.1 / (t + 2)),
-        "3/(t+3), averaging": partial(
-            FrankWolfe, Simplex(), lambda t: 3 / (t + 3), direction=Averaging()
-        ),
-        "line search": partial(FrankWolfe, Simplex(), LineSearch()),
-    },
-    1000,
-)
-DIRECTION = SimplexTraining(
-    "Back-propagation through 14 steps, features stopped.",
-    partial(LearnedDirection, hidden=16, memory=8, exchanges=4),
-    svm_families,
-    (64, 384),
-    MetaConfig(steps=320, unroll=14, validation_problems=24),
-    {
-        "corrective": partial(Corrective, Simplex(), memory=8),
-        "corrective, same hull": partial(
-            FrankWolfe, Simplex(), direction=Corrections(8, [ProjectedStep(), Exchanges(4)])
-        ),
-    },
-    60,
-)
-RECIPES = {"simplex-step": STEP.recipe(TRAINED_ON), "simplex-qp": DIRECTION.recipe(TRAINED_ON)}
+    "simplex-qp": on_simplex(
+        "Back-propagation through 14 steps, features stopped.",
+        partial(LearnedDirection, hidden=16, memory=8, exchanges=4),
+        svm_families,
+        (64, 384),
+        DIRECTION,
+        {
+            "corrective": partial(Corrective, Simplex(), memory=8),
+            "corrective, same hull": partial(
+                FrankWolfe, Simplex(), direction=Corrections(8, [ProjectedStep(), Exchanges(4)])
+            ),
+        },
+        60,
+        TRAINED_ON,
+    ),
+}

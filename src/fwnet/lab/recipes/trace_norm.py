@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fwnet.directions import Corrections, ProjectedStep, SingularVertices
-from fwnet.lab.recipes.base import SEED, Recipe, drawn_for_card, suboptimality, trained
+from fwnet.lab.recipes.base import SEED, Recipe, drawn_for_card, suboptimality, training
 from fwnet.learned.controllers import Controller, LearnedLowRank, LearnedPowerIteration
 from fwnet.learned.families import SoftmaxFamily
 from fwnet.learned.families.real import all_digits
@@ -95,12 +95,8 @@ def judge_power(controller: Controller) -> dict[str, Any]:
 
 RECIPES = {
     "low-rank-softmax": Recipe(
-        trained(
-            "Evolution strategies over 10 to 40 steps, from a momentum of 0.8 and exact curvature.",
-            LearnedLowRank,
-            lambda: (family("train"), family("validation")),
-            LOW_RANK,
-        ),
+        "Evolution strategies over 10 to 40 steps, from a momentum of 0.8 and exact curvature.",
+        training(LearnedLowRank, lambda: (family("train"), family("validation")), LOW_RANK),
         judge_low_rank,
         "softmax regression on 150 to 350 rows of scikit-learn's digits, radius 30, pixels times "
         "0.5, 0.7 or 1; chosen by other rows",
@@ -110,13 +106,8 @@ RECIPES = {
         LOW_RANK,
     ),
     "power-iteration": Recipe(
-        trained(
-            "Back-propagation through three calls of five iterations each, matrices drifting "
-            "between.",
-            partial(LearnedPowerIteration, 5),
-            lambda: (Spectra(), None),
-            POWER,
-        ),
+        "Back-propagation through three calls of five iterations each, matrices drifting between.",
+        training(partial(LearnedPowerIteration, 5), lambda: (Spectra(), None), POWER),
         judge_power,
         "random matrices with sides of 8 to 64, flat, decaying and tied spectra",
         (5, 5),
