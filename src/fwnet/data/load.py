@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -24,6 +24,7 @@ from fwnet.data.splits import splits
 NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
 _TEN = tuple(map(str, range(10)))
 _IMAGES = {"mnist": _TEN, "cifar10": CIFAR10_CLASSES, "cifar100": tuple(map(str, range(100)))}
+_INCEPTION = "cifar10-inception"
 _SUFFIXES = ("", ".bz2", ".gz", ".xz", ".libsvm", ".txt")
 
 
@@ -50,7 +51,9 @@ def load(name: str, *, seed: int = 0, download: bool = True) -> Dataset:
     if not isinstance(name, str):
         raise TypeError(f"load(name) must be a string such as 'digits'; got {name!r}.")
     seed = seed if name == "circles" else 0
-    dataset = _load(name, seed, download, tuple(folders()), _changed(name))
+    own = [] if name in (*_MADE, *_IMAGES) else _files(name)  # files that users write themselves
+    changed = tuple(path.stat().st_mtime_ns for path in own)
+    dataset = _load(name, seed, download, tuple(folders()), changed)
     noted, source = _NOTED.get(), f"{name}: {dataset.source}"
     if noted is not None and source not in noted:
         noted[source] = dataset.fingerprint()
@@ -83,15 +86,16 @@ def _load(
     name: str, seed: int, download: bool, where: tuple[Path, ...], changed: tuple[int, ...]
 ) -> Dataset:
     """Cached, because CIFAR takes seconds to decompress; the arguments are all it depends on."""
-    if name == "circles":
-        return _frozen(_circles(seed))
-    if name == "digits":
-        return _frozen(_digits())
-    if name in _IMAGES:
-        return _frozen(_images(name, download))
-    if name == "cifar10-inception":
-        return _frozen(_inception())
-    return _frozen(_libsvm(name))
+    if name in _MADE:
+        dataset = _MADE[name](seed)
+    elif name in _IMAGES:
+        dataset = _images(name, download)
+    else:
+        dataset = _inception() if name == _INCEPTION else _libsvm(name)
+    for array in (dataset.x, dataset.y, dataset.x_test, dataset.y_test):
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False  # the cache shares it
+    return dataset
 
 
 def available() -> dict[str, str | None]:
@@ -117,31 +121,26 @@ def missing_file(name: str) -> str | None:
 
 def _where(name: str) -> str | None:
     """The source of a set, found without reading its files."""
-    if name in ("circles", "digits"):
+    if name in _MADE:
         return "scikit-learn"
+    files = _files(name)
+    return shown(files[0]) if files else None
+
+
+def _files(name: str) -> list[Path]:
+    """The files of a set that is read from files; none if they are not here."""
     if name in _IMAGES:
         found = images.locate(name)
-        path = found[1][0] if found else openml.cached_file(name)
+        paths = found[1] if found else [openml.cached_file(name)]
+    elif name == _INCEPTION:  # the published file, or the user's own, which has no checksum
+        file = "inception_v3_pool3.npz"
+        paths = [find((f"{name}/{file}", file, f"{name}/features.npz"))]
     else:
-        path = _inception_file() if name == "cifar10-inception" else _libsvm_file(name)
-    return None if path is None else shown(path)
-
-
-def _changed(name: str) -> tuple[int, ...]:
-    """The modification times of those files of a set that users write themselves."""
-    if name in ("circles", "digits", *_IMAGES):
-        return ()
-    inception = name == "cifar10-inception"
-    paths = [_inception_file()] if inception else [_libsvm_file(name), _libsvm_file(f"{name}.t")]
-    return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
-
-
-def _frozen(dataset: Dataset) -> Dataset:
-    """Make the arrays read-only, since the cache shares them."""
-    for array in (dataset.x, dataset.y, dataset.x_test, dataset.y_test):
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
-    return dataset
+        paths = [
+            find(f"{folder}{part}{suffix}" for folder in ("svm/", "") for suffix in _SUFFIXES)
+            for part in (name, f"{name}.t")
+        ]
+    return [] if paths[0] is None else [path for path in paths if path is not None]
 
 
 def _circles(seed: int) -> Dataset:
@@ -158,7 +157,7 @@ def _circles(seed: int) -> Dataset:
     )
 
 
-def _digits() -> Dataset:
+def _digits(seed: int) -> Dataset:
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
@@ -195,21 +194,15 @@ def _downloaded(name: str) -> tuple[images.Parts, str]:
     return found
 
 
-def _inception_file() -> Path | None:
-    """The published file, or the user's own, which has no checksum."""
-    official = "inception_v3_pool3.npz"
-    own = "cifar10-inception/features.npz"
-    return find((f"cifar10-inception/{official}", official, own))
-
-
 def _inception() -> Dataset:
-    path = _inception_file()
-    if path is None:
+    paths = _files(_INCEPTION)
+    if not paths:
         raise DataError(
             "cifar10-inception is not here: no inception_v3_pool3.npz in "
             f"{_searched()}. Get it, or make features of your own: fwnet features cifar10 --model "
             "... --out cifar10-inception/features.npz, in that folder."
         )
+    (path,) = paths
     x, y, x_test, y_test = npz_arrays(path, "train_x", "train_y", "test_x", "test_y")
     for points in (x, x_test):
         if not (np.issubdtype(points.dtype, np.number) and np.isfinite(points).all()):
@@ -218,20 +211,14 @@ def _inception() -> Dataset:
         if not np.issubdtype(classes.dtype, np.integer):
             raise DataError(f"{path} holds classes of type {classes.dtype}; they must be integers.")
     labels, labels_test = y.astype(np.int64), y_test.astype(np.int64)
-    return Dataset(
-        "cifar10-inception", x, labels, x_test, labels_test, CIFAR10_CLASSES, shown(path)
-    )
-
-
-def _libsvm_file(name: str) -> Path | None:
-    return find(f"{folder}{name}{suffix}" for folder in ("svm/", "") for suffix in _SUFFIXES)
+    return Dataset(_INCEPTION, x, labels, x_test, labels_test, CIFAR10_CLASSES, shown(path))
 
 
 def _libsvm(name: str) -> Dataset:
-    paths = [_libsvm_file(name), _libsvm_file(f"{name}.t")]
-    if paths[0] is None:
+    paths = _files(name)
+    if not paths:
         raise _missing(name)
-    blocks = [_svmlight(path) for path in paths if path is not None]
+    blocks = [_svmlight(path) for path in paths]
     width = max(x.shape[1] for x, _ in blocks)
     classes, flat = np.unique(np.concatenate([y for _, y in blocks]), return_inverse=True)
     x, *rest = (_widened(block, width) for block, _ in blocks)
@@ -241,7 +228,7 @@ def _libsvm(name: str) -> Dataset:
     return Dataset(name, x, flat[:n], x_test, flat[n:], names, shown(paths[0]))
 
 
-def _svmlight(path: Any) -> tuple[Any, np.ndarray]:
+def _svmlight(path: Path) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -261,6 +248,9 @@ def _widened(x: Any, width: int) -> Any:
     x.resize((x.shape[0], width))
     x.indices, x.indptr = x.indices.astype(np.int32), x.indptr.astype(np.int32)
     return x
+
+
+_MADE: dict[str, Callable[[int], Dataset]] = {"circles": _circles, "digits": _digits}
 
 
 def _missing(name: str) -> DataError:

@@ -104,7 +104,7 @@ def run(
         store: where they are stored.
         resume: keep seeds that are done.
         workers: processes that compute in parallel, one thread each; with 1, this process does.
-        watch: told of every seed.
+        watch: follows every seed.
     """
     if workers < 1:
         raise ValueError(f"workers must be a whole number of at least 1; got {workers!r}.")
