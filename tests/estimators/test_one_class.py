@@ -126,7 +126,7 @@ def test_a_norm_that_single_precision_cannot_see() -> None:
 
 def test_bad_input() -> None:
     X = cloud(40)
-    with pytest.raises(ValueError, match="C must be a finite number above 0; got -1"):
+    with pytest.raises(ValueError, match="C must be a positive finite number; got -1"):
         FWOneClassSVM(C=-1).fit(X)
     with pytest.raises(ValueError, match="the smallest eigenvalue of k is -"):
         FWOneClassSVM(kernel="precomputed").fit(rbf_kernel(X) - 1.0)

@@ -27,12 +27,12 @@ X, y = make_moons(60, noise=0.2, random_state=0)
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ({"C": -1.0}, "C must be a finite number above 0; got -1.0"),
-        ({"C": np.nan}, "C must be a finite number above 0; got nan"),
-        ({"C": "1"}, "C must be a finite number above 0; got '1'"),
-        ({"tol": 0}, "tol must be a finite number above 0; got 0"),
+        ({"C": -1.0}, "C must be a positive finite number; got -1.0"),
+        ({"C": np.nan}, "C must be a positive finite number; got nan"),
+        ({"C": "1"}, "C must be a number; got '1'"),
+        ({"tol": 0}, "tol must be a positive finite number; got 0"),
         ({"kernel": "gauss"}, "kernel must be one of 'linear', 'rbf', .*; got 'gauss'"),
-        ({"gamma": -0.5}, "gamma must be a finite number above 0; got -0.5"),
+        ({"gamma": -0.5}, "gamma must be a positive finite number; got -0.5"),
         ({"gamma": "big"}, "gamma must be 'scale', 'auto' or a number above 0; got 'big'"),
         ({"kernel": "poly", "degree": 2.5}, "degree must be a whole number; got 2.5"),
         ({"coef0": np.inf}, "coef0 must be a finite number; got inf"),
@@ -44,16 +44,16 @@ X, y = make_moons(60, noise=0.2, random_state=0)
         ({"max_iter": np.inf}, "max_iter must be a whole number of at least 1, or -1 .*; got inf"),
         ({"gamma": 1e300}, r"gamma=1e\+300 is too large for these points: γ\|x\|² reaches"),
         ({"solver": FrankWolfe(L1Ball())}, "solver must work over fwnet.Simplex.*over L1Ball"),
-        ({"max_time": -1}, "max_time must be a finite number above 0; got -1"),
+        ({"max_time": -1}, "max_time must be a positive finite number; got -1"),
         (
             {"cache_size": 0},
-            "cache_size, if it is not 'auto', must be a finite number above 0; got 0",
+            "cache_size, if it is not 'auto', must be a positive finite number; got 0",
         ),
         ({"class_weight": {0: -1.0}}, "class_weight must be finite and above 0 for every class"),
     ],
 )
 def test_bad_parameters(parameters: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((TypeError, ValueError), match=text):
         FWSVC(**parameters).fit(X, y)
 
 

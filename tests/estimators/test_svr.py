@@ -143,7 +143,7 @@ def test_bad_input() -> None:
     X, y = waves(60)
     with pytest.raises(ValueError, match=r"epsilon must be a finite number at least 0; got -0\.1"):
         FWSVR(epsilon=-0.1).fit(X, y)
-    with pytest.raises(ValueError, match="C must be a finite number above 0; got 0"):
+    with pytest.raises(ValueError, match="C must be a positive finite number; got 0"):
         FWSVR(C=0).fit(X, y)
     with pytest.raises(ValueError, match=r"y must hold numbers of at most 1e\+150 in size"):
         FWSVR().fit(X, y * 1e200)

@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         missing = str(error.name).split(".")[0]
-        if missing not in ("numba", "scipy", "sklearn"):
+        if missing not in ("scipy", "sklearn"):
             raise
         raise ImportError(
             f'fwnet.estimators needs {missing}. Install it with: pip install "fwnet[svm]"'

@@ -96,15 +96,18 @@ def compiled(
 ) -> Callable[[Any], Callable[..., Any]]:
     """Compile a function at its first call, without the lock of the interpreter.
 
+    Without Numba that call raises an ImportError.
+
     Arguments:
         flags: what may be done to sums and products of floats, as LLVM names it; none if left out.
         fast: all of it.
         error_model: "numpy" divides by zero without a test, which blocks vector instructions.
         inline: put the function into compiled callers before these are compiled.
     """
-
-    from numba import njit
-
+    numba = numba_or_none()
+    if numba is None:
+        return _refusing
+    njit = numba.njit
     _compiler()
 
     def wrap(function: Any) -> Callable[..., Any]:
@@ -122,6 +125,18 @@ def compiled(
         return cast(Callable[..., Any], code)
 
     return wrap
+
+
+def _refusing(function: Any) -> Callable[..., Any]:
+    """What stands for a compiled function without Numba."""
+
+    def refuse(*arguments: Any) -> Any:
+        raise ImportError(
+            f"{function.__name__} is machine code, which needs Numba. Install it with: "
+            'pip install "fwnet[fast]"'
+        )
+
+    return refuse
 
 
 def _forget_unreadable(code: Any) -> None:

@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fwnet.estimators import inputs
+from fwnet.estimators.inputs import check_switches, sample_weights
+from fwnet.estimators.svm import inputs
 from fwnet.estimators.svm.fitting import SVMTask, report, solve_all
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits
@@ -62,20 +63,14 @@ class KernelEstimator(BaseEstimator):
         return "linear" if has_features(self.kernel) else self.kernel
 
     def _limits(self) -> Limits:
-        inputs.check_switches(self)
+        check_switches(self)
         checks.verbosity("verbose", self.verbose)
-        limit = None if self.max_time is None else inputs.positive("max_time", self.max_time)
-        return Limits(
-            inputs.positive("tol", self.tol),
-            inputs.step_limit(self.max_iter),
-            Clock(limit),
-            self._cache_size(),
-        )
-
-    def _cache_size(self) -> float | None:
-        if isinstance(self.cache_size, str) and self.cache_size == "auto":
-            return None
-        return inputs.positive("cache_size, if it is not 'auto',", self.cache_size)
+        limit = None if self.max_time is None else checks.positive("max_time", self.max_time)
+        tol, steps = checks.positive("tol", self.tol), inputs.step_limit(self.max_iter)
+        size: Any = self.cache_size
+        if size != "auto":
+            size = checks.positive("cache_size, if it is not 'auto',", size)
+        return Limits(tol, steps, Clock(limit), None if size == "auto" else size)
 
     def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
         """Check the points of a fit, and their labels or targets if there are any."""
@@ -101,7 +96,7 @@ class KernelEstimator(BaseEstimator):
 
     def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array, Array]:
         """Drop the points without weight; return the others, their weights and their indices."""
-        weight = inputs.sample_weights(sample_weight, X.shape[0])
+        weight = sample_weights(sample_weight, X.shape[0])
         if sample_weight is None or weight.all():
             return X, weight, np.arange(len(weight))
         kept = np.flatnonzero(weight)
@@ -127,7 +122,7 @@ class KernelEstimator(BaseEstimator):
         """
         X, weight, kept = points
         spec = inputs.kernel_spec(self._kernel, self.gamma, self.degree, self.coef0, X, weight)
-        box = inputs.positive("C", self.C) * weight * share
+        box = checks.positive("C", self.C) * weight * share
         inputs.check_kernel(X, spec, box, limits.clock, bias)
         starts = [None] * len(problems) if starts is None else starts
         # Only a classifier has the parameters solver and n_jobs.

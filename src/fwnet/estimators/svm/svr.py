@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from fwnet.estimators import inputs
+from fwnet.estimators.svm import inputs
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
+from fwnet.numerics import checks
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -51,7 +52,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVR:
         """Fit to points X (n, d), dense or CSR, with targets y (n,)."""
         limits = self._limits()
-        epsilon = inputs.positive("epsilon", self.epsilon, zero=True)
+        epsilon = checks.non_negative("epsilon", self.epsilon)
         X, y = self._points(X, y, y_numeric=True)
         y = np.asarray(y, np.float64)
         inputs.check_numbers("y", y, self)
