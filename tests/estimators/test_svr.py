@@ -141,7 +141,9 @@ def test_kernel_values_beyond_double_precision_end_with_a_warning() -> None:
 
 def test_bad_input() -> None:
     X, y = waves(60)
-    with pytest.raises(ValueError, match=r"epsilon must be a finite number at least 0; got -0\.1"):
+    with pytest.raises(
+        ValueError, match=r"epsilon must be a finite number of at least 0; got -0\.1"
+    ):
         FWSVR(epsilon=-0.1).fit(X, y)
     with pytest.raises(ValueError, match="C must be a positive finite number; got 0"):
         FWSVR(C=0).fit(X, y)

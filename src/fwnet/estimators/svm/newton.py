@@ -139,8 +139,6 @@ class Part:
             move = target - w
             change = self.scores(move)  # not a difference of scores, which may cancel
             t = line_search(float(w @ move), float(move @ move), self.problem, scores, change)
-            if t == 0.0:  # no descent beyond rounding
-                return w, used + 1
             w, scores = w + t * move, scores + t * change
         return w, min(max_steps, 60)
 
