@@ -175,6 +175,13 @@ def test_fit_regression() -> None:
     facts = json.loads(call("fit", "wave.csv", "--model", "svr", "-C", 100, "--json")[0])
     assert facts["test_r2"] > 0.97  # a tube of 0.1 is left: 1 − 0.01 / 0.5
     assert "classes" not in facts
+    small = [f"{a},{b / 1000}" for a, b in zip(x, np.sin(x), strict=True)]  # within the tube
+    Path("small.csv").write_text("\n".join(small))
+    out, notes = call("fit", "small.csv", "--model", "svr", "-C", 100, "--json")
+    assert json.loads(out)["support_vectors"] == 0
+    assert "every target lies within epsilon=0.1 of 0" in notes
+    fine = ("--model", "svr", "-C", 100, "--epsilon", 1e-5, "--json")
+    assert json.loads(call("fit", "small.csv", *fine)[0])["test_r2"] > 0.97
     Path("words.csv").write_text("1,a\n2,b\n3,c\n4,d\n")
     error = call("fit", "words.csv", "--model", "svr", code=1)[1]
     assert "words.csv: regression needs numbers to predict" in error

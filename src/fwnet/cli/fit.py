@@ -58,7 +58,7 @@ MODELS = {
     ),
     "low-rank": EstimatorChoice("LowRankSoftmaxClassifier", {"--radius": "radius"} | _LIMITS),
     "low-rank-cv": EstimatorChoice("LowRankSoftmaxClassifierCV", _LIMITS),
-    "svr": EstimatorChoice("FWSVR", _KERNEL, "r2"),
+    "svr": EstimatorChoice("FWSVR", _KERNEL | {"--epsilon": "epsilon"}, "r2"),
 }
 
 
@@ -72,6 +72,7 @@ MODELS = {
 @click.option("-C", "c", type=float, help="SVMs: weight of the errors. [default: 1]")
 @click.option("--kernel", help="svc, svr: rbf, linear, poly or sigmoid. [default: rbf]")
 @click.option("--gamma", help="svc, svr: scale, auto or a number. [default: scale]")
+@click.option("--epsilon", type=float, help="svr: errors up to this are free. [default: 0.1]")
 @click.option("--updates", type=int, help="deep-svc: updates of the network. [default: 100]")
 @click.option("--radius", help="low-rank: trace norm, a number or auto. [default: auto]")
 @click.option(
@@ -134,7 +135,7 @@ def fit(
         fwnet fit digits -C 10
         fwnet fit points.npz --model deep-svc --updates 200 --json
         fwnet fit mnist --model low-rank --radius 50
-        fwnet fit prices.csv --model svr -C 100
+        fwnet fit prices.csv --model svr -C 10 --epsilon 0.01
     """
     chosen = MODELS[known("model", model, MODELS)]
     if not 0 < test < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         X, y = self._points(X, y, y_numeric=True)
         y = np.asarray(y, np.float64)
         inputs.check_numbers("y", y, self)
+        _check_tube(y, epsilon)
         points = self._weighted(X, sample_weight)
         everything = Split(None, y[points[2]])
         (solved,) = self._solve(points, [everything], limits, epsilon=epsilon)
@@ -67,3 +69,14 @@ class FWSVR(RegressorMixin, KernelEstimator):
     def predict(self, X: Any) -> Array:
         """Return f(x) (n,)."""
         return np.asarray(self._sums(X)[:, 0] + self.intercept_[0])
+
+
+def _check_tube(y: Array, epsilon: float) -> None:
+    """Warn if the tube around 0 holds every target: then f = 0 has no loss."""
+    if np.abs(y).max(initial=0.0) <= epsilon and np.ptp(y) > 0:
+        warnings.warn(
+            f"FWSVR predicts 0 everywhere: every target lies within epsilon={epsilon:g} of 0, "
+            "where errors are free. Lower epsilon below the errors that matter, or standardise y.",
+            UserWarning,
+            stacklevel=3,
+        )
