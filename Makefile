@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported, not when they are installed: they must be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help reproduce screenshots docs notebooks test test-slow types coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
+.PHONY: help reproduce screenshots docs gallery notebooks test test-slow types coverage attack test-roundings test-integrations format bench bench-svm bench-layers bench-learned meta-train bench-trace bench-optim clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ docs: $(VENV)/installed  ## the site in site/, built strictly, opened in a brows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" -c constraints.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m webbrowser site/index.html
+
+gallery: $(VENV)/installed  ## draw the gallery's pictures anew (FWNET_DATA for MNIST and graphs)
+	$(BIN)/python tools/gallery.py
 
 notebooks: $(VENV)/installed  ## run the five notebooks, in the order of their names
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[notebooks]" -c constraints.txt

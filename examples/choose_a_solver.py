@@ -68,7 +68,7 @@ def main() -> None:
         row = (name, result.steps, float(result.gap), used, cost[name], whole, result.status)
         rows.append(row)
     table(("solver", "steps", "gap", "support", "cost a step", "in all", "status"), rows)
-    hidden = ("compiled", "Lazy", "2nd order", "BlockCoordinate")  # as far as another, or slower
+    hidden = ("compiled", "Lazy", "2nd order", "Block", "Stochastic", "2/(t + 2)")  # as others
     shown = {name: result for name, result in results.items() if not any(w in name for w in hidden)}
     plot_gaps(shown, arguments.plot, "least squares on the simplex")
 

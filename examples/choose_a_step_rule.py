@@ -31,7 +31,7 @@ RULES: dict[str, fwnet.StepRule | Callable[[int], float]] = {
     "Monotonic()": fwnet.Monotonic(),
 }
 DRAWN = {  # the variants of which the figure shows each rule
-    "OpenLoop(): 2/(t + 2)": ("plain", "pairwise"),
+    "OpenLoop(): 2/(t + 2)": ("pairwise",),
     "LineSearch()": ("plain", "pairwise"),
     "ShortStep()": ("pairwise",),
     "Backtracking()": ("pairwise",),

@@ -21,7 +21,7 @@ from torch import nn
 
 import fwnet
 from fwnet.optim import FrankWolfe, constrain
-from fwnet.show.scripts import options, table
+from fwnet.show.scripts import options, save, table
 
 STEPS, EVERY, BATCH = 1000, 25, 64
 
@@ -86,15 +86,13 @@ def main() -> None:
 def draw(ranks: dict[str, list[float]], file: str) -> None:
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(6, 3.8), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for name, history in ranks.items():
         ax.plot(EVERY * np.arange(len(history)), history, label=name)
     ax.set(xlabel="step", ylabel="effective rank of the hidden layer", ylim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend()
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    save(ax, file)
 
 
 if __name__ == "__main__":

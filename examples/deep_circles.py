@@ -18,7 +18,7 @@ from sklearn.datasets import make_circles
 from torch import nn
 
 from fwnet.estimators import DeepSVC
-from fwnet.show.scripts import options, table
+from fwnet.show.scripts import options, save, table
 
 RUNS = (("exact", 100), ("forward", 500), ("unrolled", 100))
 
@@ -58,17 +58,17 @@ def draw(fitted: dict[str, DeepSVC], X: np.ndarray, y: np.ndarray, file: str) ->
 
     from fwnet.plotting import plot_decision_boundary
 
-    figure, axes = pyplot.subplots(2, 2, figsize=(8, 7.8), layout="constrained")
+    _, axes = pyplot.subplots(2, 2, figsize=(8, 7.8), layout="constrained")
     *planes, curves = axes.flat
     for ax, (mode, clf) in zip(planes, fitted.items(), strict=True):
-        plot_decision_boundary(clf, X, y, ax).set_title(f"{mode}, {clf.n_iter_} updates")
+        plot_decision_boundary(clf, X, y, ax).set(
+            title=f"{mode}, {clf.n_iter_} updates", xlabel="x₁", ylabel="x₂"
+        )
         curves.plot([r.t for r in clf.history_], [r.loss for r in clf.history_], label=mode)
     curves.set(xlabel="update", ylabel="2P*/(C n), solved exactly", yscale="log")
     curves.grid(alpha=0.3)
     curves.legend()
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    save(curves, file)
 
 
 if __name__ == "__main__":

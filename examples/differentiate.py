@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 import fwnet
-from fwnet.show.scripts import options, table
+from fwnet.show.scripts import options, save, table
 
 DIMENSIONS, POINTS, UNROLLED, ROUNDS = 8, 120, 40, 40
 
@@ -82,13 +82,13 @@ def main() -> None:
 def plot(rows: list[tuple], file: str) -> None:
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for column, label in ((1, "validation loss"), (2, "test error")):
         ax.plot([row[0] for row in rows], [row[column] for row in rows], "o-", label=label)
-    ax.set_xlabel("round")
+    ax.set(xlabel="round of training", ylabel="loss, share of errors", ylim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend()
-    figure.savefig(file, dpi=150)
+    save(ax, file)
 
 
 if __name__ == "__main__":

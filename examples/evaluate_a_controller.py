@@ -13,7 +13,7 @@ where the learned ones lose.
 import torch
 
 from fwnet import learned
-from fwnet.show.scripts import options
+from fwnet.show.scripts import options, save
 
 CONTROLLERS = ("corrective-atoms", "simplex-qp", "pairwise")
 
@@ -31,8 +31,7 @@ def main() -> None:
     )
     print(found.report())
     if arguments.plot:
-        found.plot().savefig(arguments.plot, dpi=150)
-        print(f"\nfigure: {arguments.plot}")
+        save(found.plot().axes[0], arguments.plot)
 
 
 if __name__ == "__main__":

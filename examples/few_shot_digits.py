@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from fwnet.estimators import FWSVC
-from fwnet.show.scripts import options, table, timed
+from fwnet.show.scripts import options, save, table, timed
 
 SHOTS, C, GAMMA = (1, 2, 5, 10, 20, 50), 10.0, 1.0
 
@@ -54,7 +54,7 @@ def some_of_each(digit: np.ndarray, shots: int, seed: int) -> np.ndarray:
 def draw_errors(rows: list[tuple], file: str) -> None:
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for column, name in ((1, "FWSVC, 45 pairs"), (2, "nearest class mean")):
         ax.plot([row[0] for row in rows], [float(row[column]) for row in rows], "o-", label=name)
     ax.set_xscale("log")
@@ -64,9 +64,7 @@ def draw_errors(rows: list[tuple], file: str) -> None:
     ax.set_ylim(bottom=0)
     ax.grid(alpha=0.3)
     ax.legend()
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    save(ax, file)
 
 
 if __name__ == "__main__":

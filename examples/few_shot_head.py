@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from fwnet.layers import SVMLayer
-from fwnet.show.scripts import options, table, timed
+from fwnet.show.scripts import options, save, table, timed
 
 WAYS, SHOTS, QUERIES, BATCH, C = 5, 2, 6, 8, 1.0
 
@@ -110,7 +110,7 @@ def draw(data: list[Tensor], net: nn.Module, file: str) -> None:
     """The unseen digits in the first two principal directions of the features."""
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
+    _, axes = pyplot.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
     for ax, name, features in zip(
         axes, ("raw pixels", "learned"), (nn.Flatten(), net), strict=True
     ):
@@ -121,12 +121,10 @@ def draw(data: list[Tensor], net: nn.Module, file: str) -> None:
         for k, points in enumerate(np.split(plane, sizes)):
             ax.scatter(*points.T, s=6, label=str(5 + k))
         ax.set_title(name)
-        ax.set_xticks([])
-        ax.set_yticks([])
+        ax.set(xlabel="first principal direction", xticks=[], yticks=[])
+    axes[0].set_ylabel("second principal direction")
     axes[1].legend(title="digit", markerscale=2)
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    save(axes[0], file)
 
 
 if __name__ == "__main__":

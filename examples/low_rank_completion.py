@@ -43,7 +43,7 @@ def draw(curves: list[tuple[float, float, float]], file: str) -> None:
     from matplotlib import pyplot
 
     shares, errors, means = zip(*curves, strict=True)
-    _, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     ax.plot(shares, means, "--", label="mean of the observed entries")
     ax.plot(shares, errors, "-o", label="low-rank completion")
     ax.axhline(NOISE, color="grey", lw=1, label="noise of an entry")

@@ -6,8 +6,8 @@ MNIST's 784 pixels from the folder FWNET_DATA, or scikit-learn's digits without 
 classes an SVD is cheap, so the default fit is accelerated projection; Frank-Wolfe with rank-1
 vertices is the core's loop with exact line search, for as many steps.
 
-See: projection wins by far, and the certified gap shows it without knowing the optimum. A larger
-ball has a smaller loss and a higher rank; the test error is best in between.
+See: projection wins, the more the larger the ball, and the certified gap shows it without knowing
+the optimum. On MNIST a larger ball has the smaller loss and the better test accuracy, up to 0.91.
 """
 
 import numpy as np
@@ -71,7 +71,7 @@ def draw(gaps: list[tuple[str, float, float]], file: str) -> None:
     """The certified gap by the radius, for both solvers."""
     from matplotlib import pyplot
 
-    _, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for name in ("Frank-Wolfe", "projection"):
         radii, found = zip(*[gap[1:] for gap in gaps if gap[0] == name], strict=True)
         ax.plot(radii, found, "-o", label=name)

@@ -6,13 +6,10 @@
 active users and few popular films, but synthetic: rank 6, an offset for each user and each film,
 and noise); 5 % are held out; the mean is subtracted.
 
-FrankWolfe.jl's stored MovieLens run takes 100 steps in 66 s: the gap falls from 4.3e10 to 1.1e7,
-190 times the value of f (5.7e4); its lazy run ends at f = 3.9e4. Our 100 steps end with a gap of
-about half of f.
-
 See: one hundred rank-1 steps reduce the error on held-out ratings from 1.07 stars (the mean) to
-0.62; two warm-started power iterations instead of an exact oracle give nearly the same f in less
-time; the lazy run computes half the singular vectors and ends with half the rank.
+0.62, and the gap to about half of f; two warm-started power iterations instead of an exact oracle
+give nearly the same f in less time; the lazy run computes half the singular vectors and ends with
+half the rank.
 """
 
 from math import nan

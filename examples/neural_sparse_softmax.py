@@ -22,7 +22,7 @@ from torch import nn
 
 import fwnet
 from fwnet.layers import NeuralSparseSoftmax
-from fwnet.show.scripts import options, table
+from fwnet.show.scripts import options, save, table
 
 STEPS, BATCH = 1000, 64
 
@@ -90,15 +90,13 @@ def main() -> None:
 def draw(curves: dict[str, list[float]], file: str) -> None:
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(6, 3.8), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for name, curve in curves.items():
         ax.plot(20 * np.arange(1, len(curve) + 1), curve, label=name)
     ax.set(xlabel="minibatch", ylabel="test accuracy", ylim=(0.5, 1.0))
     ax.grid(alpha=0.3)
     ax.legend()
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    save(ax, file)
 
 
 if __name__ == "__main__":

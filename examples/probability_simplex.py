@@ -66,7 +66,14 @@ def main() -> None:
         rows.append((name, n, solver.domain.radius, result.steps, gap, seconds, result.status))
         results[f"{name}, n = {n}"] = result
     table(("steps by", "n", "radius", "steps", "gap", "seconds", "status"), rows)
-    plot_gaps(results, arguments.plot, "|x − p|² on the simplex")
+    drawn = (
+        "2/(t + 2), n = 1000",
+        "2/(t + 2), n = 100000",
+        "pairwise, n = 1000",
+        "corrective, n = 1000",
+    )
+    shown = {name: results[name] for name in drawn}
+    plot_gaps(shown, arguments.plot, "|x − p|² on the simplex", x_scale="log")
 
 
 if __name__ == "__main__":

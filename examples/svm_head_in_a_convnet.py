@@ -6,8 +6,8 @@
 The same network and number of updates: once with a linear layer and the cross-entropy, once with
 ten SVMs (one against the rest) that are solved on each batch of 256.
 
-See: accuracies within two points of each other, at about twice the seconds, and a head with a
-certificate: no other weights on these features reduce the SVM's objective by more than the gap. C
+See: accuracies within two points of each other, at two to three times the seconds, and a head with
+a certificate: no other weights on these features reduce the SVM's objective by more than the gap. C
 is small on purpose: a batch that is separated with a wide margin gives hardly any gradient.
 """
 
@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from fwnet.estimators import DeepSVC
-from fwnet.show.scripts import options, table
+from fwnet.show.scripts import options, save, table
 
 UPDATES, BATCH, LR, C = 120, 256, 0.005, 0.01
 
@@ -82,9 +82,7 @@ def draw(clf: DeepSVC, images: np.ndarray, file: str) -> None:
         ax.imshow(images[index], cmap="gray_r")
         ax.set_axis_off()
     figure.suptitle("The support vectors with the largest weights")
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    save(axes[0, 0], file)
 
 
 if __name__ == "__main__":

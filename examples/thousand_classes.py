@@ -54,7 +54,7 @@ def draw(found: np.ndarray, true: np.ndarray, file: str) -> None:
     """The singular values of both matrices, relative to the largest."""
     from matplotlib import pyplot
 
-    _, ax = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for values, label in ((found, "W, learned"), (true[:RANK], "W*, which drew the labels")):
         ax.plot(np.arange(1, len(values) + 1), values / values[0], "o-", label=label)
     ax.set(xlabel="number", ylabel="singular value / largest", yscale="log")

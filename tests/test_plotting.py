@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import fwnet
-from fwnet.plotting import plot_decision_boundary, plot_trace
+from fwnet.plotting import plot_comparison, plot_decision_boundary, plot_trace
 
 mpl.use("Agg")
 
@@ -81,3 +81,17 @@ def test_a_trace_is_drawn():
         plot_trace(result.trace, "time")
     with pytest.raises(ValueError, match="the trace is empty"):
         plot_trace(fwnet.Trace())
+
+
+def test_a_comparison_has_few_colours():
+    """The learned method and the four best others; the rest is grey, under one label."""
+    grid = np.array([1.0, 10.0, 100.0])
+    finals = {"ours": 1e-6} | {f"method {k}": 10.0 ** (k - 7) for k in range(10)}
+    curves = {name: np.array([[1.0, 0.1, final]]) for name, final in finals.items()}
+    profiles = {name: (grid, np.array([0.0, 0.0, 1.0])) for name in curves}
+    figure = plot_comparison(grid, curves, profiles, {"ours"}, 1e-3)
+    lines = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
+    coloured = {name: color for name, color in lines.items() if str(color).startswith("C")}
+    assert set(coloured) == {"ours", "method 0", "method 1", "method 2", "method 3"}
+    assert len(set(coloured.values())) == 5
+    assert lines["the 6 others"] == "0.75"

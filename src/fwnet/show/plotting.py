@@ -212,6 +212,8 @@ def plot_comparison(
 ) -> Figure:
     """Many methods on many problems: median suboptimality, and the share of problems solved.
 
+    Bold methods and the best four others have a colour each; the remaining ones are grey.
+
     Arguments:
         grid: numbers of gradient evaluations.
         curves: relative suboptimality of each run after so many evaluations, by method.
@@ -228,20 +230,18 @@ def plot_comparison(
         >>> figure = plot_comparison(grid, curves, profiles, {"ours"}, 1e-3)
     """
     figure, (left, right) = optional("matplotlib.pyplot", "plotting", "plot").subplots(
-        1, 2, figsize=(12, 4.6), layout="constrained"
+        1, 2, figsize=(9, 4.4), layout="constrained"
     )
-    for k, (name, rows) in enumerate(curves.items()):
-        first = name in bold
-        style: dict[str, Any] = {
-            "color": f"C{k % 10}",
-            "lw": 2.6 if first else 1.1,
-            "zorder": 3 if first else 2,
-        }
-        style["ls"] = ("-", "--", ":")[k // 10 % 3]
-        middle = np.nanmedian(np.where(np.isnan(rows), np.inf, rows), axis=0)
+    medians = {
+        name: np.nanmedian(np.where(np.isnan(rows), np.inf, rows), axis=0)
+        for name, rows in curves.items()
+    }
+    styles = _styles(medians, bold, tolerance)
+    for name, rows in curves.items():
+        style, middle = styles[name], medians[name]
         seen = np.isfinite(middle)
-        left.plot(grid[seen], middle[seen], label=name, **style)
-        if first:
+        left.plot(grid[seen], middle[seen], **style)
+        if name in bold:
             low, high = np.quantile(rows[:, seen], [0.25, 0.75], axis=0)
             left.fill_between(grid[seen], low, high, color=style["color"], alpha=0.2, lw=0)
         budgets, shares = profiles[name]
@@ -249,7 +249,7 @@ def plot_comparison(
             np.concatenate([[1], budgets, [grid[-1]]]),
             np.concatenate([[0], shares, [shares[-1] if len(shares) else 0]]),
             where="post",
-            **style,
+            **{**style, "label": "_"},
         )
     left.axhline(tolerance, color="k", lw=0.8, ls=":")
     left.set(xscale="log", yscale="log", ylim=(tolerance / 3, None))
@@ -258,8 +258,34 @@ def plot_comparison(
     right.set_ylabel(f"share of problems within {tolerance:.0e}")
     for ax in (left, right):
         ax.grid(alpha=0.3)
-    figure.legend(loc="outside right center", fontsize="small")
+    figure.legend(loc="outside lower center", ncols=3, fontsize="small")
     return figure
+
+
+def _styles(
+    medians: Mapping[str, np.ndarray], bold: Collection[str], tolerance: float
+) -> dict[str, dict[str, Any]]:
+    """How to draw each method: few colours, since nobody can tell seventeen apart."""
+
+    def place(name: str) -> tuple[int, float]:
+        """When the median reaches the tolerance, then how far it gets."""
+        reached = np.flatnonzero(medians[name] <= tolerance)
+        return (reached[0] if reached.size else len(medians[name])), np.min(medians[name])
+
+    others = sorted((name for name in medians if name not in bold), key=place)
+    rest = others[4:]
+    coloured = [name for name in medians if name not in rest]
+    styles: dict[str, dict[str, Any]] = {}
+    for name in medians:
+        if name in rest:
+            label = f"the {len(rest)} others" if name == rest[0] else "_"
+            styles[name] = {"color": "0.75", "lw": 0.8, "zorder": 1, "label": label}
+        else:
+            width, above = (2.6, 3) if name in bold else (1.3, 2)
+            k = coloured.index(name)
+            styles[name] = {"color": f"C{k % 10}", "lw": width, "zorder": above, "label": name}
+            styles[name]["ls"] = ("-", "--", ":")[k // 10 % 3]
+    return styles
 
 
 def _new_axes(size: tuple[float, float]) -> Axes:

@@ -80,32 +80,38 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         print(line(text))
 
 
-def plot_gaps(results: Mapping[str, Traced], file: str | None, title: str = "") -> None:
+def plot_gaps(
+    results: Mapping[str, Traced], file: str | None, title: str = "", x_scale: str = "linear"
+) -> None:
     """The smallest gap so far of each result by step, into a file; nothing without a file."""
     if file is None:
         return
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(8, 4), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for k, (name, result) in enumerate(results.items()):
         gap = result.trace.column("gap")
         known = np.isfinite(gap) & (gap > 0)
-        style = ("-", "--", ":")[k // 10 % 3]  # there are ten colours
         best = np.minimum.accumulate(gap[known])
-        ax.plot(result.trace.column("t")[known], best, style, label=name)
-    ax.set(xlabel="step", ylabel="smallest duality gap so far", yscale="log", title=title)
+        shift = 1 if x_scale == "log" else 0  # 0 has no logarithm
+        width = max(1.2, 2.8 - 0.4 * k)  # the first curves show beneath later ones
+        ax.plot(result.trace.column("t")[known] + shift, best, label=name, linewidth=width)
+    label = "step" if x_scale == "linear" else "step, counted from 1"
+    ax.set(xlabel=label, ylabel="smallest duality gap so far", title=title)
+    ax.set(xscale=x_scale, yscale="log")
     ax.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize="small")
-    figure.savefig(file, dpi=110)
-    pyplot.close(figure)
-    print(f"\nfigure: {file}")
+    ax.legend(fontsize="small")
+    save(ax, file)
 
 
 def save(ax: Axes, file: str) -> None:
-    """Write the figure of these axes."""
+    """Write the figure of these axes, as wide as a page of the site."""
+    from matplotlib import pyplot
+
     figure = ax.get_figure(root=True)
     assert figure is not None
-    figure.savefig(file, dpi=150)
+    figure.savefig(file, dpi=120)
+    pyplot.close(figure)
     print(f"\nfigure: {file}")
 
 
