@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,16 +13,14 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 
 import fwnet
-
-_POINTS = 300  # of a curve: more cannot be seen
+from fwnet.lab.paper.figures import thinned
 
 
 class Solve(NamedTuple):
-    """One solve of a problem, timed."""
+    """One solve of a problem."""
 
     solver: str
     result: fwnet.Result
-    seconds: float
 
     def facts(self) -> dict[str, Any]:
         """As plain data: the largest gap and most steps of a batch, and the curve of the gap."""
@@ -32,13 +29,12 @@ class Solve(NamedTuple):
         gap = self.result.trace.column("gap")
         gap = gap if gap.ndim == 1 else gap.max(axis=1)
         known = np.flatnonzero(np.isfinite(gap) & (gap > 0))
-        if len(known) > _POINTS:  # evenly on a logarithmic axis, always with both ends
-            known = known[np.unique(np.geomspace(1, len(known), _POINTS).astype(int) - 1)]
+        known = known[thinned(len(known))]
         return {
             "solver": self.solver,
             "steps": max(steps) if isinstance(steps, tuple) else steps,
             "gap": float(self.result.gap.detach().max()),
-            "seconds": self.seconds,
+            "seconds": self.result.trace[-1].seconds,
             "status": words.replace("_", " "),
             "at": known + 1,  # steps count from 1, so that the first has a place on a log axis
             "curve": gap[known],
@@ -85,13 +81,11 @@ class Budgeted:
         solvers: dict[str, fwnet.FrankWolfe],
         x0: torch.Tensor | None = None,
     ) -> list[Solve]:
-        """One solve by each solver, timed."""
+        """One solve by each solver."""
         found = []
         for name, solver in solvers.items():
             self.progress(name)
-            start = time.perf_counter()
-            result = solver(problem, x0)
-            found.append(Solve(name, result, time.perf_counter() - start))
+            found.append(Solve(name, solver(problem, x0)))
         return found
 
 

@@ -123,8 +123,7 @@ def run(
     failures: list[Failure] = []
 
     def following() -> Iterator[Job]:
-        while left:
-            job = left.pop(0)
+        for job in left:
             if all(failure.experiment != job.name for failure in failures):
                 watch.progress(job, 0.0, "")
                 yield job
