@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fwnet.lab.paper.configs import MetaTraining
 from fwnet.lab.paper.methods import Method, Methods, trainings_in
+from fwnet.learned.controllers import Learned
 from fwnet.learned.training.recurrences import Recurrence
 
 PLAN = MetaTraining(episodes=21, horizon=4, window=2, lrs=(1e-4, 0.05), check_every=3)
@@ -71,6 +72,29 @@ def test_the_results_say_which_rate_won_and_which_training_failed() -> None:
     assert failed.chosen["L2L"].endswith("not trained: no validation beat the initial weights")
     assert failed.training["L2L"]["failed"]
     assert failed.training["L2L"]["settled"]  # a third of the episodes brought nothing
+
+
+def test_rates_are_those_of_the_best_restart() -> None:
+    class Weight(Learned):
+        """Begins at 0.9 + one half of a normal draw."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(0.9 + 0.5 * torch.randn(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.w * x
+
+    found = {}
+    for restarts in (1, 3):
+        methods = Methods({}, 1.0, steps=4)
+        plan = replace(PLAN, restarts=restarts)
+        methods.learn("L2L", {"": (Weight, method)}, lambda generator: 1.0, plan, 0)
+        found[restarts] = methods.training["L2L"]["rates"]
+        assert min(found[restarts].values()) == min(methods.training["L2L"]["validation"])
+    assert set(found[3]) == {"0.0001", "0.05"}
+    assert all(found[3][rate] <= found[1][rate] for rate in found[1])
+    assert found[3] != found[1]
 
 
 def test_validation_takes_as_many_steps_as_a_test() -> None:

@@ -62,6 +62,7 @@ class MetaTraining:
             patience=self.patience,
             validation_problems=1,
             seed=seed,
+            restarts=self.restarts,
         )
 
 

@@ -112,14 +112,12 @@ class Methods(dict[str, Method]):
                 folder = _place(name, text, FIRST_SEED, shared=True)
                 tried = self._trained(version, *first(), plan, FIRST_SEED, folder)
                 own = replace(plan, lrs=(tried[1].learning_rate,))
-            for restart in range(plan.restarts):
-                number = seed + 1000 * restart
-                if tried is None or number != FIRST_SEED:
-                    folder = _place(name, text, number, shared=False)
-                    run = self._trained(version, draw, self.held, own, number, folder)
-                else:
-                    run = tried
-                found.append((text, version, *run, _rates((tried or run)[1])))
+            if tried is None or seed != FIRST_SEED:
+                folder = _place(name, text, seed, shared=False)
+                run = self._trained(version, draw, self.held, own, seed, folder)
+            else:
+                run = tried
+            found.append((text, version, *run, _rates((tried or run)[1])))
         best, (_, make), module, history, rates = min(found, key=lambda f: min(f[3].validations))
         self[name] = make(module)
         self.training[name] = training_facts(history, plan) | {"rates": rates}
@@ -154,8 +152,9 @@ class Methods(dict[str, Method]):
 
 
 def _rates(history: MetaHistory) -> dict[str, float]:
-    """The best validation by the learning rate."""
-    return {f"{a.learning_rate:g}": min(a.validations) for a in history.attempts}
+    """The best validation of any restart by the learning rate."""
+    ends = [(f"{a.learning_rate:g}", min(a.validations)) for a in history.attempts]
+    return {rate: min(end for other, end in ends if other == rate) for rate, _ in ends}
 
 
 _folders: ContextVar[tuple[Path | None, Path | None]] = ContextVar("folders", default=(None, None))
