@@ -23,6 +23,7 @@ _POLYNOMIALS = (
 _LAST = (1.875, -1.25, 0.375)  # converges from there on
 _ROUNDED_UP = 1.004  # the norm is rounded itself
 _LEAST, _MOST = 1e-6, 1e6  # lengths whose fourth powers are far from the ends of float32
+_ALIKE = 1e-2  # lengths in one batch that one number scales; their eighth powers are in range
 
 
 def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
@@ -61,19 +62,26 @@ def _first(x: Tensor, wide: bool, factor: float, plain: bool) -> Tensor:
     """The first step, of matrices `(batch, d, m)` or `(d, m)`, times the factor."""
     a, b, c = _POLYNOMIALS[0]
     tiny = torch.finfo(x.dtype).tiny  # instead of 0 / 0
-    sizes = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) if plain else None
-    if sizes is None or not all(_LEAST < size < _MOST for size in sizes.flatten().tolist()):
-        sizes = x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)
-    x = x / sizes
+    length = _common_length(x) if plain else None
+    if length is None:
+        x, length = x / x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny), 1.0
     product, update = _products(x)
-    gram = product(x, x.mT) if wide else product(x.mT, x)  # of entries up to 1: in range
-    square = product(gram, gram)
+    gram = product(x, x.mT) if wide else product(x.mT, x)
+    square = update(gram, gram, gram, beta=0.0, alpha=length**-4)
     size = torch.linalg.vector_norm(square, dim=(-2, -1), keepdim=True).clamp_min(tiny)
     share = (size * _ROUNDED_UP).rsqrt()
-    inner = torch.addcmul(gram, square, share, value=c / b) * share
+    inner = torch.addcmul(gram, square, share, value=c / b * length**2) * share
     x = x * share.sqrt()
     left, right = (inner, x) if wide else (x, inner)
-    return update(x, left, right, beta=a * factor, alpha=b * factor)
+    return update(x, left, right, beta=a * factor / length, alpha=b * factor / length**3)
+
+
+def _common_length(x: Tensor) -> float | None:
+    """The largest length of the matrices; None if it or a smaller one needs its own scale."""
+    lengths: list[float] = torch.linalg.vector_norm(x, dim=(-2, -1)).flatten().tolist()
+    largest = max(lengths, default=0.0)
+    alike = _LEAST < largest < _MOST and min(lengths) > _ALIKE * largest
+    return largest if alike else None
 
 
 def _first_by_numbers(x: Tensor, wide: bool, factor: float, plain: bool) -> Tensor:

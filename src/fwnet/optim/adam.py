@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, final
 
 import torch
@@ -88,9 +89,8 @@ class AdamSteps:
         if not self.joined:
             return not self.small
         return all(
-            state[parameter].get("exp_avg") is mean
+            all(map(is_, [state[p].get("exp_avg") for p in some.parameters], some.means))
             for some in self.joined
-            for parameter, mean in zip(some.parameters, some.means, strict=True)
         )
 
 

@@ -219,14 +219,13 @@ class VertexOptimizer(torch.optim.Optimizer):
     def _move(self, moving: list[Moving]) -> None:
         versions = self._versions()
         for bucket, gradient, owns in moving:
-            for parameter, own in zip(bucket.parameters, owns, strict=True):
-                now = parameter._version
-                if versions.get(id(parameter), now) != now:  # the user changed the weights
+            now = bucket.versions()
+            for own, old, new in zip(owns, map(versions.get, bucket.ids), now, strict=True):
+                if old != new and old is not None:  # the user changed the weights
                     for name in ("radius", "master", "rest"):
                         own.pop(name, None)
             bucket.move(gradient, owns)
-            for parameter in bucket.parameters:
-                versions[id(parameter)] = parameter._version
+            versions.update(zip(bucket.ids, bucket.versions(), strict=True))
 
     def _versions(self) -> dict[int, int]:
         """How often each parameter, by its id, had been changed after its last step."""

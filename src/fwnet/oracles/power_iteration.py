@@ -93,7 +93,7 @@ class PowerIteration(CostOracle):
             pair = _one_iteration(cost, state)
             if pair is not None:
                 u, length, v = pair
-                return Rank1(u * (-domain.radius / length), v), v
+                return Rank1(u.mul_(-domain.radius / length), v), v
         return super().ask(domain, cost, state)
 
     def _drawn(self, like: Tensor, t: int) -> Tensor:
@@ -113,11 +113,11 @@ def _one_iteration(G: Tensor, v: Tensor) -> tuple[Tensor, Any, Tensor] | None:
         if not 1e-9 < length < 1e9:
             return None
         image = G.mT.mv(u)
-        return u, length, image / float(torch.linalg.vector_norm(image))
+        return u, length, image.div_(float(torch.linalg.vector_norm(image)))
     column = G @ v.unsqueeze(-1)
     lengths = torch.linalg.vector_norm(column, dim=-2)
     if not all(1e-9 < length < 1e9 for length in lengths.flatten().tolist()):
         return None
     image = (G.mT @ column).squeeze(-1)
     sizes = torch.linalg.vector_norm(image, dim=-1, keepdim=True)
-    return column.squeeze(-1), lengths, image / sizes
+    return column.squeeze(-1), lengths, image.div_(sizes)
