@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from fwnet.optim.groups import Group, State, gradient_of, rate_of
-from fwnet.optim.weights import is_sharded
+from fwnet.optim.weights import HALF, is_sharded, precise
 
 _SMALL = 1 << 14  # entries; a call of torch costs as much as its arithmetic on so many
 
@@ -25,6 +25,9 @@ class AdamSteps:
     small parameters on the CPU that have taken the same number of steps are one vector to it, see
     `_Joined`. Large ones take its foreach form, which is faster than its loop; in float32 and
     float64 both round alike. The fused form rounds a shard differently from the whole weight.
+
+    For parameters in bfloat16 and float16 the state holds a float32 master and moments in float32:
+    these formats lose small steps, and in float16 even eps is 0.
 
     Arguments:
         groups: of each parameter, with equal `adam_options`.
@@ -39,6 +42,7 @@ class AdamSteps:
             self.small = [p for p in parameters if _is_exact(p) and p.numel() <= _SMALL]
         joined = set(self.small)
         self.others = [p for p in parameters if p not in joined]
+        self.halves = [p for p in self.others if p.dtype in HALF]
         if self.foreach is None and len(self.others) > 1 and all(map(_is_exact, self.others)):
             self.foreach = True
         self.joined: list[_Joined] = []
@@ -56,10 +60,12 @@ class AdamSteps:
         for some in self.joined:
             some.read()
         owns = [some.own for some in self.joined] + [_begun(state[p], p) for p in self.others]
+        moved = [state[p].get("master", p) for p in self.others]
+        gradients = [precise(gradient_of(p)) for p in self.others]
         beta1, beta2 = self.group["betas"]
         adamw(
-            [some.weights for some in self.joined] + self.others,
-            [some.gradient for some in self.joined] + [gradient_of(p) for p in self.others],
+            [some.weights for some in self.joined] + moved,
+            [some.gradient for some in self.joined] + gradients,
             [own["exp_avg"] for own in owns],
             [own["exp_avg_sq"] for own in owns],
             [],
@@ -76,6 +82,8 @@ class AdamSteps:
         )
         for some in self.joined:
             torch._foreach_copy_(some.parameters, some.moved)
+        for parameter in self.halves:
+            parameter.copy_(state[parameter]["master"])
 
     def _join(self, state: Any) -> None:
         alike: defaultdict[Any, list[Tensor]] = defaultdict(list)
@@ -135,10 +143,12 @@ def _is_exact(parameter: Tensor) -> bool:
 
 def _begun(own: State, parameter: Tensor) -> State:
     """AdamW's state of a parameter, as it is before the first step if it has none."""
+    if parameter.dtype in HALF and "master" not in own:
+        own["master"] = parameter.detach().float()
     if "exp_avg" not in own:
+        moved = own.get("master", parameter)
         own["step"] = torch.tensor(0.0)
-        own["exp_avg"] = torch.zeros_like(parameter)
-        own["exp_avg_sq"] = torch.zeros_like(parameter)
+        own["exp_avg"], own["exp_avg_sq"] = torch.zeros_like(moved), torch.zeros_like(moved)
     return own
 
 

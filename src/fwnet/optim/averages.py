@@ -13,7 +13,7 @@ from torch import Tensor
 from fwnet.optim.groups import Group
 from fwnet.optim.layouts import place_of
 from fwnet.optim.mixing import drifts, margin, settle
-from fwnet.optim.weights import HALF, gathered, local, write
+from fwnet.optim.weights import gathered, local, precise, write
 
 
 @final
@@ -38,24 +38,22 @@ class Averages:
             own = state[parameter]
             now = own.get("master", parameter)  # with all its digits
             if "average" not in own:
-                own["average"], own["averaged"] = now.detach().clone(), 0
+                own["average"], own["averaged"] = precise(now.detach()).clone(), 0
             own["averaged"] += 1
             share = (exponent + 1) / (exponent + own["averaged"])
             if lossy:
                 _average_doubled(own, parameter, share)
             else:
-                pairs_of[share].append((local(own["average"]), local(now)))
+                pairs_of[share].append((local(own["average"]), precise(local(now))))
         for share, pairs in pairs_of.items():
             means, values = zip(*pairs, strict=True)
             torch._foreach_lerp_(means, values, share)
 
 
 def _loses_digits(parameter: Tensor, domain: Any) -> bool:
-    """Whether rounding would swallow small updates, or its errors would accumulate."""
+    """Whether the errors of rounding would accumulate."""
     place = place_of(parameter, domain)
-    if place is None:
-        return parameter.dtype in HALF  # it has no master
-    return drifts(place.domain, parameter)
+    return place is not None and drifts(place.domain, parameter)
 
 
 def _average_doubled(own: dict[str, Any], parameter: Tensor, share: float) -> None:

@@ -22,7 +22,7 @@ from fwnet.optim.mixing import MATRIX_BALLS
 from fwnet.optim.moves import Bucket, bucket_key
 from fwnet.optim.points import check_fits, check_kind, check_known, warn_of_rows
 from fwnet.optim.records import check_shapes, in_full_precision, packed, unpacked
-from fwnet.optim.weights import local
+from fwnet.optim.weights import conform, forget_weights, local
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
 
 Closure = Callable[[], Any]
@@ -135,8 +135,13 @@ class VertexOptimizer(torch.optim.Optimizer):
         plan = self._plan()
         moving = self._moving(plan)  # errors come before changes
         for adam in plan.free:
+            self._notice_changes(adam.halves, [self.state[p] for p in adam.halves])
             adam.step(self.state)
-        self._move(moving)
+            self._remember(adam.halves)
+        for bucket, gradient, owns in moving:
+            self._notice_changes(bucket.parameters, owns)
+            bucket.move(gradient, owns)
+            self._remember(bucket.parameters)
         for averages in plan.averages:
             averages.update(self.state)
         return loss
@@ -186,6 +191,7 @@ class VertexOptimizer(torch.optim.Optimizer):
                 if parameter.grad is None:
                     continue
                 _check_dense(parameter, group)
+                conform(self.state[parameter], parameter)
                 place = place_of(parameter, group["domain"])
                 if place is None:
                     free[options].append((group, parameter))
@@ -216,16 +222,15 @@ class VertexOptimizer(torch.optim.Optimizer):
     def _ready(self, bucket: Bucket) -> Moving:
         return bucket, bucket.gradient(), [self.state[p] for p in bucket.parameters]
 
-    def _move(self, moving: list[Moving]) -> None:
-        versions = self._versions()
-        for bucket, gradient, owns in moving:
-            now = bucket.versions()
-            for own, old, new in zip(owns, map(versions.get, bucket.ids), now, strict=True):
-                if old != new and old is not None:  # the user changed the weights
-                    for name in ("radius", "master", "rest"):
-                        own.pop(name, None)
-            bucket.move(gradient, owns)
-            versions.update(zip(bucket.ids, bucket.versions(), strict=True))
+    def _notice_changes(self, parameters: Sequence[Tensor], owns: Sequence[State]) -> None:
+        """Forget what was computed from weights that the user has changed in place."""
+        kept = map(self._versions().get, map(id, parameters))
+        for own, old, parameter in zip(owns, kept, parameters, strict=True):
+            if old is not None and old != parameter._version:
+                forget_weights(own)
+
+    def _remember(self, parameters: Sequence[Tensor]) -> None:
+        self._versions().update((id(p), p._version) for p in parameters)
 
     def _versions(self) -> dict[int, int]:
         """How often each parameter, by its id, had been changed after its last step."""

@@ -61,7 +61,6 @@ class Bucket:
     def __init__(self, members: Sequence[Held], feasible: bool) -> None:
         self.members, self.feasible = tuple(members), feasible
         self.parameters = [member.parameter for member in members]
-        self.ids = [id(parameter) for parameter in self.parameters]
         first = members[0]
         self.group, self.oracle, self.domain = first.group, first.oracle, first.place.domain
         self.batched = len(members) > 1
@@ -102,10 +101,6 @@ class Bucket:
     def is_current(self) -> bool:
         """Whether the weights still are where the views are."""
         return self.addresses == [parameter.data_ptr() for parameter in self.parameters]
-
-    def versions(self) -> list[int]:
-        """How often each parameter was changed in place."""
-        return [parameter._version for parameter in self.parameters]
 
     def gradient(self) -> Tensor:
         """The gradients as points, stacked; of shards, those of this worker as they are."""

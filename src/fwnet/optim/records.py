@@ -82,8 +82,8 @@ def in_full_precision(state: Any, groups: list[Group], saved: dict[str, Any]) ->
             if parameter.dtype not in HALF:
                 continue
             for name, value in saved["state"].get(place, {}).items():
-                if isinstance(value, Tensor) and value.dtype == torch.float32 and name != "step":
-                    state[parameter][name] = value.to(parameter.device, copy=True)
+                if isinstance(value, Tensor) and value.is_floating_point() and name != "step":
+                    state[parameter][name] = value.to(parameter.device, torch.float32, copy=True)
 
 
 def _plain(value: Any) -> Any:

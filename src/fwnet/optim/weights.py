@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fwnet.domains import NormBall, TraceNormBall
 from fwnet.optim.layouts import Place
-from fwnet.optim.mixing import MATRIX_BALLS
+from fwnet.optim.mixing import MATRIX_BALLS, precision
 
 HALF = (torch.bfloat16, torch.float16)
 
@@ -57,6 +57,22 @@ def like_shards(part: Tensor, parameter: Any) -> Any:
 def precise(tensor: Tensor) -> Tensor:
     """In float32 if it has half precision."""
     return tensor.float() if tensor.dtype in HALF else tensor
+
+
+def forget_weights(own: dict[str, Any]) -> None:
+    """Drop what a state has computed from the weights."""
+    for name in ("radius", "master", "rest"):
+        own.pop(name, None)
+
+
+def conform(own: dict[str, Any], parameter: Tensor) -> None:
+    """Put a state into the dtype in which its parameter moves: that of the network may change."""
+    kind = precision(parameter)
+    known = {name: x for name, x in own.items() if isinstance(x, Tensor) and name != "step"}
+    wrong = [name for name, x in known.items() if x.is_floating_point() and x.dtype != kind]
+    if wrong or ("master" in own and parameter.dtype not in HALF):
+        own.update({name: own[name].to(kind) for name in wrong})
+        forget_weights(own)
 
 
 def read(parameter: Tensor, own: dict[str, Any]) -> Tensor:
