@@ -73,13 +73,9 @@ class DeepSVMFamily(ProblemFamily):
 
     def split(self, seed: int = 0) -> tuple[DeepSVMFamily, DeepSVMFamily, DeepSVMFamily]:
         """Families for training, validation and test; see `SVMFamily.split`."""
-        train, validation, test = (self._with(part) for part in self.rows.split(seed))
+        train, validation, test = (copy.copy(self) for _ in range(3))
+        train.rows, validation.rows, test.rows = self.rows.split(seed)
         return train, validation, test
-
-    def _with(self, rows: SVMFamily) -> DeepSVMFamily:
-        family = copy.copy(self)
-        family.rows = rows
-        return family
 
     def _matrix(self, draw: Draw, generator: torch.Generator) -> Tensor:  # (n, n)
         X, y = draw.points(generator)

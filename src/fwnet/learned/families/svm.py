@@ -11,6 +11,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from fwnet.data import splits
 from fwnet.domains import Simplex
 from fwnet.learned.families.base import ProblemFamily
 from fwnet.learned.ranges import LogUniform, check_limits, sample_size
@@ -161,18 +162,11 @@ class SVMFamily(ProblemFamily):
         parts that share no point either, give each a family of classes or rows of its own. Use
         the test family once, at the end.
         """
-        generator = torch.Generator().manual_seed(seed)
-        parts: list[list[_Source]] = [[], [], []]
-        for source in self._sources:
-            for part, piece in zip(parts, _split(source, generator), strict=True):
-                part.append(piece)
-        train, validation, test = (self._with(tuple(part)) for part in parts)
+        train, validation, test = (copy.copy(self) for _ in range(3))
+        parts = zip(*(_split(source, seed) for source in self._sources), strict=True)
+        for family, sources in zip((train, validation, test), parts, strict=True):
+            family._sources = sources
         return train, validation, test
-
-    def _with(self, sources: tuple[_Source, ...]) -> SVMFamily:
-        family = copy.copy(self)
-        family._sources = sources
-        return family
 
     def _pair(self, generator: torch.Generator) -> tuple[_Source, Tensor, Tensor]:
         source = self._sources[_pick(len(self._sources), generator)]
@@ -208,30 +202,20 @@ def _source(place: int, dataset: tuple[Tensor, Tensor]) -> _Source:
     return _Source(X, numbers, pairs)
 
 
-def _split(source: _Source, generator: torch.Generator) -> list[_Source]:
-    if len(source.pairs) >= 3:
-        order = torch.randperm(len(source.pairs), generator=generator).tolist()
-        return [
-            replace(source, pairs=tuple(source.pairs[k] for k in sorted(order[a:b])))
-            for a, b in _thirds(len(order))
-        ]
-    pieces: list[list[Tensor]] = [[], [], []]
-    for label in range(int(source.y.max()) + 1):
-        rows = (source.y == label).nonzero().squeeze(-1)
-        rows = rows[torch.randperm(len(rows), generator=generator)]
-        if len(rows) < 10:
-            raise ValueError(f"SVMFamily.split: a class has {len(rows)} rows; ten are the least.")
-        for piece, (a, b) in zip(pieces, _thirds(len(rows)), strict=True):
-            piece.append(rows[a:b])
-    kept = [torch.cat(piece) for piece in pieces]
-    return [_Source(source.X[rows], source.y[rows], source.pairs) for rows in kept]
-
-
-def _thirds(count: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Limits of 60, 20 and 20 %, none of them empty."""
-    a, b = max(1, round(0.6 * count)), max(2, round(0.8 * count))
-    a, b = min(a, count - 2), min(b, count - 1)
-    return (0, a), (a, b), (b, count)
+def _split(source: _Source, seed: int) -> list[_Source]:
+    """The pairs in three parts, none of them empty; the rows if there is only one pair."""
+    count = len(source.pairs)
+    if count < 3:
+        rows = splits(source.y, (0.6, 0.2, 0.2), seed)
+        parts = (rows.optimizee, rows.optimizer, rows.test)
+        return [replace(source, X=source.X[part], y=source.y[part]) for part in parts]
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(count, generator=generator).tolist()
+    a, b = min(round(0.6 * count), count - 2), min(round(0.8 * count), count - 1)
+    return [
+        replace(source, pairs=tuple(source.pairs[k] for k in sorted(part)))
+        for part in (order[:a], order[a:b], order[b:])
+    ]
 
 
 def _pick(count: int, generator: torch.Generator) -> int:
