@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fwnet.estimators.svm.encoding import EXACT, TILE, Encoded, Encoding, squared_norms
-from fwnet.estimators.svm.exponential import CHUNK, exponential
+from fwnet.estimators.svm.exponential import exponential
 from fwnet.estimators.svm.limits import check_time
 from fwnet.trace import Clock
 
@@ -73,7 +73,7 @@ def tiles(
     if whole is None:
         width = min(TILE, len((right or left).dense)) + _PAD
         whole = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
-    some, bits = left.pieces, np.empty(CHUNK, np.int32)
+    some = left.pieces
     for a, b in (
         combinations_with_replacement(some, 2) if right is None else product(some, right.pieces)
     ):
@@ -84,7 +84,7 @@ def tiles(
         tile = whole[top : top + m, first : first + n]
         a.products(b, tile)
         if compiled:
-            exponential(whole, top, top + m, first, first + n, bits, bits.view(np.float32))
+            exponential(whole, top, top + m, first, first + n)
         else:
             spec.of_products(tile)
         yield slice(a.start, a.start + m), slice(b.start, b.start + n), tile
