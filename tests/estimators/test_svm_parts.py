@@ -99,16 +99,16 @@ def test_compiled_loop_takes_the_plain_loops_steps(n: int, clear: int, dtype: ty
     assert len(path) > clear
     for steps, wanted in enumerate(path):
         alpha, gradient = start.copy(), Q[0].copy()
-        state = np.array([0.5 * Q[0, 0], 0.0, 0.0, 0.0, 0.0])
+        state = np.array([0.0, 0.0, 0.0, 0.5 * Q[0, 0], 0.0])
         pairwise_steps(
             kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
-            np.array([0.0, steps, 10**9, 1.0, HUGE, 0.0]), np.empty(n),
+            np.empty(n), 0.0, steps, 10**9, 1.0, HUGE, 0.0,
         )  # fmt: skip
         assert alpha == pytest.approx(wanted, abs=1e-9)
         if steps in (1, 2, 4, 25):
             assert alpha == pytest.approx(solver_steps(kernel, p, steps), abs=1e-9)
         assert gradient == pytest.approx(Q @ alpha, abs=1e-9)
-        assert state[0] == pytest.approx(0.5 * alpha @ Q @ alpha, rel=1e-9)
+        assert state[3] == pytest.approx(0.5 * alpha @ Q @ alpha, rel=1e-9)
 
 
 def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
@@ -116,17 +116,17 @@ def test_weights_stay_on_the_simplex_and_the_value_falls() -> None:
     kernel = rbf_kernel(X)
     Q = dual_matrix(kernel, p)
     alpha = np.full(300, 1 / 300)
-    gradient, state = Q @ alpha, np.array([0.5 * alpha @ Q @ alpha, 0.0, 0.0, 0.0, 0.0])
-    value = state[0]
+    gradient, state = Q @ alpha, np.array([0.0, 0.0, 0.0, 0.5 * alpha @ Q @ alpha, 0.0])
+    value = state[3]
     for _ in range(40):
         pairwise_steps(
             kernel, p.y, p.box, alpha, gradient, np.diag(Q).copy(), state,
-            np.array([0.0, 5, 5, 1.0, HUGE, 0.0]), np.empty(300),
+            np.empty(300), 0.0, 5, 5, 1.0, HUGE, 0.0,
         )  # fmt: skip
         assert alpha.min() >= 0
         assert alpha.sum() == pytest.approx(1.0, abs=1e-12)
-        assert state[0] <= value
-        value = state[0]
+        assert state[3] <= value
+        value = state[3]
 
 
 def test_survey_is_the_duality_gap(rng: np.random.Generator) -> None:

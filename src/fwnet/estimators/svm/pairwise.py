@@ -17,9 +17,12 @@ regression has both signs, and 0 for another vertex, whose weight never runs out
 be that one. Instead of the simplex, a classifier may have that vertex too. `width`, HUGE, 2ε or
 ONE_SIDED, says which of the three it is.
 
-The gradient moves with the step and is never recomputed. Extremes are kept for each of LANES
-residues of the index: that is elementwise work, which compiles to vector instructions, while one
-running minimum does not.
+The gradient moves with the step and is never recomputed. An extreme is found in two passes: the
+extremes of blocks of BLOCK points, which compile to vector instructions, while a running minimum
+with its place does not, and then its place in one block.
+
+Compilation takes most of a first fit. What Numba compiles by itself, such as `min`, `np.empty` or
+`int`, takes as long as ten lines of arithmetic.
 
 Reference: Fan, Chen and Lin (2005), "Working set selection using second order information".
 """
@@ -28,18 +31,38 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fwnet.numerics import compiled as compiling
 
 compiled = compiling.compiled(fast=True)
 inlined = compiling.compiled(fast=True, inline=True)  # a third less to compile than calls
-LANES = 32
+BLOCK = 64
 TINY, HUGE, FLAT = 1e-300, 1e300, 1e-12
 ONE_SIDED = 1e200  # a width at which the other sign is no vertex, but 0 is
 CONVERGED, EXHAUSTED, STUCK = 0, 1, 2
 _TILE = 128  # rows and columns that are transposed at a time
+_WIDTH = 2048  # columns of which weighted rows are summed at a time
+
+
+def _extreme(order: str) -> Any:
+    """The one of two numbers that comes first: one instruction, of vectors too."""
+
+    @intrinsic
+    def first(context, a, b):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            a, b = arguments
+            before = builder.fcmp_ordered(order, a, b, flags=("fast",))
+            return builder.select(before, a, b, flags=("fast",))
+
+        return types.float64(types.float64, types.float64), generate
+
+    return first
+
+
+_smaller, _larger = _extreme("<"), _extreme(">")
 
 
 @compiled
@@ -51,22 +74,23 @@ def survey(box, alpha, gradient, value, width, outside, violations):  # type: ig
 
     P − D = Σ (½Cξ² + αs − ½α²/C),   ξ = max(0, α/C − s, s − α/C − 2ε)
 
-    and the violation is C·s², with a negative sign for α = 0 within the margins. `outside` are
-    Σα²/C, ΣCξ² and Σα∇f over points that are not among these.
+    and the violation is C·s², with a negative sign for α = 0 within the margins. `outside`
+    starts with Σα²/C, ΣCξ² and Σα∇f over points that are not among these.
     """
     simplex = width == HUGE
     scale = 0.5 / value if simplex else 1.0
     level = 1.0 if simplex else 0.0
     square, loss, along = outside[0], outside[1], outside[2]
     for t in range(box.shape[0]):
-        share, short = alpha[t] / box[t], level - scale * gradient[t]
-        violation = abs(short) if alpha[t] > 0.0 else max(short, -short - width)
-        violations[t] = box[t] * violation * abs(violation)
+        weight, c, slope = alpha[t], box[t], gradient[t]
+        share, short = weight / c, level - scale * slope
+        violation = abs(short) if weight > 0.0 else _larger(short, -short - width)
+        violations[t] = c * violation * abs(violation)
         slack = short + scale * share
-        slack = max(0.0, slack, -slack - width)
-        square += alpha[t] * share
-        loss += box[t] * slack * slack
-        along += alpha[t] * gradient[t]
+        slack = _larger(0.0, _larger(slack, -slack - width))
+        square += weight * share
+        loss += c * slack * slack
+        along += weight * slope
     gap = 0.5 * (loss - scale * scale * square)
     if simplex:
         primal = 0.5 * scale + gap
@@ -77,33 +101,32 @@ def survey(box, alpha, gradient, value, width, outside, violations):  # type: ig
 
 
 @compiled
-def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits, scratch):  # type: ignore[no-untyped-def]
-    """Take pairwise steps until the duality gap of the working set is at most `limits[0]`.
+def pairwise_steps(  # type: ignore[no-untyped-def]
+    kernel, y, box, alpha, gradient, curvature, state, scratch, goal, most, every, bias, width, flat
+):
+    """Take pairwise steps until the duality gap of the working set is at most `goal`.
 
     kernel     (m, m) float32 or float64, k(x_i, x_j) without labels, bias and 1/C
     y          (m,) signs ±1 of the vertices, changed in place where width < HUGE
     box        (m,) the C of each point
     alpha      (m,) weights, changed in place;  gradient (m,) ∇f, changed in place
     curvature  (m,) diagonal of Q
-    state      f; Σα²/C, ΣCξ² and Σα∇f of the points outside; the last relative gap
-    limits     relative gap to reach, number of steps, steps between two gap tests; the bias, the
-               width, the smallest difference of gradients that counts
-    scratch    (m,) gets the violations, see `survey`
+    state      Σα²/C, ΣCξ² and Σα∇f of the points outside; f; the last relative gap
+    scratch    (m,) is overwritten
+    goal       relative gap to reach;  most, number of steps;  every, steps between two gap tests
+    flat       the smallest difference of gradients that counts
     """
-    goal, max_steps, every = limits[0], int(limits[1]), int(limits[2])
-    bias, width, flat = limits[3], limits[4], limits[5]
-    best, place = np.empty(LANES), np.empty(LANES, np.int64)
-    simplex, status, value = width == HUGE, EXHAUSTED, state[0]
+    simplex, status, value = width == HUGE, EXHAUSTED, state[3]
     steps, since, i, j, to, off = 0, every, 0, 0, 0.0, 0.0
     while True:
-        i = _advance(y, gradient, kernel[i], kernel[j], bias, to, off, width, best, place)
+        i = _advance(y, gradient, kernel[i], kernel[j], bias, to, off, width)
         if since >= every:
             since = 0
-            state[4] = survey(box, alpha, gradient, value, width, state[1:4], scratch)[1]
+            state[4] = survey(box, alpha, gradient, value, width, state, scratch)[1]
             if state[4] <= goal:
                 status = CONVERGED
                 break
-        if steps >= max_steps:
+        if steps >= most:
             break
         other = _is_other(i, y, alpha, gradient, width)
         to_zero = other or (gradient[i] >= 0.0 and not simplex)
@@ -111,18 +134,18 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits, sc
         sign, g_i, curvature_i = here * y[i], here * gradient[i], here * curvature[i]
         row = kernel[i]
         j, gain = _partner(
-            row, 2.0 * sign, g_i, curvature_i, bias, y, alpha, gradient, curvature, best, place
+            row, 2.0 * sign, g_i, curvature_i, bias, y, alpha, gradient, curvature, scratch
         )
         j = i if other else j  # its weight cancels that of the other sign
         from_zero = not (simplex or to_zero) and g_i * g_i > gain * curvature_i
-        there, most = (0.0, HUGE) if from_zero else (1.0, alpha[j])
+        there, room = (0.0, HUGE) if from_zero else (1.0, alpha[j])
         slope = there * gradient[j] - g_i
         a = curvature_i + there * (curvature[j] - 2.0 * sign * y[j] * (row[j] + bias))
-        if slope <= flat or most <= 0.0:  # nothing left that double precision can see
+        if slope <= flat or room <= 0.0:  # nothing left that double precision can see
             status = STUCK
             break
-        a = max(a, TINY)
-        step = min(slope / a, most)
+        a = _larger(a, TINY)
+        step = _smaller(slope / a, room)
         to, off = step * sign, there * step * y[j]
         alpha[i] += here * step
         alpha[j] -= there * step  # exactly 0 where the step is all of it
@@ -131,7 +154,7 @@ def pairwise_steps(kernel, y, box, alpha, gradient, curvature, state, limits, sc
         value -= step * (slope - 0.5 * a * step)
         steps += 1
         since += 1
-    state[0] = value
+    state[3] = value
     return steps, status
 
 
@@ -145,62 +168,41 @@ def _is_other(i, y, alpha, gradient, width):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _partner(row, sign, g_i, curvature_i, bias, y, alpha, gradient, curvature, best, place):  # type: ignore[no-untyped-def]
+def _partner(row, sign, g_i, curvature_i, bias, y, alpha, gradient, curvature, gains):  # type: ignore[no-untyped-def]
     """The j with the largest gain of a step from j to i, and twice that gain."""
-    m, chunks = y.shape[0], y.shape[0] // LANES
-    for lane in range(LANES):
-        best[lane], place[lane] = 0.0, 0
-    for chunk in range(chunks):
-        lo = chunk * LANES
-        for lane in range(LANES):
-            t = lo + lane
+    m, top, j = y.shape[0], 0.0, 0
+    for block in range((m + BLOCK - 1) // BLOCK):
+        lo, largest = block * BLOCK, 0.0
+        for k in range(BLOCK if lo + BLOCK <= m else m - lo):
+            t = lo + k
             slope = gradient[t] - g_i
-            a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + bias), TINY)
-            step = min(slope, a * alpha[t])
+            a = _larger(curvature_i + curvature[t] - sign * y[t] * (row[t] + bias), TINY)
+            step = _smaller(slope, a * alpha[t])
             gain = step * (2.0 * slope - step) / a
-            better = gain > best[lane]
-            best[lane] = gain if better else best[lane]
-            place[lane] = chunk if better else place[lane]
-    top, j = 0.0, 0
-    for lane in range(LANES):
-        if best[lane] > top:
-            top, j = best[lane], place[lane] * LANES + lane
-    for t in range(chunks * LANES, m):
-        slope = gradient[t] - g_i
-        a = max(curvature_i + curvature[t] - sign * y[t] * (row[t] + bias), TINY)
-        step = min(slope, a * alpha[t])
-        gain = step * (2.0 * slope - step) / a
-        if gain > top:
-            top, j = gain, t
+            gains[t] = gain
+            largest = _larger(gain, largest)
+        if largest > top:
+            top, j = largest, lo
+    while gains[j] < top and j < m - 1:
+        j += 1
     return j, top
 
 
 @inlined
-def _advance(y, gradient, row, other, bias, to, off, width, best, place):  # type: ignore[no-untyped-def]
+def _advance(y, gradient, row, other, bias, to, off, width):  # type: ignore[no-untyped-def]
     """Move the gradient by y∘(to·(k_i + bias) − off·(k_j + bias)); return where it is smallest."""
-    m, chunks, shift = y.shape[0], y.shape[0] // LANES, bias * (to - off)
-    for lane in range(LANES):
-        best[lane], place[lane] = HUGE, 0
-    for chunk in range(chunks):
-        lo = chunk * LANES
-        for lane in range(LANES):
-            t = lo + lane
+    m, low, i, shift = y.shape[0], HUGE, 0, bias * (to - off)
+    for block in range((m + BLOCK - 1) // BLOCK):
+        lo, least = block * BLOCK, HUGE
+        for k in range(BLOCK if lo + BLOCK <= m else m - lo):
+            t = lo + k
             value = gradient[t] + y[t] * (to * row[t] - off * other[t] + shift)
             gradient[t] = value
-            value = min(value, width - value)
-            better = value < best[lane]
-            best[lane] = value if better else best[lane]
-            place[lane] = chunk if better else place[lane]
-    low, i = HUGE, 0
-    for lane in range(LANES):
-        if best[lane] < low:
-            low, i = best[lane], place[lane] * LANES + lane
-    for t in range(chunks * LANES, m):
-        value = gradient[t] + y[t] * (to * row[t] - off * other[t] + shift)
-        gradient[t] = value
-        value = min(value, width - value)
-        if value < low:
-            low, i = value, t
+            least = _smaller(least, _smaller(value, width - value))
+        if least < low:
+            low, i = least, lo
+    while _smaller(gradient[i], width - gradient[i]) > low and i < m - 1:
+        i += 1
     return i
 
 
@@ -227,11 +229,11 @@ def reflect(matrix: NDArray[Any], old: int, m: int) -> None:
 
 @compiled
 def add_rows(store, slots, weights, total):  # type: ignore[no-untyped-def]
-    """total += Σ_j weights_j store[slots_j] in float64, in slices that stay in the cache."""
+    """total += Σ_j weights_j store[slots_j] in float64, in blocks that stay in the cache."""
     n = total.shape[0]
-    for lo in range(0, n, 2048):
-        part = total[lo : min(lo + 2048, n)]
+    for block in range((n + _WIDTH - 1) // _WIDTH):
+        lo = block * _WIDTH
         for j in range(slots.shape[0]):
-            row, weight = store[slots[j], lo : lo + 2048], weights[j]
-            for t in range(part.shape[0]):
-                part[t] += weight * row[t]
+            slot, weight = slots[j], weights[j]
+            for k in range(_WIDTH if lo + _WIDTH <= n else n - lo):
+                total[lo + k] += weight * store[slot, lo + k]

@@ -270,7 +270,7 @@ class Work:
         total = 0.0 if len(w) == len(u) else float(alpha.sum())
         covered = total - float(found.sum()) <= 1e-12 * total
         outside = NOTHING if covered else self._outside(signs, alpha, gradient, value)
-        state = np.array([value, *outside, 0.0])
+        state = np.array([*outside, value, 0.0])
         status = self._pairwise(y, p.box[w], found, slopes, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps and len(w) <= _EXACT
         slow = slow and not self.turns
@@ -312,19 +312,12 @@ class Work:
         steps, status = 0, EXHAUSTED
         while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
             some = min(left - steps, max(1, _UNTIMED // size))
-            flat = FLAT * (2.0 * state[0] if p.width == HUGE else p.size)
-            limits = [self.goal, some, max(16, size // 100), p.bias, p.width, flat]
+            flat = FLAT * (2.0 * state[3] if p.width == HUGE else p.size)
+            every = max(16, size // 100)
             taken, status = pairwise_steps(
-                self.kernel,
-                y,
-                box,
-                alpha,
-                gradient,
-                self.curvature,
-                state,
-                np.array(limits),
-                scratch,
-            )
+                self.kernel, y, box, alpha, gradient, self.curvature, state, scratch,
+                self.goal, some, every, p.bias, p.width, flat,
+            )  # fmt: skip
             steps += int(taken)
         self.steps += steps
         self.idle = (status == STUCK or steps == 0) and self.goal <= 0.5 * self.limits.tol
