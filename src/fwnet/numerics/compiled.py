@@ -116,6 +116,7 @@ def compiled(
             "error_model": error_model,
             "fastmath": fast or set(flags),
             "inline": "always" if inline else "never",
+            "no_cfunc_wrapper": True,  # for C, nobody asks for it
         }
         try:
             code = njit(cache=True, **options)(function)
