@@ -9,7 +9,7 @@ from typing import final
 
 import torch
 
-from fwnet.learned.ranges import check_limits, low_and_high
+from fwnet.learned.ranges import check_limits, low_and_high, sample_size
 from fwnet.learned.training.gradients import Backpropagation, MetaGradient
 from fwnet.learned.training.losses import LogSuboptimality, MetaLoss
 from fwnet.numerics import checks
@@ -177,5 +177,4 @@ class MetaConfig:
         if self.curriculum:
             share = min(1.0, 2 * (step + 1) / self.steps)
             high = round(low * (high / low) ** share)
-        unit = float(torch.rand((), generator=generator, dtype=torch.float64))
-        return min(high, int(low * ((high + 1) / low) ** unit))
+        return sample_size((low, high), generator)
