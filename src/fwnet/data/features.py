@@ -153,7 +153,7 @@ def made_by(source: str, kind: type[Any], noun: str) -> Any:
     Arguments:
         source: the name of a module on the path, a colon, a name in it.
         kind: the class that it must be of.
-        noun: what a person calls it, with its article.
+        noun: for the class in an error, with its article, such as "a torch module".
     """
     place, _, name = source.partition(":")
     if place.endswith(".py"):

@@ -35,10 +35,10 @@ controller = learned.from_pretrained("{name}")
 
 
 def from_pretrained(name_or_path: str | Path, *, revision: str | None = None) -> Any:
-    """Read a controller of the Hub; what `load` can read is never asked for there.
+    """Read a controller: whatever `load` can read, else from the Hub.
 
-    A file holds numbers and JSON, so a stranger's controller runs no code. Needs
-    `pip install "fwnet[hub]"` unless the controller is here.
+    Files hold numbers and JSON only, so a controller from a stranger runs no code. The Hub needs
+    `pip install "fwnet[hub]"`.
 
     Arguments:
         name_or_path: "owner/name" on the Hub, or whatever `load` takes: a file, a folder, the name

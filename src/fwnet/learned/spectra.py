@@ -70,8 +70,9 @@ class Spectra(TrainingTask):
 
         mean over matrices and calls of log10(1 − σ̂/σ₁ + 1e-9)
 
-    Every episode draws matrices of each kind with random sides and asks for G, G + drift and so on,
-    each time from where the last answer was; three times unless the config has a horizon.
+    Every episode draws matrices of each kind with random sides. The calls are for G, G + drift,
+    G + 2 drift, …, each warm-started by the answer before; three calls unless the config has a
+    horizon.
 
     Arguments:
         sides: smallest and largest side of a matrix.

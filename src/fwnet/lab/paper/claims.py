@@ -128,7 +128,7 @@ class Promise:
 
     Arguments:
         promise: in the paper's words.
-        goal: the paper's number, at least which is asked.
+        goal: the paper's number; ours should be at least that.
         learned: our number with the paper's learned optimizer, against the paper's baseline.
         best: the name of the best method of the library.
         against_paper: its number against the paper's baseline.

@@ -45,9 +45,10 @@ def effective_rank(matrix: Tensor) -> float:
 
 
 def times(slow: Any, fast: Any) -> float:
-    """How many times fewer iterations, as the median over runs; 0 where the fast one never came.
+    """How many times fewer iterations the fast method needs to a level: the median over runs.
 
-    A run in which the slow one never arrives counts as infinitely slower.
+    0 for a run in which the fast method never reaches the level, infinity if only the slow one
+    never does.
     """
     slow, fast = _counts(slow), _counts(fast)
     came = np.isfinite(fast)

@@ -33,8 +33,8 @@ class Trajectory:
 
     A gradient evaluation is a gradient and the image of one dense point: FISTA pays one a step,
     and so does a pairwise step, whose image is one column. A method that asks for the images of
-    two dense points a step pays two. A method that asks the problem for none computes them by
-    itself, and is taken to pay one a step.
+    two dense points a step pays two. A method that computes gradients itself, without calling the
+    problem, counts one a step.
 
     Arguments:
         values: f(x_t) of feasible iterates, `(steps + 1, *batch)`.

@@ -39,7 +39,7 @@ class LSTMStep(Controller, StepRule):
     Arguments:
         hidden: units of a layer.
         layers: how many.
-        beta: β of the softmin that its solver asks instead of exact vertices, on the simplex; the
+        beta: β of the softmin that its solver uses instead of exact vertices, on the simplex; the
             paper's is 10.
 
     Example:
