@@ -262,3 +262,5 @@ def test_is_feasible_asks_every_parameter_in_its_own_layout() -> None:
 def test_a_network_in_place_of_parameters_is_refused_in_words() -> None:
     with pytest.raises(TypeError, match=r"got a Net. Write FrankWolfe\(constrain\(net\)\)"):
         FrankWolfe(Net())
+    with pytest.raises(TypeError, match=r"got a L2Ball. Write FrankWolfe\(constrain\(net\)\)"):
+        FrankWolfe(fwnet.L2Ball(1.0), Net().parameters())

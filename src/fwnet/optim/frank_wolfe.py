@@ -107,7 +107,7 @@ class FrankWolfe(VertexOptimizer):
             "foreach": foreach,
             "maximize": maximize,
         }
-        if isinstance(params, nn.Module):
+        if isinstance(params, nn.Module | Domain):
             raise TypeError(
                 "FrankWolfe(params) takes parameters or the groups of constrain(net); got a "
                 f"{type(params).__name__}. Write FrankWolfe(constrain(net))."

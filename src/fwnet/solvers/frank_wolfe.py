@@ -91,7 +91,10 @@ class FrankWolfe(Method):
     ) -> None:
         super().__init__()
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain such as Simplex(); got {domain!r}.")
+            raise TypeError(
+                f"domain must be a Domain such as Simplex(); got {domain!r}. "
+                "The optimizer of a network's weights is fwnet.optim.FrankWolfe."
+            )
         self.domain = domain
         self.direction = Toward() if direction is None else direction
         self.oracle = Exact() if oracle is None else oracle
