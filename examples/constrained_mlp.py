@@ -8,8 +8,8 @@ step, and move the other layers by Adam. They differ in the vertex: of rank 1, s
 directions equally (Newton-Schulz).
 
 See: rank-1 vertices concentrate W_2 in a few directions, Newton-Schulz keeps all of them, and both
-are as accurate as Adam; soft vertices are two points behind. The last column but one shows that no
-Frank-Wolfe run left the ball.
+are as accurate as Adam; soft vertices are one or two points behind. The column `largest
+norm/radius` shows that no Frank-Wolfe run left the ball.
 """
 
 import time

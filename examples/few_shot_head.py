@@ -8,9 +8,9 @@ classes), test episodes from 5 to 9. The head is `SVMLayer`: in every episode it
 on the ten labelled features, and the gradient of the loss on the queries flows back through that
 optimum into a small network. The control is the same head on raw pixels.
 
-See: the features become invariant to inversion, also for digits that were in no training episode;
-raw pixels are not. Without inversion raw pixels would win: five digits are too few to learn what
-makes a digit.
+See: the features become nearly invariant to inversion, also for digits that were in no training
+episode; raw pixels are not: there a digit is nearer to other digits than to its own negative.
+Without inversion raw pixels would win: five digits are too few to learn what makes a digit.
 """
 
 import numpy as np
@@ -107,23 +107,29 @@ def episodes(data: list[Tensor], generator: torch.Generator) -> tuple[Tensor, ..
 
 @torch.no_grad()
 def draw(data: list[Tensor], net: nn.Module, file: str) -> None:
-    """The unseen digits in the first two principal directions of the features."""
+    """Unseen digits and their negatives, in the first two principal directions of the features."""
     from matplotlib import pyplot
 
-    _, axes = pyplot.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-    for ax, name, features in zip(
-        axes, ("raw pixels", "learned"), (nn.Flatten(), net), strict=True
-    ):
-        z = nn.functional.normalize(features(torch.cat(data)), dim=-1).numpy()
+    few = [images[:30] for images in data]
+    whose = np.repeat(range(5, 5 + len(few)), 30)
+    both = torch.cat([*few, *(1 - images for images in few)])
+    _, axes = pyplot.subplots(1, 2, figsize=(8, 4), layout="constrained")
+    spaces = {"raw pixels": nn.Flatten(), "learned features": net}
+    for ax, (name, features) in zip(axes, spaces.items(), strict=True):
+        z = nn.functional.normalize(features(both), dim=-1).numpy()
         z = z - z.mean(0)
         plane = z @ np.linalg.svd(z, full_matrices=False)[2][:2].T
-        sizes = np.cumsum([len(part) for part in data])[:-1]
-        for k, points in enumerate(np.split(plane, sizes)):
-            ax.scatter(*points.T, s=6, label=str(5 + k))
-        ax.set_title(name)
-        ax.set(xlabel="first principal direction", xticks=[], yticks=[])
+        for kind, marker, points in zip(
+            ("as they are", "negatives"), "ox", np.split(plane, 2), strict=True
+        ):
+            for digit in sorted(set(whose)):
+                label = f"{digit}, {kind}" if ax is axes[1] else "_"
+                ax.scatter(
+                    *points[whose == digit].T, s=14, marker=marker, color=f"C{digit}", label=label
+                )
+        ax.set(title=name, xlabel="first principal direction", xticks=[], yticks=[])
     axes[0].set_ylabel("second principal direction")
-    axes[1].legend(title="digit", markerscale=2)
+    axes[0].figure.legend(loc="outside lower center", ncols=5, fontsize="small")
     save(axes[0], file)
 
 

@@ -147,6 +147,11 @@ def test_the_site_has_every_page_and_links_that_exist() -> None:
             assert not inside or (page.parent / link.partition("#")[0]).exists(), (page, link)
 
 
+def test_the_gallery_has_the_picture_and_the_output_of_every_example() -> None:
+    kept = {path.name for path in (ROOT / "docs/images/gallery").iterdir()}
+    assert kept == {f"{path.stem}.{kind}" for path in EXAMPLES for kind in ("png", "txt")}
+
+
 def test_examples_in_docstrings_have_a_heading() -> None:
     """Without one, the site shows `>>>` as quotations."""
     for path in sorted(ROOT.glob("src/fwnet/**/*.py")):

@@ -2,7 +2,7 @@
 
 reference/ROOM.md   the docstrings of every public name, those of tests/public_names.txt
 api.md              written by hand; here its names become links to those docstrings
-gallery.md          what the examples ask, with their pictures
+gallery.md          what the examples ask, draw and print (tools/gallery.py keeps the last two)
 notebooks.md        the notebooks, with links that open them
 benchmarks.md       benchmarks/README.md
 changelog.md        CHANGELOG.md
@@ -134,8 +134,9 @@ def gallery() -> str:
     """A section for each example: its question, its text, its picture."""
     parts = [
         "# Gallery\n\nEach script in `examples/` asks one question and answers it in about half a "
-        "minute. `python examples/NAME.py` prints the answer; scripts with a picture below draw it "
-        "with `--plot figure.png`."
+        "minute. `python examples/NAME.py` prints the answer, and `--plot figure.png` draws the "
+        "picture. What is printed here comes from one run on a busy machine, so compare its "
+        "seconds only with each other."
     ]
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
@@ -143,15 +144,16 @@ def gallery() -> str:
         if match is None:
             continue
         question, body, seen = match.groups()
-        picture = f"images/gallery/{path.stem}.png"
-        shown = (
-            f"![{path.stem}]({picture}){{ loading=lazy }}\n\n"
-            if (ROOT / "docs" / picture).exists()
-            else ""
-        )
+        shown = f"![{question}](images/gallery/{path.stem}.png){{ loading=lazy }}\n\n"
         answer = f"**Answer.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
+        printed = (ROOT / f"docs/images/gallery/{path.stem}.txt").read_text(encoding="utf-8")
+        details = (
+            '<details markdown="1"><summary>What it prints</summary>\n\n'
+            f"```text\n{printed}```\n\n</details>"
+        )
         parts.append(
-            f"## {question}\n\n`examples/{path.name}`\n\n{body.strip(chr(10))}\n\n{shown}{answer}"
+            f"## {question}\n\n`examples/{path.name}`\n\n{body.strip(chr(10))}\n\n"
+            f"{shown}{answer}{details}"
         )
     return "\n\n".join(parts)
 
@@ -214,3 +216,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = re.sub(r"^```python \w+$", "```python", markdown, flags=re.MULTILINE)
     # A file of the repository that is no page: its name is enough.
     return re.sub(r"\[([^\]]+)\]\((?:\.\./)?CONTRIBUTING\.md(?:#[\w-]+)?\)", r"\1", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep short code on one line: browsers break `--option` after its hyphens."""
+    return re.sub(r"<code>(?=[^<\n]{1,24}</code>)", '<code class="short">', html)
