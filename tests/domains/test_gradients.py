@@ -97,3 +97,38 @@ def test_the_vertex_of_a_schatten_ball_is_differentiable(p: float) -> None:
     low = (C[:, :1] @ C[:1]).detach().requires_grad_()  # of rank 1
     ball.lmo(low).dense().sum().backward()
     assert bool(low.grad.isfinite().all())
+
+
+VERTEX_CASES = [case for case in CASES if max(case.shape) < 20]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
+@pytest.mark.parametrize("case", VERTEX_CASES, ids=str)
+def test_vertices_have_finite_derivatives(case: Case, dtype: torch.dtype) -> None:
+    """Where entries of the cost are 0, where all are, and where their squares overflow."""
+    dense = normal(torch.Generator().manual_seed(8), *case.shape)
+    sparse = dense.clone()
+    sparse.view(-1)[::2] = 0.0
+    for cost in (dense, 1e30 * dense, sparse, 0.0 * dense, 1e-30 * torch.ones_like(dense)):
+        leaf = cost.to(dtype, copy=True).requires_grad_()
+        vertex = case.domain.vertex(leaf).dense()
+        assert bool(vertex.isfinite().all())
+        if vertex.requires_grad:
+            (gradient,) = torch.autograd.grad((vertex * dense.to(dtype)).sum(), leaf)
+            assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("p", [1.5, 3.0])
+def test_the_vertex_of_an_lp_ball_is_differentiable(p: float) -> None:
+    cost = normal(torch.Generator().manual_seed(9), 5).requires_grad_()
+    assert gradcheck(lambda c: fwnet.LpBall(p, 1.5).vertex(c).dense(), (cost,))
+
+
+def test_a_projection_onto_a_hull_has_the_same_bits_each_time() -> None:
+    """A network that recomputes its cells for the backward pass must take the same branches."""
+    generator = torch.Generator().manual_seed(10)
+    hull, x = fwnet.ConvexHull(normal(generator, 7, 4)), 0.3 * normal(generator, 4)
+    first, kept = hull.project(x), []
+    for k in range(100):
+        kept.append(torch.full((37 * k + 1,), float(k), dtype=F64))  # other memory than before
+        assert torch.equal(hull.project(x), first)

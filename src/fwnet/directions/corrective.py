@@ -112,6 +112,8 @@ class Corrections(Direction):
         shift = None
         if rest.requires_grad:
             noise = _is_rounding(rest.detach(), directions, points)
+            if not problem.quadratic:  # a quadratic's model is f, whose minimum needs no search
+                noise = noise | _leads_nowhere(rest, slopes, steep, points)
             rest = torch.where(noise.unsqueeze(-1), 0.0, rest)  # stay, as the move does
             least = noise & _is_least(gram, slopes)
             if lin.exact and bool(least.any()) and knows_faces(state.domain):
@@ -169,6 +171,18 @@ def _is_rounding(weights: Tensor, directions: Tensor, points: Tensor) -> Tensor:
     length = mix(weights, directions).flatten(b).abs().amax(-1)
     size = torch.maximum(points.flatten(b).abs().amax(-1), directions.flatten(b).abs().amax(-1))
     return length <= 64 * torch.finfo(weights.dtype).eps * size
+
+
+def _leads_nowhere(rest: Tensor, slopes: Tensor, steep: Tensor, points: Tensor) -> Tensor:
+    """Where Σ w_k slope_k is less than what the rounding of the points does to it, `(*batch,)`.
+
+    Then the slope along the step is noise, and the derivative of a line search divides it by a
+    curvature that is smaller still.
+    """
+    b = rest.ndim - 1
+    size = points.detach().flatten(b).abs().amax(-1) * steep.detach().abs().sum(-1)
+    promise = -(rest.detach() * slopes.detach()).sum(-1)
+    return promise <= 4 * torch.finfo(rest.dtype).eps * size
 
 
 def _is_least(gram: Tensor, slopes: Tensor) -> Tensor:

@@ -283,8 +283,18 @@ def _svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     and V likewise with dPᵀ; F and S⁻¹ are 0 where they would divide by 0: tied singular vectors
     are not functions of x, only their span is.
     """
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        u, s, vh = torch.linalg.svd(x, full_matrices=False)
+        return u, s, vh
+    size = x.detach().abs().amax((-2, -1), keepdim=True)
+    scale = torch.where(size > 0, size.log2().floor().exp2(), 1.0)  # so squares stay in range
+    u, s, vh = _unit_svd(x / scale)
+    return u, s * scale.squeeze(-1), vh
+
+
+def _unit_svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     u, s, vh = torch.linalg.svd(x, full_matrices=False)
-    if not u.requires_grad or _apart(s.detach(), s.detach()[..., -1:]):
+    if _apart(s.detach(), s.detach()[..., -1:]):
         return u, s, vh
     u, s, v = u.detach(), s.detach(), vh.detach().mT
     change = x - x.detach()

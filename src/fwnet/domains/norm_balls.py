@@ -135,7 +135,9 @@ class LpBall(NormBall):
         cost = dense_cost(cost)
         cost = unit(cost)
         cost = cost / cost.abs().amax(-1, keepdim=True)  # the largest power is 1
-        w = cost.sign() * cost.abs() ** (1 / (self.p - 1))
+        seen = cost != 0  # a power of 0 may have an infinite derivative
+        power = torch.where(seen, cost.abs(), 1.0) ** (1 / (self.p - 1))
+        w = torch.where(seen, cost.sign() * power, 0.0)
         return Dense(-self.radius * w / self.norm(w).unsqueeze(-1))
 
     def diameter(self, shape: tuple[int, ...]) -> float:

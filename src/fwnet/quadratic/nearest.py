@@ -45,7 +45,9 @@ def _non_negative_least_squares(columns: Tensor, target: Tensor) -> Tensor:
         while True:
             candidate = torch.zeros_like(w)
             some = columns[:, active]
-            candidate[active] = torch.linalg.lstsq(some, target.unsqueeze(-1)).solution.squeeze(-1)
+            # By singular values: torch's default pivots by memory that it does not initialise.
+            found = torch.linalg.lstsq(some, target.unsqueeze(-1), driver="gelsd").solution
+            candidate[active] = found.squeeze(-1)
             if bool((candidate[active] > 0).all()):
                 w = candidate
                 break
