@@ -165,6 +165,46 @@ def test_gradients_of_corrections_that_met_the_minimum_on_a_line() -> None:
     assert found.tolist() == pytest.approx((-torch.linalg.inv(K))[0].tolist(), abs=1e-6)
 
 
+def test_gradients_of_corrections_past_the_minimum_of_a_loss() -> None:
+    """A line search along a direction of rounding would divide noise by a smaller curvature."""
+    generator = torch.Generator().manual_seed(2959)
+    A, _, more = (torch.randn(6, k, dtype=F64, generator=generator) for k in (3, 1, 3))
+    y = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, 1.0], dtype=F64)
+
+    def run(t: Tensor, steps: int) -> Tensor:
+        rule = fwnet.LineSearch(1e-13, 100)
+        network = fwnet.FWNet(fwnet.Corrective(fwnet.Simplex(1.5), rule, max_steps=steps))
+        return network(fwnet.LogisticRegression(A + t * more, y)).x
+
+    for steps in (6, 12, 24):
+        t = torch.zeros((), dtype=F64, requires_grad=True)
+        (found,) = torch.autograd.grad(run(t, steps)[2], t)
+        ahead, behind = (run(torch.tensor(h, dtype=F64), 24)[2] for h in (1e-4, -1e-4))
+        assert float(found) == pytest.approx(float(ahead - behind) / 2e-4, rel=1e-3)
+
+
+@pytest.mark.parametrize("cost", [[1.0, -2.0, 0.5], [1.0, 0.0, 0.0]])
+@pytest.mark.parametrize("rule", [fwnet.LineSearch(), fwnet.Backtracking()], ids=repr)
+@pytest.mark.parametrize("solver", [fwnet.FrankWolfe, fwnet.PairwiseFrankWolfe])
+def test_gradients_of_a_linear_function(solver: Any, rule: Any, cost: list[float]) -> None:
+    """The minimum is a vertex, which stays; the slope along a step does not depend on the step."""
+    ones = torch.ones(1, 3, dtype=F64)
+    domains = (
+        fwnet.ConvexHull(torch.eye(3, dtype=F64)),
+        fwnet.Polytope(A_ub=ones, b_ub=ones[0, :1], bounds=(-1, 1)),
+        fwnet.Box(-1.0, 1.0),
+    )
+    for domain in domains:
+        c = torch.tensor(cost, dtype=F64)
+        network, start = fwnet.FWNet(solver(domain, rule, max_steps=4)), domain.start((3,), F64)
+        plain = network(lambda x, c=c: (c * x).sum(), start)
+        c.requires_grad_()
+        result = network(lambda x, c=c: (c * x).sum(), start)
+        torch.testing.assert_close(result.x, plain.x)
+        (found,) = torch.autograd.grad((result.x * c.new_tensor([3, 2, 1])).sum() + 0 * c.sum(), c)
+        assert float(found.abs().max()) < 1e-12
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_checkpointing_gives_equal_gradients(name: str) -> None:
     network, build, data = PATHS[name]

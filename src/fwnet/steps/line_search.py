@@ -66,7 +66,11 @@ class LineSearch(StepRule):
         # The root moves with the data as the slope there does: dγ = −dslope / curvature.
         root = step_size.clone().requires_grad_()
         slope = problem.slope(move.trial(root), move)
-        (curvature,) = torch.autograd.grad(slope.sum(), root, retain_graph=True)
+        if not slope.requires_grad:  # f is linear, and nothing of it has a gradient
+            return step_size
+        (curvature,) = torch.autograd.grad(
+            slope.sum(), root, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
         slope = problem.slope(move.trial(step_size), move)
         shift = (slope - slope.detach()) / torch.where(curvature > 0, curvature, 1.0)
         end = torch.where(move.slope < 0, move.clamped(move.max_step), 0.0)

@@ -107,8 +107,8 @@ class Backtracking(StepRule):
         usable = torch.isfinite(rise / square) & (rise > 0)
         # 1 % more, so that the test passes.
         estimate = 2.02 * rise / torch.where(usable, square, 1.0)
-        fallback = move.slope.abs() / length.clamp_min(torch.finfo(length.dtype).tiny)
-        return torch.where(usable, estimate, fallback.detach().clamp_min(1e-12))
+        fallback = ratio(move.slope.abs(), length)  # the step 1, whatever the data
+        return torch.where(usable, estimate, fallback.clamp_min(1e-12))
 
 
 @final
