@@ -181,7 +181,12 @@ ERRORS = [
     ),
     ({0: fwnet.L1Ball(1.0)}, "constrain: a name must be a string; got 0."),
     ({"fc.weight": "init"}, "domain must be a fwnet domain, spectral(...), sign(...), row(...), "),
-    ({"fc.weight": fwnet.L1Ball}, "or None for AdamW; got <class"),
+    ({"fc.weight": 3.0}, "or None for AdamW; got 3.0."),
+    ({"fc.weight": fwnet.L1Ball}, "an object, not the class L1Ball: write L1Ball(...)"),
+    (
+        {"fc.weight": fwnet.Box(torch.zeros(3, 4), torch.ones(3, 4))},
+        "fc.weight, flattened to a vector: Box(tensor(3, 4), tensor(3, 4)) has bounds of shape",
+    ),
     ([("fc.weight", None)], "takes a dict, name -> domain; got list."),
     ({"conv.weight": fwnet.Birkhoff(3)}, "conv.weight: Birkhoff(n=3) takes 3 × 3 matrices; got"),
 ]
@@ -192,6 +197,44 @@ def test_bad_patterns_raise_a_clear_error(domains, text: str) -> None:
     with pytest.raises((TypeError, ValueError)) as error:
         constrain(Net(), domains)
     assert text in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["init*8", "8xinit ", "0x init", "-2x init"])
+def test_a_misspelt_radius_is_explained(text: str) -> None:
+    for ball in (fwnet.SpectralBall, fwnet.L1Ball):
+        with pytest.raises(ValueError, match='a radius must be a number, "init", or a positive'):
+            ball(text)
+    with pytest.raises(TypeError, match=r"LpBall\(p=...\) must not be a string; got"):
+        fwnet.LpBall("init")
+
+
+def test_weights_that_are_tied_are_named_once() -> None:
+    net = nn.ModuleDict({"a": nn.Linear(3, 3, bias=False), "b": nn.Linear(3, 3, bias=False)})
+    net["b"].weight = net["a"].weight
+    ball = fwnet.SpectralBall(9.0)
+    with pytest.raises(ValueError, match=r"tied to parameters of earlier patterns: b.weight is a"):
+        constrain(net, {"a.weight": ball, "b.weight": ball})
+
+
+def test_values_that_cannot_be_constrained_are_refused_before_their_norm() -> None:
+    with pytest.raises(TypeError, match=r"weight must be float32, .* got torch.complex64"):
+        constrain(nn.Linear(3, 4, dtype=torch.complex64))
+    net = nn.ParameterDict({"empty": torch.zeros(3, 0), "full": torch.ones(3, 2)})
+    assert [group["param_names"] for group in constrain(net)] == [["full"], ["empty"]]
+
+
+def test_layers_join_later_by_groups_with_names() -> None:
+    net, late = nn.Linear(4, 3), nn.Linear(3, 3)
+    opt = FrankWolfe(constrain(net))
+    with pytest.raises(ValueError, match=r"Beside the groups of constrain\(net\), add"):
+        opt.add_param_group({"params": late.parameters(), "domain": fwnet.SpectralBall(9.0)})
+    for group in constrain(late):
+        opt.add_param_group(group)
+    late(net(torch.ones(2, 4))).square().sum().backward()
+    before = late.weight.detach().clone()
+    opt.step()
+    assert opt.is_feasible()
+    assert not torch.equal(before, late.weight)
 
 
 def test_an_error_leaves_the_network_as_it_was() -> None:

@@ -89,50 +89,6 @@ def test_a_saved_run_resumes_bit_for_bit_with_its_domains() -> None:
     assert all(torch.equal(value, theirs[name]) for name, value in averages(net, opt).items())
 
 
-def test_every_domain_and_oracle_survives_a_state_dict() -> None:
-    domains = [
-        fwnet.Box(torch.zeros(6), torch.ones(6)),
-        fwnet.GroupL1Ball(torch.tensor([0, 0, 1, 1, 2, 2]), 3.0),
-        fwnet.Product((fwnet.Simplex(), fwnet.L1Ball(2.0)), ((2,), (4,))),
-        fwnet.LpBall(3.0, 2.0),
-        spectral(3.0),
-        None,
-    ]
-    for domain in domains:
-        for oracle in (None, fwnet.SoftTraceNorm(7.0), fwnet.PowerIteration(3, warm_start=False)):
-            w = nn.Parameter(torch.full((6,), 0.25))
-            if isinstance(domain, fwnet.Product):
-                w = nn.Parameter(torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0, 0.0]))
-            opt = FrankWolfe([w], domain=domain, oracle=oracle)
-            fresh = FrankWolfe([nn.Parameter(torch.ones(6))])
-            fresh.load_state_dict(opt.state_dict())
-            assert repr(fresh.param_groups[0]["domain"]) == repr(domain)
-            assert repr(fresh.param_groups[0]["oracle"]) == repr(oracle)
-
-
-def test_a_user_defined_domain_needs_its_class() -> None:
-    class Ball(fwnet.Domain):
-        def __init__(self, radius: float) -> None:
-            self.radius = radius
-
-        def vertex(self, cost):
-            return fwnet.L2Ball(self.radius).vertex(cost)
-
-        def contains(self, x, tol=None):
-            return fwnet.L2Ball(self.radius).contains(x, tol)
-
-        def diameter(self, shape):
-            return 2 * self.radius
-
-    w = nn.Parameter(torch.zeros(3))
-    saved = FrankWolfe([w], domain=Ball(2.0)).state_dict()
-    again = FrankWolfe([w], domain=Ball(1.0))
-    again.load_state_dict(saved)
-    assert again.param_groups[0]["domain"].radius == 2.0
-    with pytest.raises(ValueError, match="holds a Ball, which is not a class of fwnet; build"):
-        FrankWolfe([w]).load_state_dict(saved)
-
-
 def test_schedulers_move_the_rate() -> None:
     w = nn.Parameter(torch.zeros(4, 5))
     opt = FrankWolfe([w], lr=1.0, domain=fwnet.SpectralBall(1.0), rescale=None)
@@ -303,7 +259,8 @@ ERRORS = [
     ),
     (
         lambda w: FrankWolfe([("fc.weight", w)], domain=fwnet.Box(torch.zeros(3), torch.ones(3))),
-        "fc.weight: Box(tensor(3,), tensor(3,)) has bounds of shape (3,); got shape (20,).",
+        "fc.weight, flattened to a vector: Box(tensor(3,), tensor(3,)) has bounds of shape (3,); "
+        "got shape (20,).",
     ),
     (
         lambda w: FrankWolfe([w], domain=fwnet.TraceNormBall("init")),

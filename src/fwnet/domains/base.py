@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -139,7 +140,8 @@ class NormBall(Domain):
     centred: ClassVar[bool] = True
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        if any(_multiple(value) is not None for value in (*args, *options.values())):
+        if any(_is_multiple(value) for value in (*args, *options.values())):
+            _check_strings(cls, args, options)
             return Unsized(cls, args, tuple(options.items()))
         return super().__new__(cls)
 
@@ -231,11 +233,28 @@ def check_exponent(ball: Any, others: dict[float, str]) -> None:
         raise ValueError(f"{name} must be above 1 to be convex; got {ball.p!r}.")
 
 
+def _check_strings(kind: type, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Raise unless the only string is a radius, such as "init"."""
+    names = [name for name in inspect.signature(kind.__init__).parameters if name != "self"]  # type: ignore[misc]
+    for name, value in (*zip(names, args, strict=False), *options.items()):
+        if _is_multiple(value) and name != "radius":
+            raise TypeError(
+                f"{kind.__name__}({name}=...) must not be a string; got {value!r}. Only a radius "
+                f"may be: {kind.__name__}(..., radius={value!r})."
+            )
+        _multiple(value)
+
+
+def _is_multiple(value: object) -> bool:
+    """Whether a radius is written like "init", well or not."""
+    return isinstance(value, str) and "init" in value
+
+
 def _multiple(value: object) -> float | None:
     """The factor of "init" (1) and "2.5x init" (2.5); None for a number."""
-    if not isinstance(value, str) or not value.endswith("init"):
+    if not _is_multiple(value):
         return None
-    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?) ?x )?init", value)
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?) ?x )?init", str(value))
     number = float(match[1] or 1) if match else 0.0
     if number == 0:
         raise ValueError(

@@ -62,7 +62,15 @@ class VertexOptimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with their own options; an invalid group raises and is not added."""
         warned = "param_names" in param_group  # by `constrain`, which made the group
-        super().add_param_group(param_group)
+        try:
+            super().add_param_group(param_group)
+        except ValueError as error:
+            if "names" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}. Beside the groups of constrain(net), add those of constrain(module), or "
+                "{'params': module.named_parameters(), ...}."
+            ) from error
         try:
             self._check_names(group := self.param_groups[-1])
             self.check_group(group)

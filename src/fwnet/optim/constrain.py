@@ -19,7 +19,14 @@ from fwnet.numerics import checks
 from fwnet.optim.groups import constrained, warn
 from fwnet.optim.layouts import Layout, place_of, stack
 from fwnet.optim.norms import OperatorNorm
-from fwnet.optim.points import check_fits, check_kind, check_known, move_inside, warn_of_rows
+from fwnet.optim.points import (
+    check_fits,
+    check_kind,
+    check_known,
+    check_values,
+    move_inside,
+    warn_of_rows,
+)
 from fwnet.optim.weights import gathered
 
 Choice = Domain | OperatorNorm | Layout | None
@@ -62,7 +69,9 @@ def constrain(net: nn.Module, domains: Mapping[str, Choice] | None = None) -> li
     for pattern, domain in domains.items():
         names = _matching(pattern, domain, parameters)
         fresh = _not_yet(names, parameters, taken)
-        _check_fresh(pattern, domain, names, {name: parameters[name] for name in fresh})
+        if not fresh:
+            raise ValueError(_all_taken(pattern, names, parameters, groups))
+        _check_fresh(pattern, domain, {name: parameters[name] for name in fresh})
         for name in fresh:
             _warn_of_stacks(net, name, parameters[name], domain)
         groups += _groups(fresh, parameters, domain)
@@ -86,15 +95,22 @@ def _matching(pattern: str, domain: Choice, parameters: Mapping[str, Tensor]) ->
     return names
 
 
-def _check_fresh(
-    pattern: str, domain: Choice, names: list[str], fresh: Mapping[str, Tensor]
-) -> None:
-    """Raise unless a pattern has parameters of its own that its domain can hold."""
-    if not fresh:
-        raise ValueError(
-            f"constrain: all parameters that {pattern!r} matches ({', '.join(names)}) are "
-            "taken by earlier patterns; move it up."
+def _all_taken(
+    pattern: str, names: list[str], parameters: Mapping[str, Tensor], groups: list[Any]
+) -> str:
+    text = f"constrain: all parameters that {pattern!r} matches"
+    known = [name for group in groups for name in group["param_names"]]
+    if not set(names) & set(known):  # under other names, all of them
+        other = next(name for name in known if parameters[name] is parameters[names[0]])
+        return (
+            f"{text} ({', '.join(names)}) are tied to parameters of earlier patterns: {names[0]} "
+            f"is {other}. Name each weight once."
         )
+    return f"{text} ({', '.join(names)}) are taken by earlier patterns; move it up."
+
+
+def _check_fresh(pattern: str, domain: Choice, fresh: Mapping[str, Tensor]) -> None:
+    """Raise unless a pattern has parameters that its domain can hold."""
     if domain is None:
         return
     for name, parameter in fresh.items():
@@ -112,7 +128,8 @@ def _matrices(net: nn.Module) -> dict[str, Choice]:
     domains: dict[str, Choice] = {
         escape(name): stack(ball) if _is_stack(net, name, parameter) else ball
         for name, parameter in net.named_parameters()
-        if parameter.requires_grad and (is_lazy(parameter) or parameter.ndim > 1)
+        if parameter.requires_grad
+        and (is_lazy(parameter) or (parameter.ndim > 1 and parameter.numel()))
     }
     if not domains:
         raise ValueError("constrain(net): the network has no matrix or convolution to train.")
@@ -177,6 +194,7 @@ def _sized(name: str, parameter: Tensor, domain: Choice) -> Choice:
     place = place_of(parameter, domain)
     if place is None:
         return None
+    check_values(name, parameter, ball)
     with torch.no_grad():
         x = place.points(gathered(parameter.detach())).double()
         size = float(ball.of_radius(1.0).norm(x).max())  # of the largest, if there are many points

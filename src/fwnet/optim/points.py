@@ -44,6 +44,11 @@ _ROUNDED = (
 
 def check_kind(domain: Any) -> None:
     """Raise a TypeError unless it is a domain, a norm, a layout or None."""
+    if isinstance(domain, type) and issubclass(domain, Domain):
+        raise TypeError(
+            f"domain must be an object, not the class {domain.__name__}: write "
+            f"{domain.__name__}(...) with its arguments."
+        )
     if domain is not None and not isinstance(domain, Domain | OperatorNorm | Layout):
         raise TypeError(
             "domain must be a fwnet domain, spectral(...), sign(...), row(...), rows(...), "
@@ -68,8 +73,17 @@ def check_fits(name: str, parameter: Tensor, place: Place) -> None:
             f"{name}: {domain} takes its radius from the initial weights: pass it to "
             "fwnet.optim.constrain(net, {...}) and give its groups to the optimizer."
         )
+    check_values(name, parameter, domain)
+    if domain.event_dim == 1 and place.kind == "whole" and parameter.ndim > 1:
+        name = f"{name}, flattened to a vector"
+    domain.check_shape(name, place.shape(parameter))
+
+
+def check_values(name: str, parameter: Tensor, domain: Domain) -> None:
+    """Raise a clear error unless there are values of a dtype that can stay in the domain."""
+    kind = domain.kind if isinstance(domain, Unsized) else type(domain)
     if parameter.dtype in HALF:
-        if not isinstance(domain, _ROUNDED):
+        if not issubclass(kind, _ROUNDED):
             raise TypeError(
                 f"{name} must be float32 or float64 to stay in {domain}; got {parameter.dtype}, in "
                 "which its constraints cannot hold. Keep this parameter in float32."
@@ -80,7 +94,6 @@ def check_fits(name: str, parameter: Tensor, place: Place) -> None:
             f"{parameter.dtype}."
         )
     checks.not_empty(name, parameter)
-    domain.check_shape(name, place.shape(parameter))
 
 
 def warn_of_rows(name: str, parameter: Tensor, domain: Any, written: Any) -> None:

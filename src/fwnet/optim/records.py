@@ -26,23 +26,39 @@ _KNOWN = {
 
 
 def to_record(choice: Choice) -> dict[str, Any]:
-    """The class's name and its arguments: `{"class": "TraceNormBall", "radius": 50.0}`."""
-    arguments = inspect.signature(type(choice)).parameters
-    values = {name: _plain(getattr(choice, name)) for name in arguments}
-    return {"class": type(choice).__name__} | values
+    """The class's name and its arguments: `{"class": "TraceNormBall", "radius": 50.0}`.
+
+    Functions and generators are not plain data, and are left out.
+    """
+    values = {name: getattr(choice, name) for name in _arguments(type(choice))}
+    plain = {name: _plain(value) for name, value in values.items() if _is_data(value)}
+    return {"class": type(choice).__name__} | plain
 
 
 def from_record(record: dict[str, Any], current: Choice | None) -> Choice:
-    """The object of a record; a class from outside fwnet must be that of `current`."""
-    values = {name: _object(value) for name, value in record.items() if name != "class"}
-    kind = _KNOWN.get(record["class"])
-    if kind is None and type(current).__name__ == record["class"]:
-        kind = type(current)
+    """The object of a record.
+
+    A class from outside fwnet must be that of `current`, and what a record leaves out is its.
+    """
+    values = {
+        name: _object(value, getattr(current, name, None))
+        for name, value in record.items()
+        if name != "class"
+    }
+    alike = type(current).__name__ == record["class"]
+    kind = _KNOWN.get(record["class"], type(current) if alike else None)
     if kind is None:
         raise ValueError(
             f"the state_dict holds a {record['class']}, which is not a class of fwnet; build the "
             "optimizer with a domain of that class, then load."
         )
+    missing = [name for name in _arguments(kind) if name not in values]
+    if missing and not alike:
+        raise ValueError(
+            f"the state_dict holds a {record['class']} without its {', '.join(missing)}: functions "
+            "and generators are not saved. Build the optimizer with the same one, then load."
+        )
+    values |= {name: getattr(current, name) for name in missing}
     choice: Choice = kind(**values)
     return choice
 
@@ -86,15 +102,29 @@ def in_full_precision(state: Any, groups: list[Group], saved: dict[str, Any]) ->
                     state[parameter][name] = value.to(parameter.device, torch.float32, copy=True)
 
 
+def _arguments(kind: type) -> list[str]:
+    """The names of the arguments of a class; none if it has no constructor of its own."""
+    known = inspect.signature(kind).parameters.values()
+    return [p.name for p in known if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, CostOracle):  # a module can be called
+        return True
+    return not callable(value) and not isinstance(value, torch.Generator)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Domain | OperatorNorm | Layout | CostOracle):
         return to_record(value)
     if isinstance(value, list | tuple):
         return type(value)(_plain(item) for item in value)
-    return None if isinstance(value, torch.Generator) else value
+    return value
 
 
-def _object(value: Any) -> Any:
+def _object(value: Any, current: Any = None) -> Any:
     if isinstance(value, dict) and "class" in value:
-        return from_record(value, None)
-    return type(value)(_object(item) for item in value) if isinstance(value, tuple) else value
+        return from_record(value, current)
+    if isinstance(value, list | tuple):
+        return type(value)(_object(item) for item in value)
+    return value
