@@ -57,11 +57,8 @@ class Cifar2(Experiment[Cifar2Config]):
         """Five in the paper's profile: what an LSTM learns varies."""
         return 5 if profile is Profile.PAPER else profile.seeds
 
+    @no_denormals()
     def run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
-        with no_denormals():
-            return self._run(config, seed, progress)
-
-    def _run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
         training, held, test = parts(config, seed)
 
         def first() -> tuple[Draw, Any]:

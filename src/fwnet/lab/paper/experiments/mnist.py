@@ -96,11 +96,11 @@ class Mnist(Experiment[MnistConfig]):
         judged, every = Judged(results), results.config["every"]
         baselines = (ADAM, SAME, TUNED)
         extra = {
-            label: {name: judged.typical(name, key) for name in judged.names}
-            for label, key in (("‖W‖_*", "trace_norm"),)
-        } | {
-            label: {name: _last(judged, name, key) for name in judged.names}
-            for label, key in (("accuracy", "accuracy"), ("confidence", "confidence"))
+            "‖W‖_*": {name: judged.typical(name, "trace_norm") for name in judged.names},
+            **{
+                key: {name: _last(judged, name, key) for name in judged.names}
+                for key in ("accuracy", "confidence")
+            },
         }
         accuracy = {n: judged.values(n, "accuracy") for n in judged.names}
         return [
