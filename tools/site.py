@@ -171,7 +171,10 @@ def notebooks() -> str:
         links = ""
         if repository:
             place = f"{repository}/blob/main/notebooks/{path.name}"
-            links = f"\n\n[Open in Colab](https://colab.research.google.com/github/{place})"
+            links = (
+                f"\n\n[Read it with its results](https://github.com/{place}) · "
+                f"[open it in Colab](https://colab.research.google.com/github/{place})"
+            )
         parts.append(f"## {title}\n\n{text.strip()}\n\n`notebooks/{path.name}`{links}")
     return "\n\n".join(parts)
 
