@@ -128,6 +128,29 @@ def compiled(
     return wrap
 
 
+def instruction(kind: str, emit: Callable[..., Any]) -> Any:
+    """A function of two numbers of one kind, for compiled functions to call: a few instructions.
+
+    Without Numba that call raises an ImportError.
+
+    Arguments:
+        kind: of both arguments and the result, as Numba names it.
+        emit: adds the instructions to LLVM's code, and returns what holds the result.
+    """
+    numba = numba_or_none()
+    if numba is None:
+        return _refusing(emit)
+    number = getattr(numba.types, kind)
+
+    def typed(context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return emit(builder, *arguments)
+
+        return number(number, number), generate
+
+    return import_module("numba.extending").intrinsic(typed)
+
+
 def _refusing(function: Any) -> Callable[..., Any]:
     """What stands for a compiled function without Numba."""
 

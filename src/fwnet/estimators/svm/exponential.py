@@ -10,11 +10,10 @@ Reference: Moshier (1989), "Methods and programs for mathematical functions", th
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from fwnet.numerics import compiled as compiling
 
@@ -29,18 +28,15 @@ _C = tuple(
 _HALF, _ONE = np.float32(5.0000001201e-1), np.float32(1.0)
 
 
-def _add_to_exponent(context, x, n):  # type: ignore[no-untyped-def]
+def _add_to_exponent(builder: Any, x: Any, n: Any) -> Any:
     """x·2^n for an n that _ROUND was added to: its last bits are added to the exponent of x."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        whole, single = (context.get_value_type(t) for t in (types.int32, types.float32))
-        bits, power = (builder.bitcast(argument, whole) for argument in arguments)
-        return builder.bitcast(builder.add(bits, builder.shl(power, whole(23))), single)
-
-    return types.float32(types.float32, types.float32), generate
+    ir = import_module("llvmlite.ir")
+    whole = ir.IntType(32)
+    bits, power = builder.bitcast(x, whole), builder.bitcast(n, whole)
+    return builder.bitcast(builder.add(bits, builder.shl(power, whole(23))), ir.FloatType())
 
 
-_times_power: Any = intrinsic(_add_to_exponent)
+_times_power = compiling.instruction("float32", _add_to_exponent)
 
 
 @compiling.compiled("contract")

@@ -31,8 +31,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fwnet.numerics import compiled as compiling
@@ -48,18 +46,13 @@ _WIDTH = 2048  # columns of which weighted rows are summed at a time
 
 
 def _extreme(order: str) -> Any:
-    """The one of two numbers that comes first: one instruction, of vectors too."""
+    """The one of two numbers that comes first, as an instruction that exists for vectors too."""
 
-    @intrinsic
-    def first(context, a, b):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            a, b = arguments
-            before = builder.fcmp_ordered(order, a, b, flags=("fast",))
-            return builder.select(before, a, b, flags=("fast",))
+    def emit(builder: Any, a: Any, b: Any) -> Any:
+        before = builder.fcmp_ordered(order, a, b, flags=("fast",))
+        return builder.select(before, a, b, flags=("fast",))
 
-        return types.float64(types.float64, types.float64), generate
-
-    return first
+    return compiling.instruction("float64", emit)
 
 
 _smaller, _larger = _extreme("<"), _extreme(">")
