@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
@@ -102,12 +102,41 @@ def test_one_vs_one_pairs_match_fits_on_two_classes() -> None:
         assert model.coef_[k] == pytest.approx(single.coef_[0], abs=1e-4)
 
 
-def test_threads_change_nothing() -> None:
+@pytest.mark.parametrize("size", [0.5, "auto"])  # rows that come and go, or the whole matrix
+@pytest.mark.parametrize("classes", [2, 10])
+def test_threads_change_nothing(classes: int, size: float | str) -> None:
     X, y = load_digits(return_X_y=True)
-    one = FWSVC(gamma=0.001).fit(X, y)
-    two = FWSVC(gamma=0.001, n_jobs=2).fit(X, y)
+    one, two, three = (
+        FWSVC(gamma=0.001, cache_size=size, n_jobs=n).fit(X, y % classes) for n in (None, 2, 3)
+    )
     assert two.decision_function(X) == pytest.approx(one.decision_function(X), abs=0.05)
+    assert np.array_equal(two.dual_coef_, three.dual_coef_)
     assert two.duality_gap_ <= 1e-3
+
+
+def test_threads_of_one_problem_change_nothing() -> None:
+    X = np.random.default_rng(0).normal(
+        size=(1200, 40)
+    )  # several tiles, whose values are certified in float64
+    for model in (FWSVR(epsilon=0.5), FWOneClassSVM(), FWSVC(kernel="poly", gamma=0.02)):
+        alone, two, three, every = (
+            clone(model).set_params(n_jobs=n).fit(X, X[:, 0] > 0) for n in (None, 2, 3, -1)
+        )
+        assert np.array_equal(two.dual_coef_, three.dual_coef_)
+        assert two.predict(X) == pytest.approx(alone.predict(X), abs=0.01)
+        assert max(two.duality_gap_, every.duality_gap_) <= 1e-3
+
+
+def test_threads_stop_at_the_limit() -> None:
+    X = np.random.default_rng(0).normal(size=(3000, 40))
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model = FWSVC(max_time=1e-3, n_jobs=2).fit(X, X[:, 0] > 0)
+    assert 0 < model.duality_gap_ < np.inf
+
+
+def test_no_threads_is_no_number_of_threads() -> None:
+    with pytest.raises(ValueError, match="n_jobs"):
+        FWSVC(n_jobs=0).fit([[0.0], [1.0]], [0, 1])
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])

@@ -42,6 +42,7 @@ def scores_in_double(
     scores: Array,
     scale: float,
     clock: Clock | None = None,
+    threads: int = 1,
 ) -> Array:
     """Return Σ uⱼ(k(·, xⱼ) + bias) (n,) evaluated again in float64, given these sums in float32.
 
@@ -56,7 +57,7 @@ def scores_in_double(
     points, total = encoding.encode(X, np.float64, support), problem.bias * weights.sum()
     exact = scores.copy()
     sums = np.zeros(len(support))
-    for rows, columns, tile in tiles(spec, points, clock=clock):
+    for rows, columns, tile in tiles(spec, points, clock=clock, threads=threads):
         sums[rows] += tile @ weights[columns]
         if rows != columns:
             sums[columns] += weights[rows] @ tile
@@ -69,18 +70,23 @@ def scores_in_double(
         if not len(near):
             break
         others = encoding.encode(X, np.float64, near)
-        exact[near] = _sums(spec, others, points, weights, clock) + total
+        exact[near] = _sums(spec, others, points, weights, clock, threads) + total
         unknown[near] = False
         error = max(error, float(np.abs(exact[near] - scores[near]).max()))
     return exact
 
 
 def _sums(
-    spec: KernelSpec, left: Encoded, right: Encoded, weights: Array, clock: Clock | None = None
+    spec: KernelSpec,
+    left: Encoded,
+    right: Encoded,
+    weights: Array,
+    clock: Clock | None = None,
+    threads: int = 1,
 ) -> Array:
     """Return Σ weightsⱼ k(xᵢ, xⱼ) for the points i on the left and j on the right."""
     sums = np.zeros(len(left.dense))
-    for rows, columns, tile in tiles(spec, left, right, clock=clock):
+    for rows, columns, tile in tiles(spec, left, right, clock=clock, threads=threads):
         sums[rows] += tile @ weights[columns]
     return sums
 

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, final
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import ThreadpoolController
 
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelSpec
@@ -40,37 +41,57 @@ class SVMTask:
     epsilon: float | None  # of a regression; y are its targets then
     solver: Any  # a name, or a network
     random_state: Any  # of the order in which points are tried first
-    n_jobs: int | None
     progress: bool
 
 
 def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
-    """Solve the binary problems, all with one store of kernel rows."""
+    """Solve the binary problems, all with one store of kernel rows.
+
+    Threads evaluate kernel values or, where all of these are there, solve several problems. BLAS
+    takes one thread in each of them.
+    """
     points = _prepare(task, limits)
     whole = points is None or points.store.fits
     order = _trial_order(task.random_state, task.X.shape[0])
     jobs = list(zip(task.problems, task.starts, strict=True))
-    if points is not None and whole and len(jobs) > 2:
-        points.store.kernel.clock = limits.clock
-        with suppress(OutOfTime):  # together the problems ask for most rows: half the work at once
-            points.store.square()
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
-    common = (task, points, order)
+    several = limits.threads > 1 and len(jobs) > 1 and whole
     with ExitStack() as stack:
+        if several or (limits.threads > 1 and points is not None):
+            stack.enter_context(_libraries().limit(limits=1, user_api="blas"))
+        if points is not None and whole and len(jobs) > 2:
+            _make_all(points, limits)
         shown = _shown(stack, task.progress, limits, len(jobs))
-        if task.n_jobs in (None, 1) or len(jobs) == 1 or not whole:
-            found = [
-                _solve(*common, shown[k].share(len(jobs) - k), *job) for k, job in enumerate(jobs)
+        solve = partial(_solve, task, points, order)
+        if several:
+            each = [
+                delayed(solve)(replace(shown[k], threads=1), *job) for k, job in enumerate(jobs)
             ]
+            found = list(Parallel(n_jobs=limits.threads, prefer="threads")(each))
         else:
-            run = Parallel(n_jobs=task.n_jobs, prefer="threads")
-            found = list(
-                run(delayed(_solve)(*common, shown[k], *job) for k, job in enumerate(jobs))
-            )
+            found = [solve(shown[k].share(len(jobs) - k), *job) for k, job in enumerate(jobs)]
     if points is not None:
         points.store.warn_if_short()
         points.store.release()
     return found
+
+
+def _make_all(points: Points, limits: Limits) -> None:
+    """Evaluate all kernel values for several problems, which may then take a thread each.
+
+    Together they ask for most rows, and all at once are half the work.
+    """
+    kernel = points.store.kernel
+    kernel.clock = limits.clock
+    with suppress(OutOfTime):
+        points.store.square()
+    kernel.threads = 1
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The libraries with threads of their own; to look for them takes as long as a small fit."""
+    return ThreadpoolController()
 
 
 def _shown(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> list[Limits]:

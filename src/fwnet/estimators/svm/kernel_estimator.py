@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -41,6 +42,7 @@ class KernelEstimator(BaseEstimator):
     max_iter: int = -1
     max_time: float | None = None
     cache_size: float | str = "auto"
+    n_jobs: int | None = None
     progress: bool = False
     verbose: int = 0
     random_state: Any = None
@@ -70,7 +72,8 @@ class KernelEstimator(BaseEstimator):
         size: Any = self.cache_size
         if size != "auto":
             size = checks.positive("cache_size, if it is not 'auto',", size)
-        return Limits(tol, steps, Clock(limit), None if size == "auto" else size)
+        threads = effective_n_jobs(self.n_jobs)
+        return Limits(tol, steps, Clock(limit), None if size == "auto" else size, threads=threads)
 
     def _points(self, X: Any, y: Any = "no_validation", **rules: Any) -> tuple[Any, Any]:
         """Check the points of a fit, and their labels or targets if there are any."""
@@ -125,9 +128,8 @@ class KernelEstimator(BaseEstimator):
         box = checks.positive("C", self.C) * weight * share
         inputs.check_kernel(X, spec, box, limits.clock, bias)
         starts = [None] * len(problems) if starts is None else starts
-        # Only a classifier has the parameters solver and n_jobs.
-        solver, n_jobs = getattr(self, "solver", "auto"), getattr(self, "n_jobs", None)
-        how = (solver, self.random_state, n_jobs, self.progress)
+        # Only a classifier has the parameter solver.
+        how = (getattr(self, "solver", "auto"), self.random_state, self.progress)
         expansions = solve_all(SVMTask(X, spec, box, problems, starts, bias, epsilon, *how), limits)
         coefs = np.zeros((len(problems), len(box)))
         for row, split, solved in zip(coefs, problems, expansions, strict=True):

@@ -61,7 +61,7 @@ class Points:
         with np.errstate(over="ignore"):  # said below
             chosen = dtype or (np.float32 if single else np.float64)
             slack = _SLACK * limits.tol if chosen == np.float32 else EXACT
-            kernel = KernelRows(X, spec, chosen, slack=slack)
+            kernel = KernelRows(X, spec, chosen, slack=slack, threads=limits.threads)
         if not kernel.reach < _FAR:
             raise ValueError(
                 f"gamma={spec.gamma:g} is too large for these points: γ|x|² reaches "
@@ -69,7 +69,7 @@ class Points:
                 "gamma, or scale X."
             )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * limits.tol:
-            kernel = KernelRows(X, spec, np.float64)
+            kernel = KernelRows(X, spec, np.float64, threads=limits.threads)
         store = KernelStore(kernel, limits.room(kernel.megabytes))
         # Rows without a place are summed in their own precision.
         kernel.trusted &= store.fits or kernel.dtype == np.float64
@@ -122,7 +122,7 @@ class Points:
         if not kernel.trusted:
             assert self.encoding is not None  # only named kernels are evaluated in float32
             return scores_in_double(
-                self.X, self.spec, self.encoding, problem, u, scores, scale, clock
+                self.X, self.spec, self.encoding, problem, u, scores, scale, clock, kernel.threads
             )
         kernel.clock = clock
         support = np.flatnonzero(u)

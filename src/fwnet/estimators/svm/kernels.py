@@ -9,7 +9,9 @@ cache; `encoding` says what is multiplied.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from typing import Any, final
@@ -25,6 +27,7 @@ from fwnet.estimators.svm.limits import check_time
 from fwnet.trace import Clock
 
 Array = NDArray[Any]
+Tile = tuple[slice, slice, Array]  # rows, columns, values
 _PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
 _WIDE = 32  # features from which a block of rows is dear
 _EPS = float(np.finfo(np.float64).eps)
@@ -63,23 +66,32 @@ def tiles(
     right: Encoded | None = None,
     out: Array | None = None,
     clock: Clock | None = None,
-) -> Iterator[tuple[slice, slice, Array]]:
+    threads: int = 1,
+) -> Iterator[Tile]:
     """Yield the rows, the columns and the values of one tile of the kernel matrix after the other.
 
     Without `right`, the tiles on and above the diagonal of left against left. Tiles are views of
-    `out`, or of one buffer that the next tile overwrites. Raises OutOfTime by the clock.
+    `out`, or of a buffer that a later tile overwrites. Threads evaluate the next tiles meanwhile;
+    values and their order are the same for any number of them. Raises OutOfTime by the clock.
     """
-    whole, compiled = out, spec.name == "rbf" and left.dense.dtype == np.float32
-    if whole is None:
-        width = min(TILE, len((right or left).dense)) + _PAD
-        whole = np.empty((min(TILE, len(left.dense)), width), left.dense.dtype)
+    compiled = spec.name == "rbf" and left.dense.dtype == np.float32
     some = left.pieces
-    for a, b in (
-        combinations_with_replacement(some, 2) if right is None else product(some, right.pieces)
-    ):
+    pairs = combinations_with_replacement(some, 2) if right is None else product(some, right.pieces)
+    if len(some) * len((right or left).pieces) == 1:
+        threads = 1
+    ahead = 2 * threads if threads > 1 else 0
+    width = min(TILE, len((right or left).dense)) + _PAD
+    shape = (min(TILE, len(left.dense)), width)
+    buffers = [
+        np.empty(shape, left.dense.dtype) for _ in range(0 if out is not None else ahead + 1)
+    ]
+
+    def evaluate(k: int, a: Encoded, b: Encoded) -> Tile:
+        """The k-th tile: a against b."""
         if clock is not None:
             check_time(clock)
         m, n = len(a.dense), len(b.dense)
+        whole = buffers[k % len(buffers)] if out is None else out
         top, first = (0, 0) if out is None else (a.start, b.start)
         tile = whole[top : top + m, first : first + n]
         a.products(b, tile)
@@ -87,7 +99,20 @@ def tiles(
             exponential(whole, top, top + m, first, first + n)
         else:
             spec.of_products(tile)
-        yield slice(a.start, a.start + m), slice(b.start, b.start + n), tile
+        return slice(a.start, a.start + m), slice(b.start, b.start + n), tile
+
+    if threads == 1:
+        for k, (a, b) in enumerate(pairs):
+            yield evaluate(k, a, b)
+        return
+    waiting: deque[Future[Tile]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for k, (a, b) in enumerate(pairs):
+            if len(waiting) == ahead:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(evaluate, k, a, b))
+        while waiting:
+            yield waiting.popleft().result()
 
 
 @final
@@ -95,7 +120,7 @@ class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision.
 
     `trusted` says whether no stored value is off by more than `slack`, or than float64 allows.
-    Whoever sets `clock` gets OutOfTime from the methods that evaluate the kernel.
+    Whoever sets `clock` gets OutOfTime from the methods that evaluate the kernel, by `threads`.
     """
 
     def __init__(
@@ -105,10 +130,12 @@ class KernelRows:
         dtype: Any,
         encoding: Encoding | None = None,
         slack: float = EXACT,
+        threads: int = 1,
     ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
         self._X, self.wide = X, X.ndim > 1 and X.shape[1] > _WIDE
         self.clock, self._seconds, self._values = Clock(), 0.0, 0
+        self.threads = threads
         self.encoding: Encoding | None = None
         self.trusted = self.dtype == np.float64
         if callable(spec.name) or spec.name == "precomputed":
@@ -153,7 +180,8 @@ class KernelRows:
                 out[lo : lo + _CALL] = call_kernel(spec.name, self._X[some], others)
             return out
         began = Clock()
-        for _ in tiles(spec, self._some(index), self._some(columns), out, self.clock):
+        parts = self._some(index), self._some(columns)
+        for _ in tiles(spec, *parts, out, self.clock, self.threads):
             pass
         self._count(began, out.size)
         return out
@@ -171,7 +199,11 @@ class KernelRows:
             return
         began, weights = Clock(), weights.astype(self.dtype)
         for rows, columns, tile in tiles(
-            self.spec, self._some(index), self._some(None), clock=self.clock
+            self.spec,
+            self._some(index),
+            self._some(None),
+            clock=self.clock,
+            threads=self.threads,
         ):
             total[columns] += weights[rows] @ tile
         self._count(began, len(index) * self.n)
@@ -188,7 +220,8 @@ class KernelRows:
         if out is None:
             out = np.empty((self.n, self.n), self.dtype)
         began = Clock()
-        for rows, columns, tile in tiles(self.spec, self._some(None), clock=self.clock):
+        points = self._some(None)
+        for rows, columns, tile in tiles(self.spec, points, clock=self.clock, threads=self.threads):
             out[rows, columns] = tile
             if rows != columns:
                 out[columns, rows] = tile.T

@@ -1,4 +1,4 @@
-"""When an SVM solver stops: gap, steps, seconds, memory."""
+"""When an SVM solver stops: gap, steps, seconds, memory; and how many threads it may take."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Limits:
     clock: Clock
     cache_size: float | None  # megabytes for kernel values; None for a share of the free memory
     on_gap: Callable[[float], None] | None = None  # called with the gap of each round
+    threads: int = 1  # that evaluate kernel values
 
     def show(self, gap: float) -> None:
         """Show what a round has reached."""

@@ -32,7 +32,7 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
     Arguments:
         C: weight of the squared slacks; Cᵢ = C · sample weight.
         kernel, gamma, degree, coef0: as in `FWSVC`.
-        tol, max_iter, max_time, cache_size, progress, verbose, random_state: as in `FWSVC`.
+        tol, max_iter, max_time, cache_size, n_jobs, progress, verbose, random_state: as in `FWSVC`.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), coef_ (1, d)
     for a linear kernel, offset_, duality_gap_ (relative: ρ is above its minimum by at most this

@@ -54,7 +54,9 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         warm_start: start from the last fit's solution, if the number of points is the same.
         progress: show a bar of the gap on its way to `tol` (needs rich).
         verbose: 1 logs a line a binary problem, 2 a line a round (logger "fwnet").
-        n_jobs: threads for several binary problems, as in joblib.
+        n_jobs: threads that evaluate kernel values, or solve several binary problems at once: None
+            for one, −1 for as many as there are processors. BLAS then takes one thread in each;
+            with None it takes those that it takes elsewhere. The solution does not depend on it.
         probability: fit Platt's sigmoid by five-fold cross-validation, for `predict_proba`.
         random_state: order in which points are tried first; None is a fixed order.
 
@@ -76,7 +78,6 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
     multi_class: str = "ovr"
     class_weight: Any = None
     warm_start: bool = False
-    n_jobs: int | None = None
     probability: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FWSVC:

@@ -31,7 +31,7 @@ class FWSVR(RegressorMixin, KernelEstimator):
         C: weight of the errors; Cᵢ = C · sample weight.
         epsilon: half the width of the tube without loss.
         kernel, gamma, degree, coef0: as in `FWSVC`.
-        tol, max_iter, max_time, cache_size, progress, verbose: as in `FWSVC`.
+        tol, max_iter, max_time, cache_size, n_jobs, progress, verbose: as in `FWSVC`.
         random_state: order of the first sample of a linear fit; None is a fixed order.
 
     Attributes: n_features_in_, support_, support_vectors_, dual_coef_ (1, support), intercept_,
