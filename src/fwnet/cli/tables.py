@@ -13,6 +13,7 @@ import numpy as np
 
 from fwnet.cli.errors import Failed, say
 from fwnet.data import NAMES, load
+from fwnet.data.load import svmlight
 from fwnet.numerics.optional import optional
 
 Answers = tuple[np.ndarray, np.ndarray]  # which points have one (n,), and these
@@ -281,12 +282,7 @@ def _read_arrays(source: str, width: int | None = None) -> tuple[Any, np.ndarray
         )
     if not path.is_file():
         raise Failed(f"there is no file {path}, and no data set of that name: {', '.join(NAMES)}.")
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        return load_svmlight_file(str(path), n_features=width)
-    except ValueError as error:
-        raise Failed(f"{path} is not a file in LIBSVM format: {error}.") from None
+    return svmlight(path, width)
 
 
 def _column(path: Path, target: str | None, header: list[str] | None, width: int) -> int:

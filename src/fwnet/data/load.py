@@ -218,7 +218,7 @@ def _libsvm(name: str) -> Dataset:
     paths = _files(name)
     if not paths:
         raise _missing(name)
-    blocks = [_svmlight(path) for path in paths]
+    blocks = [svmlight(path) for path in paths]
     width = max(x.shape[1] for x, _ in blocks)
     classes, flat = np.unique(np.concatenate([y for _, y in blocks]), return_inverse=True)
     x, *rest = (_widened(block, width) for block, _ in blocks)
@@ -228,11 +228,17 @@ def _libsvm(name: str) -> Dataset:
     return Dataset(name, x, flat[:n], x_test, flat[n:], names, shown(paths[0]))
 
 
-def _svmlight(path: Path) -> tuple[Any, np.ndarray]:
+def svmlight(path: Path, width: int | None = None) -> tuple[Any, np.ndarray]:
+    """The points of a file in LIBSVM format, a CSR matrix, and their labels.
+
+    Arguments:
+        path: of the file; its suffix names the compression.
+        width: number of columns; as many as are used if left out.
+    """
     from sklearn.datasets import load_svmlight_file
 
     try:
-        x, y = load_svmlight_file(io.BytesIO(unpacked(path)))
+        x, y = load_svmlight_file(io.BytesIO(unpacked(path)), n_features=width)
     except (ValueError, OverflowError) as error:
         reason = str(error).rstrip(".")
         raise DataError(f"{path} is not a file in LIBSVM format: {reason}.") from None
