@@ -207,7 +207,7 @@ class ManmadeConfig(DeepConfig):
     channels: int = 8
 
 
-_MANMADE = ManmadeConfig(MetaTraining(60, 120, check_every=3, lrs=(1e-2,)))
+_MANMADE = ManmadeConfig(MetaTraining(90, 120, check_every=3, lrs=(1e-2,)))
 MANMADE = {
     Profile.QUICK: replace(
         _MANMADE,
