@@ -136,7 +136,12 @@ def circles_results(
     metrics = seed({name: learned if "L2LC" in name else 0.5 for name in counts})
     for name, t in counts.items():
         metrics["methods"][name] |= {"count": [t], "roughness": [0.2], "test": [0.99]}
-    return made("circles", {"step_sizes": [0.01], "lr_grid": [0.01]} | META, metrics)
+    metrics["scores"] = {
+        deep.TUNED: {"γ = 0.01, lr = 0.01": 480.0, "γ = 0.01, lr = 0.1": 90.0},
+        deep.TODAY: {"lr = 0.01": 790.0, "lr = 0.1": 60.0},
+    }
+    config = {"step_sizes": [0.01], "lr_grid": [0.01, 0.1], "lr": 0.01, "steps": 500}
+    return made("circles", config | META, metrics)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +157,8 @@ def test_circles_counts(tuned: float, kernel: float, word: Verdict) -> None:
     step, both, ahead, smooth, trains = circles.claims(circles_results(500, tuned, None, kernel))
     assert step.verdict is Verdict.FAILS
     assert "L2LC_γ never, the tuned FWNet" in step.sentence
+    listed = "480 with γ = 0.01, 790 with an SVM that is solved exactly"
+    assert f"the same Adam (lr = 0.01) takes {listed}; a level" in step.sentence
     assert both.verdict is word
     assert both.readings[0].name == "step and kernel"
     assert ahead.verdict is Verdict.FAILS

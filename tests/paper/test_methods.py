@@ -58,6 +58,8 @@ def test_tuning_takes_the_best_score() -> None:
     methods.tune("tuned", {f"w = {w:g}": method(lambda x, w=w: w * x) for w in (0.9, 0.1, 2.0)})
     assert list(methods) == ["by hand", "tuned"]
     assert methods.chosen == {"tuned": "w = 0.1"}
+    scores = methods.scores["tuned"]
+    assert sorted(scores, key=scores.__getitem__) == ["w = 0.1", "w = 0.9", "w = 2"]
 
 
 def test_the_results_say_which_rate_won_and_which_training_failed() -> None:

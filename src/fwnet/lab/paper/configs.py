@@ -148,11 +148,13 @@ class CirclesConfig(DeepConfig):
 
     Arguments:
         meta_points: of a deep SVM in training, fewer than in a validation or a test.
+        direction_step: γ beside the learned direction.
         starts, held: fresh rings and initial weights of a test, and of a validation.
         resolution: of the pictures.
     """
 
     meta_points: int = 200
+    direction_step: float = 0.3
     starts: int = 8
     held: int = 16
     resolution: int = 80

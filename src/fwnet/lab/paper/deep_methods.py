@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import partial
 
@@ -59,13 +60,10 @@ def tuned(config: DeepConfig) -> dict[str, dict[str, Method]]:
 
 
 def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
-    """What is trained: the step size; it and the kernel; the direction and the kernel."""
+    """What is trained: the step size; it and the kernel."""
 
     def step() -> nn.Module:
         return step_near(config.step_size)
-
-    def direction() -> nn.Module:
-        return LSTMDirection(preprocess=True, beta=config.beta)
 
     every: dict[str, Version] = {
         GAMMA: (step, lambda rule: deep_method(config, rule, Adam(config.lr))),
@@ -73,12 +71,22 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
             lambda: nn.ModuleList([step(), LSTMUpdates(scale=config.scale)]),
             lambda two: deep_method(config, two[0], two[1]),
         ),
-        NABLA_KERNEL: (
-            lambda: nn.ModuleList([direction(), LSTMUpdates(scale=config.scale)]),
-            lambda two: deep_method(config, OpenLoop(), two[1], two[0]),
-        ),
     }
     return {name: {"": every[name]} for name in names}
+
+
+def direction_and_kernel(config: DeepConfig, step_size: float, kernel: nn.Module) -> Version:
+    """The direction, with a constant γ, and the kernel, whose LSTM begins as one that is trained.
+
+    That one was trained beside the step size, whose α is nearly uniform: it had to move the kernel
+    farther for the same loss than it would beside a good direction.
+    """
+
+    def begin() -> nn.Module:
+        direction = LSTMDirection(preprocess=True, beta=config.beta)
+        return nn.ModuleList([direction, copy.deepcopy(kernel)])
+
+    return begin, lambda two: deep_method(config, Constant(step_size), two[1], two[0])
 
 
 def step_near(step_size: float) -> LSTMStep:

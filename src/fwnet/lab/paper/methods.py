@@ -66,6 +66,7 @@ class Methods(dict[str, Method]):
 
     Attributes:
         chosen: what was chosen, in words.
+        scores: of every choice, by the name of the method.
         training: how the training of a learned method went.
     """
 
@@ -73,12 +74,13 @@ class Methods(dict[str, Method]):
         super().__init__(hand)
         self.held, self.steps = held, steps
         self.chosen: dict[str, str] = {}
+        self.scores: dict[str, dict[str, float]] = {}
         self.training: dict[str, dict[str, Any]] = {}
 
     def tune(self, name: str, choices: Mapping[str, Method]) -> None:
         """Add the choice with the best score on the held-out problem."""
         scores = {text: self._score(method) for text, method in choices.items()}
-        self.chosen[name] = min(scores, key=scores.__getitem__)
+        self.scores[name], self.chosen[name] = scores, min(scores, key=scores.__getitem__)
         self[name] = choices[self.chosen[name]]
 
     def learn(
