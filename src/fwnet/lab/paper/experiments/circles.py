@@ -187,7 +187,7 @@ def claims(results: Results) -> list[Claim]:
             "When the LSTM controls the step size, the same loss takes 200 iterations.",
             "200 against 500 iterations, 2.5× fewer",
             f"Iterations to FWNet's least loss: L2LC_γ {judged.count(GAMMA)}, the tuned FWNet "
-            f"{judged.count(TUNED)}, FWNet itself {judged.count(FWNET)}. "
+            f"{judged.count(TUNED)}, FWNet itself {judged.count(FWNET)}."
             + _without_kernel(results),
             [Reading("iterations to FWNet's least loss", *fewer(GAMMA, 2.5))],
             judged.spread(GAMMA, "count", "starts"),
@@ -259,22 +259,26 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _without_kernel(results: Results) -> str:
-    """What validation says of other ways to move α beside the Adam that L2LC_γ has."""
+    """What validation says of other ways to move α beside the Adam that L2LC_γ has.
+
+    Empty where no choice has its rate, and for results that were stored without scores.
+    """
     rate = f"lr = {results.config['lr']:g}"
+    scores = results.seeds[0].metrics.get("scores", {})
     found = {
         text.removesuffix(f", {rate}").replace(rate, "an SVM that is solved exactly"): float(
             np.median(results.over_seeds("scores", name, text))
         )
         for name in (TUNED, TODAY)
-        for text in results.first("scores", name)
+        for text in scores.get(name, ())
         if text.endswith(rate)
     }
     if not found:
         return ""
     listed = ", ".join(f"{score:.0f} with {text}" for text, score in found.items())
     return (
-        f"On validation rings the same Adam ({rate}) takes {listed}; a level that is never reached "
-        f"counts as more than {results.config['steps']}."
+        f" On validation rings the same Adam ({rate}) takes {listed}; a level that is never "
+        f"reached counts as more than {results.config['steps']}."
     )
 
 
