@@ -1,9 +1,9 @@
-"""The kernel matrix as a linear map: rows are made when they are needed and kept while they fit."""
+"""The kernel matrix: rows are made when they are needed and kept while they fit."""
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, final
 
 import numpy as np
@@ -34,7 +34,7 @@ def _memory(size: int) -> Array:
     return last if last.nbytes >= size else torch.empty(size, dtype=torch.uint8).numpy()
 
 
-class GramMap(LinearMap):
+class GramMap(ABC):
     """K, K_ij = k(x_i, x_j): vectors in float64, kernel values in the precision of `kernel`.
 
     Attributes:
@@ -50,8 +50,6 @@ class GramMap(LinearMap):
 
     def __init__(self, kernel: KernelRows) -> None:
         self.kernel, self.n = kernel, kernel.n
-        self.shape, self.dtype = torch.Size((kernel.n, kernel.n)), torch.float64
-        self.device = torch.device("cpu")
 
     @abstractmethod
     def combine(self, index: Array, weights: Array) -> Array:
@@ -74,14 +72,6 @@ class GramMap(LinearMap):
         total[support] += some / box[support]
         return total
 
-    def apply(self, x: Tensor) -> Tensor:
-        weights = x.numpy()
-        support = np.flatnonzero(weights)
-        return torch.from_numpy(self.combine(support, weights[support]))
-
-    def adjoint(self, z: Tensor) -> Tensor:
-        return self.apply(z)
-
 
 @final
 class DualKernel(LinearMap):
@@ -96,7 +86,8 @@ class DualKernel(LinearMap):
         self, kernel: GramMap, y: Array, box: Array, bias: float, work: object = None
     ) -> None:
         self.kernel, self.y, self.box, self.bias, self.work = kernel, y, box, bias, work
-        self.shape, self.dtype, self.device = kernel.shape, kernel.dtype, kernel.device
+        self.shape, self.dtype = torch.Size((kernel.n, kernel.n)), torch.float64
+        self.device = torch.device("cpu")
 
     def apply(self, x: Tensor) -> Tensor:
         total = self.kernel.ridged(self.y * x.numpy(), self.bias, self.box)
