@@ -26,7 +26,7 @@ from scipy import sparse
 from fwnet.estimators.svm.encoding import Encoded, Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
-from fwnet.estimators.svm.records import Expansion, MarginProblem, result_of
+from fwnet.estimators.svm.records import Expansion, MarginProblem
 from fwnet.trace import Clock
 
 _SAMPLE = 256  # points whose scores are taken in float64 where the time is short
@@ -235,4 +235,4 @@ def concluded(solved: Expansion, gap: float, tol: float) -> Expansion:
     """The machine with its gap; one that is above tol was not stopped by its tolerance."""
     status = "stalled" if solved.status == "converged" and not gap <= tol else solved.status
     solved.trace.replace_last(solved.trace[-1]._replace(gap=gap))
-    return replace(solved, result=result_of(solved.coef, status, solved.steps, solved.trace))
+    return replace(solved, status=status, gap=gap)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -29,7 +29,6 @@ from fwnet.estimators.svm.records import (
     DualGap,
     Expansion,
     MarginProblem,
-    result_of,
 )
 from fwnet.estimators.svm.store import DualKernel, GramMap, KernelStore
 from fwnet.estimators.svm.working_set import TINY, Work
@@ -190,13 +189,12 @@ def solve_dual(
     assert status is not None
     assert not isinstance(status, tuple)  # one problem, no batch
     counts, seconds = [*work.spent, work.steps], result.trace.column("seconds").tolist()
-    records = [
-        StepRecord(steps, -found.dual, found.gap, math.nan, time)
-        for steps, found, time in zip(counts, work.seen, seconds, strict=False)
-    ]
+    trace = Trace()
+    for steps, found, time in zip(counts, work.seen, seconds, strict=False):
+        trace.append(StepRecord(steps, -found.dual, found.gap, math.nan, time))
     name = "pairwise" if work.whole else "corrective"
     u = result.x.numpy() * labels
-    return expansion(problem, u, work.found, status, records, name)
+    return expansion(problem, u, work.found, status, trace, name)
 
 
 def expansion(
@@ -204,18 +202,16 @@ def expansion(
     u: Array,
     found: DualGap,
     status: Status,
-    records: Sequence[StepRecord],
+    trace: Trace,
     name: str,
 ) -> Expansion:
     """Return the machine of the weights u; the last record gets its gap."""
-    coef, trace = problem.scale(found) * u, Trace()
-    for record in records[:-1]:
-        trace.append(record)
-    trace.append(records[-1]._replace(value=-found.dual, gap=found.gap))
+    coef, last = problem.scale(found) * u, trace[-1]
+    trace.replace_last(last._replace(value=-found.dual, gap=found.gap))
     if status == "oracle_failed":  # an infinite gap
         status = "non_finite"
-    result = result_of(coef, status, records[-1].t, trace)
-    return Expansion(result, problem.bias * float(coef.sum()), name)
+    intercept = problem.bias * float(coef.sum())
+    return Expansion(coef, intercept, name, status, last.t, found.gap, trace)
 
 
 def with_vector(points: Points, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:

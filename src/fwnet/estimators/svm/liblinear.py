@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.newton import Part
-from fwnet.estimators.svm.records import Expansion, MarginProblem, record, result_of
+from fwnet.estimators.svm.records import Expansion, MarginProblem, record
 from fwnet.trace import Clock, Trace
 
 _MOST = 10_000  # iterations of one run
@@ -47,8 +47,8 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
             if affordable <= used:
                 status = "max_seconds"
         if status is not None:
-            result = result_of(factor * problem.box * excess, status, steps, trace)
-            return Expansion(result, float(w[-1]), "liblinear", w[:-1])
+            coef = factor * problem.box * excess
+            return Expansion(coef, float(w[-1]), "liblinear", status, steps, gap, trace, w[:-1])
 
 
 def _fit(X: Any, problem: MarginProblem, tol: float, max_steps: int) -> tuple[Array, int]:

@@ -27,7 +27,7 @@ from scipy.linalg.lapack import dposv
 from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
-from fwnet.estimators.svm.records import Expansion, MarginProblem, record, result_of
+from fwnet.estimators.svm.records import Expansion, MarginProblem, record
 from fwnet.trace import Clock, Trace
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
@@ -71,8 +71,8 @@ def solve_newton(
             closer = Part(X[near], problem.part(near), limits.clock)
             w, used = closer.minimise(w, goal, left, scores[near])
         steps += used
-    result = result_of(factor * problem.box * excess, status, steps, trace)
-    return Expansion(result, float(w[-1]), "newton", w[:-1])
+    coef = factor * problem.box * excess
+    return Expansion(coef, float(w[-1]), "newton", status, steps, gap, trace, w[:-1])
 
 
 @final

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar, final
 
 import numpy as np
-import torch
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.pairwise import HUGE, ONE_SIDED
-from fwnet.trace import MESSAGES, Clock, Result, Status, StepRecord, Trace
+from fwnet.trace import Clock, Status, StepRecord, Trace
 
 _Problem = TypeVar("_Problem", bound="MarginProblem")  # typing.Self came with Python 3.11
 
@@ -171,43 +170,24 @@ class Expansion:
     """A solved problem: f(x) = Σ uᵢ k(xᵢ, x) + intercept, with its certificate.
 
     Arguments:
-        result: x = u, value −D, gap (P − D)/P.
+        coef: u = Ce `(n,)`; for labels, yᵢβᵢ.
         intercept: b.
         solver: which one ran.
+        status: why it stopped.
+        steps: how many it took.
+        gap: (P − D)/P.
+        trace: a record each round, with −D and (P − D)/P; the last one has the steps and the gap.
         w: `(d,)` for a linear kernel.
     """
 
-    result: Result
+    coef: Array
     intercept: float
     solver: str
+    status: Status
+    steps: int
+    gap: float
+    trace: Trace
     w: Array | None = None
-
-    @property
-    def coef(self) -> Array:
-        """u = Ce `(n,)`; for labels, yᵢβᵢ."""
-        return np.asarray(self.result.x.numpy())
-
-    @property
-    def gap(self) -> float:
-        """(P − D)/P."""
-        return float(self.result.gap)
-
-    @property
-    def trace(self) -> Trace:
-        """A record each round."""
-        return self.result.trace
-
-    @property
-    def status(self) -> Status:
-        """Why the solver stopped."""
-        assert isinstance(self.result.status, str)  # one problem, no batch
-        return self.result.status
-
-    @property
-    def steps(self) -> int:
-        """How many steps it took."""
-        assert isinstance(self.result.steps, int)
-        return self.result.steps
 
     def after(self, earlier: Expansion) -> Expansion:
         """Return the end of a solve that went on from an earlier one."""
@@ -216,14 +196,7 @@ class Expansion:
             trace.append(r)
         for r in self.trace:
             trace.append(r._replace(t=r.t + last.t, seconds=r.seconds + last.seconds))
-        steps = earlier.steps + self.steps
-        return replace(self, result=replace(self.result, steps=steps, trace=trace))
-
-
-def result_of(x: Array, status: Status, steps: int, trace: Trace) -> Result:
-    """Return the result whose value and gap are those of the last record."""
-    value, gap = torch.from_numpy(np.array(trace[-1][1:3], dtype=np.float64)).unbind()
-    return Result(torch.from_numpy(x), value, gap, status, steps, trace, MESSAGES[status])
+        return replace(self, trace=trace, steps=self.steps + earlier.steps)
 
 
 def record(trace: Trace, t: int, value: float, gap: float, clock: Clock) -> None:
