@@ -59,7 +59,8 @@ class MarginProblem:
     def ends(self) -> tuple[Array, Array]:
         """The ends (n,) of the intervals."""
         if self.labels:
-            return np.where(self.y > 0, 1.0, -np.inf), np.where(self.y > 0, np.inf, -1.0)
+            far = np.inf * self.y
+            return np.minimum(self.y, far), np.maximum(self.y, far)
         return self.y - self.epsilon, self.y + self.epsilon
 
     @property
@@ -140,8 +141,7 @@ class BinaryProblem(MarginProblem):
     """
 
     labels: bool = True
-    centre = 0.0
-    width = HUGE
+    centre, width, size = 0.0, HUGE, 1.0
 
     def scale(self, found: DualGap) -> float:
         """Return 1/ρ."""
