@@ -117,7 +117,7 @@ class KernelEstimator(BaseEstimator):
         bias: float = 1.0,
         epsilon: float | None = None,
     ) -> list[Expansion]:
-        """Solve the problems; store their support vectors, their coefficients and what proves them.
+        """Solve the problems; store support vectors, coefficients and the certificate.
 
         Arguments:
             points: what `_weighted` returned.

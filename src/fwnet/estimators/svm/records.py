@@ -36,8 +36,9 @@ class MarginProblem:
         labels y = ±1   [1, ∞) or (−∞, −1]: the squared hinge
         targets y       [y − ε, y + ε]: the squared ε-insensitive loss
 
-    The excess eᵢ is what f(xᵢ) lacks to its interval: 0, or tᵢ − f(xᵢ) with the end tᵢ, so that a
-    piece of the objective is a least squares problem. At the optimum Cᵢeᵢ is the coefficient of i.
+    The excess is eᵢ = tᵢ − f(xᵢ) with the nearest point tᵢ of the interval. Inside it is 0; outside
+    tᵢ is an end, so that a piece of the objective is a least squares problem. At the optimum Cᵢeᵢ
+    is the coefficient of point i.
 
     The dual is a quadratic of signed weights u:
 
@@ -65,7 +66,7 @@ class MarginProblem:
 
     @property
     def width(self) -> float:
-        """How far the two ends are apart, as the compiled loop is told."""
+        """The distance of the two ends, as `pairwise` encodes it."""
         return ONE_SIDED if self.labels else 2.0 * self.epsilon
 
     @property
