@@ -184,8 +184,10 @@ def test_fit_regression() -> None:
     assert json.loads(call("fit", "small.csv", *fine)[0])["test_r2"] > 0.97
     Path("words.csv").write_text("1,a\n2,b\n3,c\n4,d\n")
     error = call("fit", "words.csv", "--model", "svr", code=1)[1]
-    assert "words.csv: regression needs numbers to predict" in error
-    assert "For numbers, --model svr." in call("fit", "wave.csv", code=1)[1]
+    assert "of words.csv: regression needs numbers to predict" in error
+    error = call("fit", "wave.csv", code=1)[1]
+    assert "fwnet: column 1 of wave.csv needs two classes or more" in error
+    assert "For numbers, --model svr." in error
 
 
 def test_fit_errors() -> None:

@@ -94,7 +94,7 @@ MODELS = {
     default=0,
     help="Seed of the held-out points and the weights.",
 )
-@click.option("--target", help="Column of y in a CSV or Parquet file.")
+@click.option("--target", help="Column of y in a CSV or Parquet file. [default: the last]")
 @click.option("--save", type=FILE, help="Write the model to this file, for `fwnet predict`.")
 @separator
 @decimal
@@ -149,8 +149,9 @@ def fit(
 
     dropped = [each for each in drop.split(",") if each]
     X, y, name = read_points(source, target, dropped, Spelling(separator, decimal))
-    classes = None if chosen.measure == "r2" else _classes(source, y)
-    y = _numbers(source, y) if classes is None else y
+    where = source if name is None else f"column {name} of {source}"
+    classes = None if chosen.measure == "r2" else _classes(where, y)
+    y = _numbers(where, y) if classes is None else y
     scaled = is_table(source) if scale is None else scale
     _check_texts(X)
     fitted, facts = _fitted(chosen, settings, scaled, (X, y), test, cv, seed)
@@ -252,7 +253,7 @@ def _settings(model: str, options: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _classes(source: str, y: np.ndarray) -> np.ndarray:
+def _classes(where: str, y: np.ndarray) -> np.ndarray:
     import numpy as np
 
     classes, counts = np.unique(y, return_counts=True)
@@ -260,13 +261,13 @@ def _classes(source: str, y: np.ndarray) -> np.ndarray:
         few = zip(classes[:10], counts[:10], strict=True)
         more = f", and {len(classes) - 10} more" if len(classes) > 10 else ""
         raise Failed(
-            f"{source} needs two classes or more with at least two points each; got "
+            f"{where} needs two classes or more with at least two points each; got "
             f"{', '.join(f'{name}: {n}' for name, n in few)}{more}. For numbers, --model svr."
         )
     return classes
 
 
-def _numbers(source: str, y: np.ndarray) -> np.ndarray:
+def _numbers(where: str, y: np.ndarray) -> np.ndarray:
     import numpy as np
 
     try:
@@ -275,7 +276,7 @@ def _numbers(source: str, y: np.ndarray) -> np.ndarray:
         from fwnet.cli.tables import is_number
 
         text = next(str(value) for value in y if not is_number(str(value)))
-        raise Failed(f"{source}: regression needs numbers to predict; got {text!r}.") from None
+        raise Failed(f"{where}: regression needs numbers to predict; got {text!r}.") from None
 
 
 def _number(option: str, text: str, *words: str) -> str | float:
