@@ -98,9 +98,22 @@ class Backpropagation(MetaGradient):
             yield loss.item(), torch.cat([part.reshape(-1) for part in known])
 
 
+@dataclass(frozen=True)
+class Perturbing(MetaGradient):
+    """Compares losses at perturbed weights, `pairs` times on both sides of the present ones."""
+
+    pairs: int = 4
+    sigma: float = 0.03
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        checks.at_least(f"{kind}(pairs=...)", self.pairs, 1)
+        checks.positive(f"{kind}(sigma=...)", self.sigma)
+
+
 @final
 @dataclass(frozen=True)
-class EvolutionStrategies(MetaGradient):
+class EvolutionStrategies(Perturbing):
     """Antithetic evolution strategies over whole episodes: no back-propagation at all.
 
         g = mean over pairs of ε (L(θ + σε) − L(θ − σε)) / (2σ)
@@ -121,12 +134,6 @@ class EvolutionStrategies(MetaGradient):
     Reference: Salimans et al. (2017).
     """
 
-    pairs: int = 4
-    sigma: float = 0.03
-
-    def __post_init__(self) -> None:
-        _check(self.pairs, self.sigma)
-
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
         whole = episode._replace(unroll=episode.horizon)
         return PersistentES(self.pairs, self.sigma).along(whole)
@@ -134,7 +141,7 @@ class EvolutionStrategies(MetaGradient):
 
 @final
 @dataclass(frozen=True)
-class PersistentES(MetaGradient):
+class PersistentES(Perturbing):
     """Persistent evolution strategies: an update after every stretch, unbiased across them.
 
         g = mean over particles of ξ L_k(θ + ε_k) / σ²,   ξ = ε_1 + … + ε_k
@@ -156,12 +163,6 @@ class PersistentES(MetaGradient):
 
     Reference: Vicol, Metz and Sohl-Dickstein (2021).
     """
-
-    pairs: int = 4
-    sigma: float = 0.03
-
-    def __post_init__(self) -> None:
-        _check(self.pairs, self.sigma)
 
     @torch.no_grad()
     def along(self, episode: Episode) -> Iterator[tuple[float, Tensor]]:
@@ -185,8 +186,3 @@ class PersistentES(MetaGradient):
                 total += loss / len(signs)
             vector_to_parameters(theta, learned.parameters())
             yield total, gradient
-
-
-def _check(pairs: int, sigma: float) -> None:
-    checks.at_least("pairs", pairs, 1)
-    checks.positive("sigma", sigma)
