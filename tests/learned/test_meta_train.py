@@ -436,7 +436,7 @@ class Homeless(learned.ProblemFamily):
             lambda: learned.meta_train(learned.LearnedStep(), Homeless()),
             r"Homeless.domain must be a Domain such as Simplex\(\); got None",
         ),
-        (lambda: learned.EvolutionStrategies(0), "pairs must be"),
+        (lambda: learned.EvolutionStrategies(0), r"EvolutionStrategies\(pairs=\.\.\.\) must be"),
         (lambda: learned.LogSuboptimality(0.0), "floor"),
     ],
 )
