@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
@@ -29,11 +30,18 @@ _FITTING = 0.8  # share of a fold's time for its fit, where time is limited
 _PART = 256  # held-out points that are scored between two looks at the clock
 
 
-class Calibrated:
-    """`predict_proba` for classifiers with the parameter `probability`."""
+class MarginClassifier(ClassifierMixin):
+    """Classes and probabilities from `decision_function`; `probability` is a parameter."""
 
     probability: bool
+    classes_: Array
     sigmoids_: Array
+
+    def predict(self, X: Any) -> Array:
+        """Return the class of each point (n,)."""
+        decisions = self.decision_function(X)
+        found = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(1)
+        return np.asarray(self.classes_[found])
 
     @property
     def predict_proba(self) -> Callable[[Any], Array]:
@@ -53,7 +61,7 @@ class Calibrated:
 
     def _probabilities(self, X: Any) -> Array:
         check_is_fitted(self)
-        decisions = self.decision_function(X)  # type: ignore[attr-defined]
+        decisions = self.decision_function(X)
         return probabilities(decisions, self.sigmoids_)
 
     def _forget_sigmoids(self) -> None:

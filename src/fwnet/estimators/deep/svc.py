@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from fwnet.domains import Simplex
 from fwnet.estimators import inputs
-from fwnet.estimators.calibration import Calibrated, cross_validated_sigmoids
+from fwnet.estimators.calibration import MarginClassifier, cross_validated_sigmoids
 from fwnet.estimators.deep.modes import ExactMode, Mode, NetMode
 from fwnet.estimators.deep.modules import evaluating, features_of, kind_of, own_module, try_points
 from fwnet.estimators.deep.training import DeepRound, LabelledPoints, Training, TrainingSchedule
@@ -44,7 +44,7 @@ _SHARP = 1e-6  # the relative gap that the last solve must reach; double precisi
 
 
 @dataclass(eq=False, repr=False)
-class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
+class DeepSVC(MarginClassifier, BaseEstimator):
     """Squared-hinge support vector classification on the features of a network.
 
         min over the network h of  min over w of  ½|w|² + ½ Σ Cᵢ max(0, 1 − yᵢ⟨w, (h(xᵢ), 1)⟩)²
@@ -174,12 +174,6 @@ class DeepSVC(Calibrated, ClassifierMixin, BaseEstimator):
         features = features_of(self.module_, torch.tensor(X, dtype=dtype, device=device))
         decisions = features.cpu().numpy() @ self.coef_.T + self.intercept_
         return decisions[:, 0] if len(self.classes_) == 2 else decisions
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each point (n,)."""
-        decisions = self.decision_function(X)
-        found = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(1)
-        return np.asarray(self.classes_[found])
 
     def _schedule(self) -> TrainingSchedule:
         """The limits, after a look at every parameter."""

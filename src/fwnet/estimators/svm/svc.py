@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from fwnet.estimators.calibration import FOLDS, Calibrated, cross_validated_sigmoids
+from fwnet.estimators.calibration import FOLDS, MarginClassifier, cross_validated_sigmoids
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split, splits, votes
@@ -22,7 +22,7 @@ _LINEAR_ONLY = ("newton", "liblinear")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
+class FWSVC(MarginClassifier, KernelEstimator):
     """Support vector classification with the squared hinge, solved by Frank-Wolfe methods.
 
         min ½|w|² + ½b² + ½ Σ Cᵢ max(0, 1 − yᵢf(xᵢ))²,   f(x) = ⟨w, φ(x)⟩ + b
@@ -125,13 +125,6 @@ class FWSVC(Calibrated, ClassifierMixin, KernelEstimator):
         if self._scheme == "ovo":
             return votes(decisions, len(self.classes_))
         return decisions
-
-    def predict(self, X: Any) -> Array:
-        """Return the class of each point (n,)."""
-        decisions = self.decision_function(X)
-        if decisions.ndim == 1:
-            return np.asarray(self.classes_[(decisions > 0).astype(np.int64)])
-        return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
     def _check_choices(self) -> None:
         if is_network(self.solver):
