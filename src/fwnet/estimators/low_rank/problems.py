@@ -146,10 +146,7 @@ class RowProblem(FactoredProblem):
             yield partial(self._batch, index, block)
 
     def sample(self, count: int, generator: torch.Generator) -> RowProblem:
-        index = torch.randperm(self.n, generator=generator)[:count].sort().values
-        block = self.rows.some(index)
-        double = ArrayRows(block.double(), block.constant)
-        return RowProblem(double, self.loss.some(index, torch.float64))
+        return self._some(torch.randperm(self.n, generator=generator)[:count], torch.float64)
 
     def split(
         self, count: int, share: float, generator: torch.Generator
@@ -158,12 +155,13 @@ class RowProblem(FactoredProblem):
         rows = self.loss.weight.nonzero().squeeze(-1)
         rows = rows[torch.randperm(len(rows), generator=generator)[:count]]
         held = max(1, round(share * len(rows)))
-        return self._some(rows[held:]), self._some(rows[:held])
+        return self._some(rows[held:], self.dtype), self._some(rows[:held], self.dtype)
 
-    def _some(self, index: Tensor) -> RowProblem:
+    def _some(self, index: Tensor, dtype: torch.dtype) -> RowProblem:
         index = index.sort().values
         block = self.rows.some(index)
-        return RowProblem(ArrayRows(block.data, block.constant), self.loss.some(index, self.dtype))
+        data = block.data if dtype == self.dtype else block.double()
+        return RowProblem(ArrayRows(data, block.constant), self.loss.some(index, dtype))
 
     def _batch(self, index: Tensor, block: Block, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
         scores = block.times(L)

@@ -125,9 +125,10 @@ class RecentVertices(Direction):
         if old is not None:
             both = torch.cat([v, old.v]), torch.cat([scores, old.scores], -1)
             recent = Recent([slot, *old.slots], *both)
-        model = problem.second_order(it, recent.scores, recent.v, _stride(problem, self.rows))
+        stride = _stride(problem, self.rows)
+        slopes, gram = problem.second_order(it, recent.scores, recent.v, stride)
         weights = active.weights[torch.stack(recent.slots)]
-        change = _best_change(weights, model.slopes, model.gram)
+        change = _best_change(weights, slopes, gram)
         scale, coefficients = float(change[0]), change[1:]
         terms = tuple(
             Term(c, lin.vertex, slot=s) for c, s in zip(coefficients, recent.slots, strict=True)
@@ -137,7 +138,7 @@ class RecentVertices(Direction):
             scale,
             terms,
             lin.value,
-            change @ model.slopes,
+            change @ slopes,
             scores=recent.scores,
             mix=coefficients.to(v.dtype).unsqueeze(-1) * recent.v,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -22,20 +22,6 @@ from fwnet.problems.softmax import exponentials
 from fwnet.vertices import Rank1
 
 _LARGEST_LOGIT = 2.0**42
-
-
-class Derivatives(NamedTuple):
-    """Of f on a segment x + γ d, at one γ."""
-
-    slope: Tensor  # (), d/dγ f
-    curvature: Tensor  # (), d²/dγ² f
-
-
-class SecondOrder(NamedTuple):
-    """f to second order around x, in p + 1 directions."""
-
-    slopes: Tensor  # (p + 1,)
-    gram: Tensor  # (p + 1, p + 1), of the Hessian
 
 
 @final
@@ -132,8 +118,10 @@ class ShardedSoftmax(Problem):
             out.copy_(X.times(u.to(self.dtype)[:, None])[:, 0])
         return scores
 
-    def second_order(self, it: Iterate, scores: Tensor, v: Tensor, stride: int) -> SecondOrder:
-        """f to second order around x, in directions x, s_1, …, s_p with s_k = u_k v_kᵀ.
+    def second_order(
+        self, it: Iterate, scores: Tensor, v: Tensor, stride: int
+    ) -> tuple[Tensor, Tensor]:
+        """Slopes `(p + 1,)` and Gram matrix of ∇²f at x, for x, s_1, …, s_p with s_k = u_k v_kᵀ.
 
             slopes_k = ⟨E, A_k⟩,   gram_kl = 1/n Σ_i (Σ_j p_ij a_kij a_lij − mean_ki mean_li)
 
@@ -166,11 +154,11 @@ class ShardedSoftmax(Problem):
         whole = sums.decode(self.team.sum(total)).div(rows)
         gram = whole.new_empty(p + 1, p + 1)
         gram[upper[0], upper[1]] = gram[upper[1], upper[0]] = whole[p + 1 :] * unit * unit
-        return SecondOrder(whole[: p + 1] * unit, gram)
+        return whole[: p + 1] * unit, gram
 
     def derivatives(
         self, it: Iterate, segment: tuple[Tensor, Tensor, float], step_size: float, stride: int
-    ) -> Derivatives:
+    ) -> tuple[Tensor, Tensor]:
         """Slope and curvature of f at x + γ d, from every `stride`-th row of a block.
 
         Arguments:
@@ -193,7 +181,7 @@ class ShardedSoftmax(Problem):
             curvature = weighted.mul_(ahead).sum(-1) - mean.square()
             total += sums.encode(torch.stack([slope, curvature]).sum(-1, dtype=torch.float64))
         slope, curvature = sums.decode(self.team.sum(total)).div(rows)
-        return Derivatives(slope * unit, curvature * unit * unit)
+        return slope * unit, curvature * unit * unit
 
     def new_rows(self, *columns: int) -> Tensor:
         """Zeros for each of this worker's rows, `(blocks, rows of a block, *columns)`.
