@@ -150,8 +150,7 @@ def fit(
     dropped = [each for each in drop.split(",") if each]
     X, y, name = read_points(source, target, dropped, Spelling(separator, decimal))
     where = source if name is None else f"column {name} of {source}"
-    classes = None if chosen.measure == "r2" else _classes(where, y)
-    y = _numbers(where, y) if classes is None else y
+    y, classes = (_numbers(where, y), None) if chosen.measure == "r2" else (y, _classes(where, y))
     scaled = is_table(source) if scale is None else scale
     _check_texts(X)
     fitted, facts = _fitted(chosen, settings, scaled, (X, y), test, cv, seed)
@@ -161,12 +160,13 @@ def fit(
         save_model(fitted, save, {"target": name, "source": source, "model": model})
     facts = {
         "model": model,
-        **({} if name is None else {"target": name}),
+        "target": name,
         **_columns(fitted["table"]),
-        **({} if classes is None else {"classes": len(classes)}),
+        "classes": classes,
         **facts,
-        **({} if save is None else {"saved": save.as_posix()}),
+        "saved": save and save.as_posix(),
     }
+    facts = {key: value for key, value in facts.items() if value is not None}
     show(facts, as_json, facts_table(source, facts))
 
 
@@ -253,7 +253,8 @@ def _settings(model: str, options: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _classes(where: str, y: np.ndarray) -> np.ndarray:
+def _classes(where: str, y: np.ndarray) -> int:
+    """How many classes there are; raises for fewer than two, or for one of a single point."""
     import numpy as np
 
     classes, counts = np.unique(y, return_counts=True)
@@ -264,7 +265,7 @@ def _classes(where: str, y: np.ndarray) -> np.ndarray:
             f"{where} needs two classes or more with at least two points each; got "
             f"{', '.join(f'{name}: {n}' for name, n in few)}{more}. For numbers, --model svr."
         )
-    return classes
+    return len(classes)
 
 
 def _numbers(where: str, y: np.ndarray) -> np.ndarray:

@@ -43,6 +43,7 @@ class AdamSteps:
         joined = set(self.small)
         self.others = [p for p in parameters if p not in joined]
         self.halves = [p for p in self.others if p.dtype in HALF]
+        self.has_complex = any(p.is_complex() for p in self.others)
         if self.foreach is None and len(self.others) > 1 and all(map(_is_exact, self.others)):
             self.foreach = True
         self.joined: list[_Joined] = []
@@ -71,7 +72,7 @@ class AdamSteps:
             [],
             [own["step"] for own in owns],
             foreach=self.foreach,
-            has_complex=any(p.is_complex() for p in self.others),
+            has_complex=self.has_complex,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
