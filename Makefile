@@ -82,7 +82,7 @@ bench-learned: $(VENV)/installed  ## learned optimizers against tuned hand-desig
 meta-train: $(VENV)/installed  ## train the shipped controllers anew, seeded
 	$(BIN)/python -m fwnet.lab.recipes
 
-bench-trace: $(VENV)/installed  ## the trace-norm ball: iterations, races, oracle, optimizers, workers (FWNET_DATA for MNIST)
+bench-trace: $(VENV)/installed  ## the trace-norm ball: races, oracle, optimizers, workers (FWNET_DATA for MNIST)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace.optimizer
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trace.distributed --rows 4096 --steps 5
