@@ -33,7 +33,7 @@ def run(
     options = parser.parse_args(arguments)
     if options.list:
         for case in cases.values():
-            print(f"{case.name:12}{case.title}")
+            print(f"{case.name:16}{case.title}")
         return 0
     unknown = [name for name in options.case if name not in cases]
     if unknown:
@@ -46,7 +46,7 @@ def run(
     found: dict[str, list[Row]] = {}
     failures = 0
     started = time.perf_counter()
-    for name in options.case or cases:
+    for name in options.case or [name for name in cases if not cases[name].if_named]:
         print(f"{name}: {cases[name].title}", flush=True)
         try:
             found[name] = cases[name].run(options.repeats)

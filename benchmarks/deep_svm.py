@@ -13,10 +13,7 @@ are smaller; from there about one network in twenty ends in a poor minimum in ev
 """
 
 import argparse
-import os
 import time
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch

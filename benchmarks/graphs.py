@@ -9,14 +9,13 @@ Needs graphs/NCI1.txt.gz in the folder FWNET_DATA; GraKeL only if it is installe
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from importlib.util import find_spec
-from statistics import median
 from typing import Any
 
 from sklearn.svm import SVC
 
+from benchmarks.harness import OURS, Contender, Missing, compare, interleave
+from benchmarks.report import table
 from fwnet.estimators import FWSVC
 from fwnet.kernels import Graph, WeisfeilerLehman, load_graphs
 
@@ -29,23 +28,18 @@ def main() -> None:
     graphs, y = load_graphs("NCI1")
     given = [_for_grakel(graph) for graph in graphs]
     kernel = WeisfeilerLehman(3)
-    methods: dict[str, Callable[[], object]] = {
-        "FWSVC on graphs": lambda: FWSVC(10.0, kernel=kernel).fit(graphs, y),
+    methods: dict[str, Contender] = {
+        OURS: lambda: FWSVC(10.0, kernel=kernel).fit(graphs, y),
         "our kernel, SVC": lambda: SVC(C=10.0, kernel="precomputed").fit(kernel(graphs, graphs), y),
+        "GraKeL's kernel, SVC": Missing("grakel not installed"),
     }
     if find_spec("grakel") is not None:
         methods["GraKeL's kernel, SVC"] = lambda: SVC(C=10.0, kernel="precomputed").fit(
             _grakel(given), y
         )
-    seconds: dict[str, list[float]] = {name: [] for name in methods}
-    for _ in range(parser.parse_args().repeats):
-        for name, method in methods.items():
-            began = time.process_time()
-            method()
-            seconds[name].append(time.process_time() - began)
-    ours = median(seconds["FWSVC on graphs"])
-    for name, taken in seconds.items():
-        print(f"{name:24s}{median(taken):8.2f} s{ours / median(taken):8.2f}×")
+    samples = interleave(methods, parser.parse_args().repeats)
+    targets = dict.fromkeys([name for name in methods if name != OURS])
+    print(table(compare("kernel and fit", samples, targets, 1.0, "s")))
 
 
 def _for_grakel(graph: Graph) -> list[Any]:

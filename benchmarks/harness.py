@@ -75,11 +75,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """A named measurement: `run(repeats)` returns the rows of its table."""
+    """A named measurement: `run(repeats)` returns the rows of its table.
+
+    `if_named`: it takes so long that it runs only if it is named.
+    """
 
     name: str
     title: str
     run: Callable[[int], list[Row]]
+    if_named: bool = False
 
 
 Samples = Mapping[str, "list[float] | Missing"]
@@ -103,7 +107,7 @@ def interleave(
         try:
             for k in range(len(names)):
                 name = names[(turn + k) % len(names)]
-                samples[name].append(_seconds(able[name]) / units)
+                samples[name].append(seconds(able[name]) / units)
         finally:
             gc.enable()
     return {
@@ -166,8 +170,9 @@ def power_of_growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float(slope)
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.process_time()  # one thread: what other programs take does not count
+def seconds(call: Callable[[], object]) -> float:
+    """Processor time of a call: what other programs take does not count."""
+    start = time.process_time()
     call()
     return time.process_time() - start
 

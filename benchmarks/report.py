@@ -34,14 +34,17 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """One line per row, columns aligned; the note of a row on its own line below."""
-    lines = [HEADER] + [_cells(row) for row in rows]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(HEADER))]
+    return aligned(HEADER, [_cells(row) for row in rows], [row.note for row in rows])
+
+
+def aligned(header: Sequence[str], lines: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
+    """Cells in columns; below a line its note, once for a run of equal notes."""
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     out = []
-    for k, line in enumerate(lines):
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+    for line, note, following in zip((header, *lines), ("", *notes), (*notes, ""), strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         out.append("  ".join(cells).rstrip())
-        note = rows[k - 1].note if k else ""
-        if note and (k == len(rows) or rows[k].note != note):  # once for a run of equal notes
+        if note and note != following:
             out.append(f"    {note}")
     return "\n".join(out)
 

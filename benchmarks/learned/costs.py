@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from unittest.mock import patch
 import torch
 
 import fwnet
+from benchmarks.harness import seconds
 from benchmarks.learned.targets import Target
 from fwnet import learned
 from fwnet.directions import Corrections, Exchanges, ProjectedStep, corrective
@@ -38,7 +39,7 @@ def costs(rounds: int = 101) -> list[Target]:
     problem = fwnet.Quadratic(A @ A.mT / 100 + 0.1 * torch.eye(1000, dtype=A.dtype))
     rows = []
     for name in learned.available():
-        loading = [_seconds(partial(learned.load, name)) for _ in range(rounds)]
+        loading = [seconds(partial(learned.load, name)) for _ in range(rounds)]
         size = (SHIPPED / f"{name}.fwnet").stat().st_size
         rows.append(Target(f"load {name}", 1e3 * statistics.median(loading), "ms", most=50.0))
         rows.append(Target(f"size {name}", size / 1e3, "kB", most=200.0))
@@ -62,8 +63,8 @@ def _step_rows(name: str, problem: fwnet.Quadratic, rounds: int) -> list[Target]
     mine(problem)  # compiles, where there is something to compile
     ours, theirs, chosen, programme = [], [], [], []
     for _ in range(rounds):  # interleaved: all see the same machine
-        ours.append(_seconds(lambda: mine(problem)))
-        theirs.append(_seconds(lambda: plain(problem)))
+        ours.append(seconds(lambda: mine(problem)))
+        theirs.append(seconds(lambda: plain(problem)))
         with _clock(*CHOICES[name]) as spent, _clock(corrective, "quadratic_weights") as small:
             mine(problem)
         chosen.append(sum(spent))
@@ -89,13 +90,6 @@ def _plain(controller: learned.Controller) -> FrankWolfe:
     if isinstance(controller, learned.LearnedPairwise):
         return PairwiseFrankWolfe(simplex, second_order=True, max_steps=STEPS, tol=0.0)
     return FrankWolfe(simplex, max_steps=STEPS, tol=0.0)
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    """Processor time of a call."""
-    began = time.process_time()
-    call()
-    return time.process_time() - began
 
 
 @contextmanager

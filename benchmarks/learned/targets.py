@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.report import aligned
+
 
 @dataclass(frozen=True)
 class Target:
@@ -46,15 +48,7 @@ class Missing:
 
 def table(rows: Sequence[Target | Missing]) -> str:
     header = ("target", "ours", "theirs", "", "ratio", "quartiles", "asked", "")
-    lines = [header, *(_cells(row) for row in rows)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
-    out = []
-    for k, line in enumerate(lines):
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        out.append("  ".join(cells).rstrip())
-        if k and rows[k - 1].note:
-            out.append(f"    {rows[k - 1].note}")
-    return "\n".join(out)
+    return aligned(header, [_cells(row) for row in rows], [row.note for row in rows])
 
 
 def as_json(rows: Sequence[Target | Missing]) -> list[dict[str, Any]]:

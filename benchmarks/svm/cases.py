@@ -1,4 +1,4 @@
-"""The cases: each returns its lines."""
+"""The cases: each returns its rows, of at most `repeats` rounds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from sklearn.datasets import load_digits, make_circles
 from sklearn.svm import SVC, LinearSVC
 
+from benchmarks.harness import Row, figure
 from benchmarks.svm import data, peers
-from benchmarks.svm.race import Line, race
+from benchmarks.svm.race import race
 from fwnet.estimators import FWSVC
 
 
-def circles(n: int) -> list[Line]:
+def circles(n: int, repeats: int) -> list[Row]:
     """rbf on concentric circles, gap 1e-3."""
     X, y = make_circles(n, factor=0.2, noise=0.1, random_state=0)
     sign, gamma = 2 * y - 1, float(1.0 / (2 * X.var()))
@@ -26,7 +27,7 @@ def circles(n: int) -> list[Line]:
         f"rbf circles n={n}",
         lambda: FWSVC().fit(X, y),
         {"SVC": (lambda: SVC().fit(X, y), 1.0 if n == 1000 else 1.5)},
-        25 if n <= 5000 else 9,
+        min(repeats, 25 if n <= 5000 else 9),
         note,
     )
     one = peers.one_class_at(X, sign, gamma, 1.0, 1e-3)
@@ -35,13 +36,13 @@ def circles(n: int) -> list[Line]:
         f"rbf circles n={n}",
         lambda: FWSVC().fit(X, y),
         {"OneClassSVM on K": (one, 0.5)},
-        9 if n <= 5000 else 1,
+        min(repeats, 9 if n <= 5000 else 1),
         gap,
     )
     return lines
 
 
-def memory() -> list[Line]:
+def memory(repeats: int) -> list[Row]:
     """Peak memory of a fit at n = 20,000, in a process of its own."""
     code = (
         "from sklearn.datasets import make_circles; from fwnet.estimators import FWSVC;"
@@ -50,10 +51,10 @@ def memory() -> list[Line]:
     )  # not ru_maxrss, which a child inherits from its parent
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     gigabytes = int(out.stdout) / 2**20
-    return [Line("rbf circles n=20000, peak memory", "1 GB", gigabytes, 1.0, 0.0, 0.0, "GB")]
+    return [figure("rbf circles n=20000, peak memory", [gigabytes], "GB", 1.0)]
 
 
-def mnist_parity() -> list[Line]:
+def mnist_parity(repeats: int) -> list[Row]:
     """rbf, odd against even digits, n = 5000, d = 784."""
     X, digits = data.mnist()
     X, y = np.ascontiguousarray(X[:5000]), digits[:5000] % 2
@@ -71,10 +72,12 @@ def mnist_parity() -> list[Line]:
     intelex = peers.optional("sklearnex.svm")
     if intelex is not None:
         rivals["scikit-learn-intelex SVC"] = (lambda: intelex.SVC().fit(X, y), 0.35)
-    return race("rbf MNIST odd/even n=5000", lambda: FWSVC().fit(X, y), rivals, 5, note)
+    return race(
+        "rbf MNIST odd/even n=5000", lambda: FWSVC().fit(X, y), rivals, min(repeats, 5), note
+    )
 
 
-def image_pairs() -> list[Line]:
+def image_pairs(repeats: int) -> list[Row]:
     """rbf, pairs of classes that look alike, n = 2000 images by pixels, gap 1e-3."""
     lines = []
     for name, first, second in (("mnist", 4, 9), ("mnist", 3, 8), ("cifar10", 3, 5)):
@@ -86,11 +89,11 @@ def image_pairs() -> list[Line]:
         note = f"gap {ours.duality_gap_:.1e}, {len(ours.support_)} support vectors, {ours.solver_}"
         rivals = {"OneClassSVM on K": (peers.one_class_at(X, y, gamma, 1.0, 1e-3), 0.4)}
         case = f"rbf {name} {first}/{second} n=2000"
-        lines += race(case, partial(FWSVC().fit, X, y), rivals, 7, note)
+        lines += race(case, partial(FWSVC().fit, X, y), rivals, min(repeats, 7), note)
     return lines
 
 
-def mnist_ten() -> list[Line]:
+def mnist_ten(repeats: int) -> list[Row]:
     """rbf, ten digits, n = 10,000; 500 MB of cache for both."""
     X, y = data.mnist()
     X, y, test = np.ascontiguousarray(X[:10_000]), y[:10_000], data.mnist("t10k")
@@ -99,11 +102,15 @@ def mnist_ten() -> list[Line]:
     note = f"gap {ours.duality_gap_:.1e}, accuracy {ours.score(*test):.4f} / {svc.score(*test):.4f}"
     rivals = {"SVC": (lambda: SVC(cache_size=500).fit(X, y), 0.3)}
     return race(
-        "rbf MNIST ten classes n=10000", lambda: FWSVC(cache_size=500).fit(X, y), rivals, 2, note
+        "rbf MNIST ten classes n=10000",
+        lambda: FWSVC(cache_size=500).fit(X, y),
+        rivals,
+        min(repeats, 2),
+        note,
     )
 
 
-def a9a_rbf() -> list[Line]:
+def a9a_rbf(repeats: int) -> list[Row]:
     """rbf on a9a, C = 8, γ = 1/32, gap 1e-3, both with their default cache."""
     X, y = data.a9a()
 
@@ -116,7 +123,7 @@ def a9a_rbf() -> list[Line]:
     return race(f"rbf a9a n={X.shape[0]}", fit, rivals, 1, note)
 
 
-def linear(name: str, targets: tuple[float | None, float | None]) -> list[Line]:
+def linear(name: str, targets: tuple[float | None, ...], repeats: int) -> list[Row]:
     """Linear SVMs to gap 1e-3: targets are those against LinearSVC and Snap ML."""
     if name == "mnist":
         X, digits = data.mnist()
@@ -138,12 +145,12 @@ def linear(name: str, targets: tuple[float | None, float | None]) -> list[Line]:
         f"linear {name} n={X.shape[0]} d={X.shape[1]}",
         lambda: FWSVC(kernel="linear").fit(X, y),
         rivals,
-        5,
+        min(repeats, 5),
         note,
     )
 
 
-def digit_pairs() -> list[Line]:
+def digit_pairs(repeats: int) -> list[Row]:
     """45 pairs of scikit-learn's digits, linear, gap 1e-4."""
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
@@ -162,4 +169,4 @@ def digit_pairs() -> list[Line]:
         "45 LinearSVC(dual=False)": (lambda: fits(dual=False), 1.0),
         "45 LinearSVC(dual=True)": (lambda: fits(dual=True), 1.0),
     }
-    return race("45 digit pairs", lambda: model.fit(X, y), rivals, 15, note)
+    return race("45 digit pairs", lambda: model.fit(X, y), rivals, min(repeats, 15), note)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_svmlight_file, make_classification
+from sklearn.datasets import make_classification
 
 from fwnet.data import load
 
@@ -32,11 +32,8 @@ def images(name: str, part: str = "train") -> tuple[np.ndarray, np.ndarray]:
 
 def a9a() -> tuple[Any, np.ndarray]:
     """The a9a training set, CSR with 32-bit indices."""
-    root = folder()
-    assert root is not None
-    X, y = load_svmlight_file(str(root / "svm" / "a9a.bz2"), n_features=123)
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return X, y
+    data = load("a9a")
+    return data.x, 2 * data.y - 1
 
 
 def separable(kind: str) -> tuple[np.ndarray, np.ndarray]:

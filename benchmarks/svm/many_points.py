@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
+from benchmarks.harness import OURS, Row, compare, figure
 from benchmarks.svm import peers
-from benchmarks.svm.race import Line
 from fwnet.estimators import FWSVC
 
 _TEST = 5000
@@ -30,7 +31,7 @@ class _Fit(NamedTuple):
     gigabytes: float  # the most that the process has taken so far
 
 
-def large() -> list[Line]:
+def large(repeats: int) -> list[Row]:
     """n = 10⁵, gap 1e-2, once each; also stopped after a fifth of the time, and Nystroem."""
     X, y, test, truth = _points(100_000)
     ours = _fit(FWSVC(gamma=0.05, tol=1e-2), X, y, test, truth)
@@ -49,12 +50,12 @@ def large() -> list[Line]:
     )
     case = "rbf n=100000 d=20"
     return [
-        _line(case, name, ours, best, 0.8, note),
-        _line(case, "Nystroem(1000) + LinearSVC", ours, low, None, fifth),
+        _row(case, name, ours, best, 0.8, note),
+        _row(case, "Nystroem(1000) + LinearSVC", ours, low, None, fifth),
     ]
 
 
-def million() -> list[Line]:
+def million(repeats: int) -> list[Row]:
     """n = 10⁶, 25 minutes and then a certificate; Nystroem fits a part, which has room."""
     X, y, test, truth = _points(_MILLION)
     ours = _fit(FWSVC(gamma=0.05, tol=1e-2, max_time=60 * _MINUTES), X, y, test, truth)
@@ -63,13 +64,11 @@ def million() -> list[Line]:
         f"gap {ours.model.duality_gap_:.3f}, accuracy {ours.accuracy:.4f} / {low.accuracy:.4f}, "
         f"{len(ours.model.support_)} support vectors, {ours.gigabytes:.2f} GB"
     )
-    minutes = ours.wall / 60
-    peer = f"Nystroem(1000) of {_PART}"
+    case = "rbf n=1000000 d=20"
     return [
-        Line("rbf n=1000000 d=20, minutes", "30 minutes", minutes / 30, 1.0, 0.0, 0.0,
-             f"{minutes:.1f} minutes"),
-        _line("rbf n=1000000 d=20", peer, ours, low, None, note),
-    ]  # fmt: skip
+        figure(case, [ours.wall / 60], "minutes", 30.0),
+        _row(case, f"Nystroem(1000) of {_PART}", ours, low, None, note),
+    ]
 
 
 def _points(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -95,6 +94,7 @@ def _fit(model: Any, X: np.ndarray, y: np.ndarray, test: np.ndarray, truth: np.n
     return _Fit(model, seconds, wall, model.score(test, truth), peak)
 
 
-def _line(case: str, peer: str, ours: _Fit, theirs: _Fit, target: float | None, note: str) -> Line:
-    ratio = ours.seconds / theirs.seconds
-    return Line(case, peer, ratio, target, 1e3 * ours.seconds, 1e3 * theirs.seconds, note)
+def _row(case: str, peer: str, ours: _Fit, theirs: _Fit, target: float | None, note: str) -> Row:
+    samples = {OURS: [ours.seconds], peer: [theirs.seconds]}
+    (row,) = compare(case, samples, {peer: target}, 1.0, "s")
+    return replace(row, note=note)

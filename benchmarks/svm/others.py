@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVR, LinearSVR, OneClassSVM
 
-from benchmarks.svm.race import Line, race
+from benchmarks.harness import Row
+from benchmarks.svm.race import Fit, race
 from fwnet.estimators import FWSVR, FWOneClassSVM
 
 _TOLS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)
 
 
-def linear_regression() -> list[Line]:
+def linear_regression(repeats: int) -> list[Row]:
     """n = 20,000, d = 50, gap 1e-3: LinearSVR has the same objective at half the C."""
     X, y = make_regression(20_000, 50, n_informative=20, noise=50.0, random_state=0)
     y = y / y.std()
     ours = FWSVR(kernel="linear", tol=1e-3).fit(X, y)
     best = _primal(X, y, FWSVR(kernel="linear", tol=1e-9).fit(X, y))
-    rivals: dict[str, tuple[Callable[[], Any], float | None]] = {}
+    rivals: dict[str, tuple[Fit, float | None]] = {}
     for dual in (False, True):
         for tol in _TOLS:
             fit = _linear_svr(X, y, dual, tol)
@@ -36,10 +36,10 @@ def linear_regression() -> list[Line]:
         return FWSVR(kernel="linear", tol=1e-3).fit(X, y)
 
     note = f"gap {ours.duality_gap_:.1e}, {ours.solver_}"
-    return race("linear regression n=20000 d=50", fit_ours, rivals, 5, note)
+    return race("linear regression n=20000 d=50", fit_ours, rivals, min(repeats, 5), note)
 
 
-def kernel_regression() -> list[Line]:
+def kernel_regression(repeats: int) -> list[Row]:
     """n = 3000, d = 10: SVR's loss is not squared, so the scores on new points stand beside."""
     X, y = make_friedman1(3000, random_state=0, noise=1.0)
     test = make_friedman1(3000, random_state=1)
@@ -51,10 +51,12 @@ def kernel_regression() -> list[Line]:
         f"{peer.score(test[0], truth):.3f}"
     )
     rivals = {"SVR": (lambda: SVR().fit(X, y), 1.0)}
-    return race("rbf regression n=3000 d=10", lambda: FWSVR().fit(X, y), rivals, 3, note)
+    return race(
+        "rbf regression n=3000 d=10", lambda: FWSVR().fit(X, y), rivals, min(repeats, 3), note
+    )
 
 
-def outliers() -> list[Line]:
+def outliers(repeats: int) -> list[Row]:
     """n = 3000, d = 10, gap 1e-3: OneClassSVM on K + I/C has the same objective."""
     X = np.random.default_rng(0).normal(size=(3000, 10))
     gamma = float(1.0 / (10 * X.var()))
@@ -74,10 +76,12 @@ def outliers() -> list[Line]:
     ours = FWOneClassSVM().fit(X)
     note = f"gap {ours.duality_gap_:.1e}, {len(ours.support_)} support vectors, {ours.solver_}"
     rivals = {f"OneClassSVM on K (tol={tol:g})": (lambda: fit(tol), None)}
-    return race("rbf outliers n=3000 d=10", lambda: FWOneClassSVM().fit(X), rivals, 5, note)
+    return race(
+        "rbf outliers n=3000 d=10", lambda: FWOneClassSVM().fit(X), rivals, min(repeats, 5), note
+    )
 
 
-def _linear_svr(X: np.ndarray, y: np.ndarray, dual: bool, tol: float) -> Callable[[], Any]:
+def _linear_svr(X: np.ndarray, y: np.ndarray, dual: bool, tol: float) -> Fit:
     def fit() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import LinearSVC, OneClassSVM
 
-Fit = Callable[[], Any]
+from benchmarks.svm.race import Fit
 
 
 def optional(module: str) -> Any:

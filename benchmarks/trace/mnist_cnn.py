@@ -18,7 +18,6 @@ MNIST is read from the folder FWNET_DATA.
 from __future__ import annotations
 
 import argparse
-import gzip
 import statistics
 import sys
 import time
@@ -32,6 +31,7 @@ from torch import Tensor, nn
 
 import fwnet
 from benchmarks.svm.data import folder
+from fwnet.data import load
 from fwnet.optim import FrankWolfe, constrain
 
 BATCH, LIMIT, EVERY, GOAL, RADIUS = 64, 400, 5, 0.95, 50.0
@@ -178,18 +178,13 @@ def say(line: str) -> None:
 
 
 def images(part: str, rows: range) -> tuple[Tensor, Tensor]:
-    """Images `(n, 1, 28, 28)` in [0, 1] and digits; only what is needed is unpacked."""
-    root = folder()
-    assert root is not None
-    tensors = []
-    for kind, header, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
-        with gzip.open(root / "mnist" / f"{part}-{kind}-ubyte.gz") as file:
-            raw = bytearray(file.read(header + rows.stop * size)[header + rows.start * size :])
-        tensors.append(torch.frombuffer(raw, dtype=torch.uint8))
-    return tensors[0].reshape(-1, 1, 28, 28) / 255, tensors[1].long()
+    """Images `(n, 1, 28, 28)` in [0, 1] and digits."""
+    data = load("mnist", download=False)
+    X, y = (data.train if part == "train" else data.test)(slice(rows.start, rows.stop))
+    return torch.from_numpy(X), torch.from_numpy(y)
 
 
-def load() -> tuple[Data, Data]:
+def parts() -> tuple[Data, Data]:
     """The same training images, shown beside validation and test images."""
     first = images("train", range(TRAIN))
     validation = images("train", range(TRAIN, TRAIN + VALIDATION))
@@ -201,7 +196,7 @@ def main(seeds: int = 10, tuning: int = 3) -> None:
     if folder() is None:
         raise SystemExit("mnist_cnn: set FWNET_DATA to the folder that holds mnist/.")
     torch.set_num_threads(1)
-    validation, test = load()
+    validation, test = parts()
     say(f"iterations to {GOAL:.0%} of {TEST} test images, {seeds} seeds; {LIMIT} stands for never")
     rivals: list[tuple[str, list[int]]] = []  # Adam's iterations, seed by seed
     for method in METHODS:
