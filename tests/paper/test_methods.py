@@ -49,7 +49,7 @@ def method(w: Any) -> Method:
 
 def learned(held: float, plan: MetaTraining = PLAN) -> Methods:
     methods = Methods({}, held, steps=4)
-    methods.learn("L2L", {"": (weight, method)}, lambda generator: 1.0, plan, 0)
+    methods.learn("L2L", (weight, method), lambda generator: 1.0, plan, 0)
     return methods
 
 
@@ -91,7 +91,7 @@ def test_rates_are_those_of_the_best_restart() -> None:
     for restarts in (1, 3):
         methods = Methods({}, 1.0, steps=4)
         plan = replace(PLAN, restarts=restarts)
-        methods.learn("L2L", {"": (Weight, method)}, lambda generator: 1.0, plan, 0)
+        methods.learn("L2L", (Weight, method), lambda generator: 1.0, plan, 0)
         found[restarts] = methods.training["L2L"]["rates"]
         assert min(found[restarts].values()) == min(methods.training["L2L"]["validation"])
     assert set(found[3]) == {"0.0001", "0.05"}
@@ -103,7 +103,7 @@ def test_validation_takes_as_many_steps_as_a_test() -> None:
     """Whatever the horizon of training: with x = w^t and loss x², the score says how many."""
     methods = Methods({}, 1.0, steps=6)
     plan = replace(PLAN, episodes=1, check_every=1, horizon=2)
-    methods.learn("L2L", {"": (weight, method)}, lambda generator: 1.0, plan, 0)
+    methods.learn("L2L", (weight, method), lambda generator: 1.0, plan, 0)
     assert methods.training["L2L"]["validation"][0] == pytest.approx(
         (0.9**8 + 0.9**10 + 0.9**12) / 3
     )
@@ -135,9 +135,9 @@ def test_all_seeds_take_the_learning_rate_of_the_first(tmp_path: Path) -> None:
 
     def run(seed: int, held: float, shared: Path | None) -> Methods:
         methods = Methods({}, held, steps=4)
-        versions = {"": (weight, method)}
+        version = (weight, method)
         with trainings_in(None, shared):
-            methods.learn("L2L", versions, lambda _: 1.0, PLAN, seed, lambda: (draw, 1.0))
+            methods.learn("L2L", version, lambda _: 1.0, PLAN, seed, lambda: (draw, 1.0))
         return methods
 
     first = run(0, 1.0, tmp_path)

@@ -59,7 +59,7 @@ def tuned(config: DeepConfig) -> dict[str, dict[str, Method]]:
     }
 
 
-def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
+def learned(config: DeepConfig, *names: str) -> dict[str, Version]:
     """What is trained: the step size; it and the kernel."""
 
     def step() -> nn.Module:
@@ -72,7 +72,7 @@ def learned(config: DeepConfig, *names: str) -> dict[str, dict[str, Version]]:
             lambda two: deep_method(config, two[0], two[1]),
         ),
     }
-    return {name: {"": every[name]} for name in names}
+    return {name: every[name] for name in names}
 
 
 def direction_and_kernel(config: DeepConfig, step_size: float, kernel: nn.Module) -> Version:

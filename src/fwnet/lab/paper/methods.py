@@ -86,17 +86,17 @@ class Methods(dict[str, Method]):
     def learn(
         self,
         name: str,
-        versions: Mapping[str, Version],
+        version: Version,
         draw: Draw,
         plan: MetaTraining,
         seed: int,
         first: Callable[[], tuple[Draw, Any]] | None = None,
     ) -> nn.Module:
-        """Train every version on problems that are drawn; add the one with the best validation.
+        """Add a method that is trained on problems that are drawn.
 
         Arguments:
             name: of the method.
-            versions: that are trained, by a text that says which.
+            version: what is trained.
             draw: problems to train on.
             plan: of the training.
             seed: of the initial weights and the draws.
@@ -107,25 +107,21 @@ class Methods(dict[str, Method]):
         Returns:
             What was trained.
         """
-        found = []
-        for text, version in versions.items():
-            tried, own = None, plan
-            if first is not None and len(plan.lrs) > 1:
-                folder = _place(name, text, FIRST_SEED, shared=True)
-                tried = self._trained(version, *first(), plan, FIRST_SEED, folder)
-                own = replace(plan, lrs=(tried[1].learning_rate,))
-            if tried is None or seed != FIRST_SEED:
-                folder = _place(name, text, seed, shared=False)
-                run = self._trained(version, draw, self.held, own, seed, folder)
-            else:
-                run = tried
-            found.append((text, version, *run, _rates((tried or run)[1])))
-        best, (_, make), module, history, rates = min(found, key=lambda f: min(f[3].validations))
-        self[name] = make(module)
+        tried, own = None, plan
+        if first is not None and len(plan.lrs) > 1:
+            folder = _place(name, FIRST_SEED, shared=True)
+            tried = self._trained(version, *first(), plan, FIRST_SEED, folder)
+            own = replace(plan, lrs=(tried[1].learning_rate,))
+        if tried is not None and seed == FIRST_SEED:
+            module, history = tried
+        else:
+            folder = _place(name, seed, shared=False)
+            module, history = self._trained(version, draw, self.held, own, seed, folder)
+        self[name] = version[1](module)
+        rates = _rates(history if tried is None else tried[1])
         self.training[name] = training_facts(history, plan) | {"rates": rates}
-        rate = f"meta lr = {history.learning_rate:g}"
         failed = "; not trained: no validation beat the initial weights" if history.failed else ""
-        self.chosen[name] = ", ".join(part for part in (best, rate) if part) + failed
+        self.chosen[name] = f"meta lr = {history.learning_rate:g}{failed}"
         return module
 
     def _score(self, method: Method) -> float:
@@ -177,10 +173,10 @@ def trainings_in(folder: Path | None, shared: Path | None = None) -> Iterator[No
         _folders.reset(token)
 
 
-def _place(*parts: object, shared: bool) -> Path | None:
+def _place(name: str, seed: int, shared: bool) -> Path | None:
     """The folder of one training; None if nothing is kept."""
-    folder, name = _folders.get()[shared], "-".join(str(part) for part in parts)
-    return None if folder is None else folder / hashlib.sha256(name.encode()).hexdigest()[:12]
+    folder, short = _folders.get()[shared], hashlib.sha256(f"{name}--{seed}".encode()).hexdigest()
+    return None if folder is None else folder / short[:12]
 
 
 def training_facts(history: MetaHistory, plan: MetaTraining) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def tuned(config: Cifar2Config) -> dict[str, dict[str, Method]]:
     }
 
 
-def trained(config: Cifar2Config) -> dict[str, dict[str, Version]]:
+def trained(config: Cifar2Config) -> dict[str, Version]:
     """What is trained, and the method with it.
 
     L2L moves the logits of α, or θ of the Lagrangian, by an LSTM; both are directions that are
@@ -151,10 +151,10 @@ def trained(config: Cifar2Config) -> dict[str, dict[str, Version]]:
 
     lagrangian = partial(learned.L2LLagrangian, multiplier=1.0)
     return {
-        GAMMA: {"": (partial(learned.LSTMStep, beta=config.beta), partial(fwnet_method, config))},
-        NABLA: {"": (direction, with_direction(OpenLoop()))},
-        L2L: {"": (learned.L2LSoftmax, with_direction(Constant(1.0)))},
-        L2L_LAGRANGIAN: {"": (lagrangian, with_direction(Constant(1.0)))},
+        GAMMA: (partial(learned.LSTMStep, beta=config.beta), partial(fwnet_method, config)),
+        NABLA: (direction, with_direction(OpenLoop())),
+        L2L: (learned.L2LSoftmax, with_direction(Constant(1.0))),
+        L2L_LAGRANGIAN: (lagrangian, with_direction(Constant(1.0))),
     }
 
 

@@ -62,7 +62,7 @@ def _trained(name: str, seed: int) -> Controller:
 def _judge(name: str, controller: Controller) -> dict[str, Any]:
     """The learned optimizer against 2/(t+2) and the line search, with the same softmin."""
     test, hand = parts(CONFIG, SEEDS[name])[2], hand_designed(CONFIG)
-    ((_, method),) = trained(CONFIG)[name].values()
+    _, method = trained(CONFIG)[name]
     made = {"learned": method(controller), "2/(t+2)": hand[OPEN], "line search": hand[SEARCH]}
     table = {}
     for text, each in made.items():

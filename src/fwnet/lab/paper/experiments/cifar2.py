@@ -68,9 +68,9 @@ class Cifar2(Experiment[Cifar2Config]):
         methods = Methods(hand_designed(config), held, config.steps)
         for name, choices in tuned(config).items():
             methods.tune(name, choices)
-        for place, (name, versions) in enumerate(trained(config).items()):
+        for place, (name, version) in enumerate(trained(config).items()):
             progress(0.1 + 0.2 * place, f"training {name}")
-            methods.learn(name, versions, training.draw, config.meta, seed, first)
+            methods.learn(name, version, training.draw, config.meta, seed, first)
         progress(0.9, "solving the held-out pairs")
         runs = {
             name: curve(descent(method, test), config.steps) for name, method in methods.items()

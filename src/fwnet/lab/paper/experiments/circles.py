@@ -73,14 +73,14 @@ class Circles(Experiment[CirclesConfig]):
             return rings(config.in_training, seeds.tolist())
 
         trained: dict[str, Any] = {}
-        for place, (name, versions) in enumerate(learned(config, GAMMA_KERNEL, GAMMA).items()):
+        for place, (name, version) in enumerate(learned(config, GAMMA_KERNEL, GAMMA).items()):
             progress(0.25 * place, f"training {name}")
-            trained[name] = methods.learn(name, versions, draw, config.meta, seed)
+            trained[name] = methods.learn(name, version, draw, config.meta, seed)
         kernel = trained[GAMMA_KERNEL][1]
         methods[TODAY_KERNEL] = partial(DeepTraining, mover=ExactSVM(), updates=kernel)
         progress(0.5, f"training {NABLA_KERNEL}")
         both = direction_and_kernel(config, config.direction_step, kernel)
-        methods.learn(NABLA_KERNEL, {"": both}, draw, config.meta, seed)
+        methods.learn(NABLA_KERNEL, both, draw, config.meta, seed)
         progress(0.75, "tuning on other rings")
         for name, choices in tuned(config).items():
             methods.tune(name, choices)

@@ -77,9 +77,9 @@ class Manmade(Experiment[ManmadeConfig]):
             start = 1000 + draw_seed(generator)
             return _deep_svm(config, data, parts.optimizee, rows, start)
 
-        for place, (name, versions) in enumerate(learned(config, GAMMA, GAMMA_KERNEL).items()):
+        for place, (name, version) in enumerate(learned(config, GAMMA, GAMMA_KERNEL).items()):
             progress(0.2 + 0.35 * place, f"training {name}")
-            methods.learn(name, versions, draw, config.meta, seed)
+            methods.learn(name, version, draw, config.meta, seed)
         svm = _deep_svm(config, data, parts.test, generator, seed)
         x, y = data.test(slice(config.test_points))
         x_test, y_test = torch.from_numpy(x).unsqueeze(0), _signs(config, y)

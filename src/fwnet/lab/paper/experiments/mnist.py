@@ -75,9 +75,9 @@ class Mnist(Experiment[MnistConfig]):
         def draw(generator: torch.Generator) -> ImageTask:
             return ImageTask(meta, 1000 + draw_seed(generator), draw_seed(generator))
 
-        for place, (name, versions) in enumerate(_learned(config, seed).items()):
+        for place, (name, version) in enumerate(_learned(config, seed).items()):
             progress(0.2 + 0.35 * place, f"training {name}")
-            methods.learn(name, versions, draw, config.meta, seed)
+            methods.learn(name, version, draw, config.meta, seed)
         out: dict[str, Any] = {}
         for place, (name, method) in enumerate(methods.items()):
             progress(0.9 + 0.01 * place, f"training with {name}")
@@ -308,12 +308,12 @@ def _grids(config: MnistConfig, seed: int) -> dict[str, dict[str, Method]]:
     return {name: {f"lr = {lr:g}": make(lr) for lr in config.grid} for name, make in kinds.items()}
 
 
-def _learned(config: MnistConfig, seed: int) -> dict[str, dict[str, Version]]:
+def _learned(config: MnistConfig, seed: int) -> dict[str, Version]:
     """L2LC_∇ reshapes the softmax layer's gradient; L2L moves all layers by LSTMs."""
     lstm = partial(EntrywiseLSTM, 20, 2, preprocess=True)
     return {
-        NABLA: {"": (lstm, partial(_fw, config, seed))},
-        L2L: {"": (partial(LSTMUpdates, scale=0.01), partial(_method, config))},
+        NABLA: (lstm, partial(_fw, config, seed)),
+        L2L: (partial(LSTMUpdates, scale=0.01), partial(_method, config)),
     }
 
 
