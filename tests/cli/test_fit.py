@@ -113,7 +113,7 @@ def test_fit_saves_a_table_model_that_predicts_new_tables() -> None:
     assert call("predict", "m.fwnet", "new.csv")[0].split() == ["buys", *expected]
     answer = json.loads(call("predict", "m.fwnet", "new.csv", "--json")[0])
     assert answer["predictions"]["buys"] == expected
-    assert answer["score"] == pytest.approx(np.mean(new["buys"] == expected))
+    assert answer["accuracy"] == pytest.approx(np.mean(new["buys"] == expected))
     new.drop(columns="buys").to_csv("blind.csv", index=False)
     out, _ = call("predict", "m.fwnet", "blind.csv", "--out", "said.csv")
     assert "said.csv" in out
@@ -163,6 +163,7 @@ def test_rows_without_a_target_are_left_out_and_options_reach_the_estimator() ->
     [
         ("people.csv", "cannot become categories: id (200), home (200). Convert them, or leave"),
         ("people.csv", "--drop id,home."),
+        ("people.csv --drop home", "--drop home,id."),
         ("people.csv --target bys", "people.csv has no column 'bys'; it has income, city"),
         ("people.csv --drop nothing", "people.csv has no column 'nothing'"),
         ("digits --drop id", "--target and --drop name columns of a CSV or Parquet file"),
@@ -195,7 +196,7 @@ def test_other_spellings_of_csv_files() -> None:
         assert found["test_accuracy"] == wanted["test_accuracy"]
         assert found["numbers"] == ["income", "age"]
         answer = json.loads(call("predict", "m.fwnet", *arguments, "--json")[0])
-        assert answer["score"] > 0.85
+        assert answer["accuracy"] > 0.85
     error = " ".join(call("fit", "comma.csv", code=1)[1].split())
     assert "comma.csv has one column: 'income;city;age;buys'" in error
     assert '--separator ";"' in error
@@ -226,11 +227,9 @@ def test_predict_scores_the_rows_with_a_target_and_keeps_columns() -> None:
     answer = json.loads(call("predict", "m.fwnet", "new.csv", "--keep", "id", "--json")[0])
     assert answer["scored_points"] == len(table) - 20
     said = call("predict", "m.fwnet", "new.csv")[1]
-    assert (
-        said
-        == f"fwnet: accuracy {answer['score']:.4g} on {len(table) - 20} of {len(table)} points.\n"
-    )
-    assert answer["score"] == pytest.approx((found["buys"] == table["buys"])[20:].mean())
+    rows = f"{len(table) - 20} of {len(table)} points"
+    assert said == f"fwnet: accuracy {answer['accuracy']:.4g} on {rows}.\n"
+    assert answer["accuracy"] == pytest.approx((found["buys"] == table["buys"])[20:].mean())
     error = call("predict", "m.fwnet", "new.csv", "--keep", "idd", code=1)[1]
     assert "--keep: new.csv has no column 'idd'" in error
 

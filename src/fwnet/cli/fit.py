@@ -152,7 +152,7 @@ def fit(
     where = source if name is None else f"column {name} of {source}"
     y, classes = (_numbers(where, y), None) if chosen.measure == "r2" else (y, _classes(where, y))
     scaled = is_table(source) if scale is None else scale
-    _check_texts(X)
+    _check_texts(X, dropped)
     fitted, facts = _fitted(chosen, settings, scaled, (X, y), test, cv, seed)
     if save is not None:
         from fwnet.estimators import save_model
@@ -214,14 +214,19 @@ def _fitted(
     return whole, counts | scores | size | {"duality_gap": gap, "seconds": seconds}
 
 
-def _check_texts(X: Any) -> None:
-    """Raise for columns of a table that cannot be categories, all at once."""
+def _check_texts(X: Any, dropped: list[str]) -> None:
+    """Raise for columns of a table that cannot be categories, all at once.
+
+    Args:
+        X: the points.
+        dropped: the columns that are left out already.
+    """
     from fwnet.estimators.tables import MOST_VALUES, many_texts
 
     many = many_texts(X)
     if many:
         shown = ", ".join(f"{name} ({count})" for name, count in many.items())
-        names = ",".join(many)
+        names = ",".join([*dropped, *many])
         raise Failed(
             f"columns with more than {MOST_VALUES} different texts cannot become categories: "
             f"{shown}. Convert them, or leave them out: --drop {shlex.quote(names)}."

@@ -51,7 +51,7 @@ def predict(
     """Predict new points with a saved model, in the order of their rows.
 
     Columns are matched by name; further columns are ignored. If the column of the target is there,
-    the score (accuracy, or R² for numbers) is measured too, on the rows that have a value of it.
+    the accuracy, or R² for numbers, is measured too, on the rows that have a value of it.
 
     Examples:
 
@@ -76,10 +76,11 @@ def predict(
         there, y = answers
         if not there.all():
             facts["scored_points"] = int(there.sum())
-        facts["score"] = float(fitted.score(X[there], y.astype(type(predicted[0]))))
-        measure = "accuracy" if hasattr(fitted, "classes_") else "R²"
+        measure = "accuracy" if hasattr(fitted, "classes_") else "r2"
+        facts[measure] = float(fitted.score(X[there], y.astype(type(predicted[0]))))
         if out is None and not as_json:  # the standard output holds the predictions alone
-            say(f"{measure} {facts['score']:.4g} on {there.sum()} of {len(there)} points.")
+            shown = "accuracy" if measure == "accuracy" else "R²"
+            say(f"{shown} {facts[measure]:.4g} on {there.sum()} of {len(there)} points.")
     if out is not None:
         write_text(out, _csv(columns), f"--out {out}")
         facts["saved"] = out.as_posix()
