@@ -3,7 +3,8 @@
 reference/ROOM.md   the docstrings of every public name, those of tests/public_names.txt
 api.md              written by hand; here its names become links to those docstrings
 gallery.md          what the examples ask, draw and print (tools/gallery.py keeps the last two)
-notebooks.md        the notebooks, with links that open them
+notebooks.md        a line for each notebook
+notebooks/NAME.md   its text, its code and the outputs that it keeps
 benchmarks.md       benchmarks/README.md
 changelog.md        CHANGELOG.md
 """
@@ -11,6 +12,7 @@ changelog.md        CHANGELOG.md
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import os
 import re
@@ -72,6 +74,40 @@ MOVED = {  # links to files outside docs/
     "examples": "gallery.md",
     "notebooks": "notebooks.md",
 }
+GALLERY = {  # the examples, in the order of the gallery
+    "Networks": (
+        "constrained_mlp",
+        "few_shot_head",
+        "svm_head_in_a_convnet",
+        "differentiate",
+        "neural_sparse_softmax",
+    ),
+    "Support vector machines": (
+        "odd_even_certificate",
+        "few_shot_digits",
+        "deep_circles",
+        "graph_classes",
+        "neural_svm",
+    ),
+    "Low rank": (
+        "thousand_classes",
+        "movie_ratings",
+        "low_rank_completion",
+        "sparse_text",
+        "mnist_pixels",
+    ),
+    "Learned optimizers": ("evaluate_a_controller", "learn_a_step_size"),
+    "Solvers": (
+        "choose_a_solver",
+        "choose_a_step_rule",
+        "batched",
+        "polynomial_regression",
+        "k_sparse_atoms",
+        "birkhoff_lazy",
+        "probability_simplex",
+        "points_for_an_integral",
+    ),
+}
 NAME = re.compile(r"fwnet\.([\w.]+)(\(|$)")
 QUESTION = re.compile(r"^(.+?)\n\n(.*?)(?:\nSee: (.*))?\Z", re.DOTALL)
 
@@ -130,60 +166,87 @@ def linked(markdown: str, pages: dict[str, list[str]]) -> str:
     return re.sub(r"^\| `[^|]+", row, markdown, flags=re.MULTILINE)
 
 
+def repository(path: str) -> str:
+    """The path as code, with a link to the file if the address of the repository is known."""
+    address = os.environ.get("REPO_URL", "").rstrip("/")
+    return f"[`{path}`]({address}/blob/main/{path})" if address else f"`{path}`"
+
+
 def gallery() -> str:
-    """A section for each example: its question, its text, its picture."""
+    """A card for each example, then a section: its question, its text, its picture."""
     parts = [
-        "# Gallery\n\nEach script in `examples/` asks one question and answers it in about half a "
-        "minute. `python examples/NAME.py` prints the answer, and `--plot figure.png` draws the "
-        "picture. What is printed here comes from one run on a busy machine, so compare its "
-        "seconds only with each other."
+        "# Gallery\n\nEach script asks one question and answers it in about half a minute. "
+        "`python examples/NAME.py` prints the answer, and `--plot figure.png` draws the picture. "
+        "What is printed here comes from one run on a busy machine, so compare its seconds only "
+        "with each other."
     ]
-    for path in sorted((ROOT / "examples").glob("*.py")):
-        text = ast.get_docstring(ast.parse(path.read_text())) or ""
-        match = QUESTION.match(text)
-        if match is None:
-            continue
-        question, body, seen = match.groups()
-        shown = f"![{question}](images/gallery/{path.stem}.png){{ loading=lazy }}\n\n"
-        answer = f"**Answer.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
-        printed = (ROOT / f"docs/images/gallery/{path.stem}.txt").read_text(encoding="utf-8")
-        details = (
-            '<details markdown="1"><summary>What it prints</summary>\n\n'
-            f"```text\n{printed}```\n\n</details>"
-        )
-        parts.append(
-            f"## {question}\n\n`examples/{path.name}`\n\n{body.strip(chr(10))}\n\n"
-            f"{shown}{answer}{details}"
-        )
-    return "\n\n".join(parts)
+    sections = []
+    listed = sorted(name for names in GALLERY.values() for name in names)
+    if listed != sorted(path.stem for path in (ROOT / "examples").glob("*.py")):
+        raise ValueError("GALLERY of tools/site.py must list every example once.")
+    for group, names in GALLERY.items():
+        cards = []
+        for name in names:
+            text = ast.get_docstring(ast.parse((ROOT / f"examples/{name}.py").read_text())) or ""
+            match = QUESTION.match(text)
+            if match is None:
+                raise ValueError(f"examples/{name}.py does not begin with a question and a text.")
+            question, body, seen = match.groups()
+            picture = f"images/gallery/{name}.png"
+            answer = f"**Answer.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
+            printed = (ROOT / f"docs/images/gallery/{name}.txt").read_text(encoding="utf-8")
+            cards.append(
+                f'<a href="#{name}"><img src="{picture}" alt="" loading="lazy">{question}</a>'
+            )
+            sections.append(
+                f"## {question} {{ #{name} }}\n\n{repository(f'examples/{name}.py')}\n\n"
+                f"{body.strip(chr(10))}\n\n![{question}]({picture}){{ loading=lazy }}\n\n{answer}"
+                '<details markdown="1"><summary>What it prints</summary>\n\n'
+                f"```text\n{printed}```\n\n</details>"
+            )
+        parts += [f"**{group}**", f'<div class="cards">{"".join(cards)}</div>']
+    return "\n\n".join(parts + sections)
 
 
-def notebooks() -> str:
-    """A line for each notebook: its first cell's title and sentence, and where it opens."""
-    repository = os.environ.get("REPO_URL", "").removeprefix("https://github.com/").rstrip("/")
-    parts = [
+def notebooks() -> dict[str, str | bytes]:
+    """A page for each notebook, the files of its pictures, and a page that lists them all."""
+    listed = [
         "# Notebooks\n\nFive lessons, each of which runs in about a minute. In a clone of the "
         "repository, `jupyter lab notebooks` opens them and `make notebooks` runs them all."
     ]
+    found: dict[str, str | bytes] = {}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        first = "".join(json.loads(path.read_text())["cells"][0]["source"])
-        title, _, text = first.removeprefix("# ").partition("\n")
-        links = ""
-        if repository:
-            place = f"{repository}/blob/main/notebooks/{path.name}"
-            links = (
-                f"\n\n[Read it with its results](https://github.com/{place}) · "
-                f"[open it in Colab](https://colab.research.google.com/github/{place})"
-            )
-        parts.append(f"## {title}\n\n{text.strip()}\n\n`notebooks/{path.name}`{links}")
-    return "\n\n".join(parts)
+        cells = json.loads(path.read_text())["cells"]
+        title, _, text = "".join(cells[0]["source"]).removeprefix("# ").partition("\n")
+        place = os.environ.get("REPO_URL", "").removeprefix("https://github.com/").rstrip("/")
+        colab = f"https://colab.research.google.com/github/{place}/blob/main/notebooks/{path.name}"
+        links = repository(f"notebooks/{path.name}") + (
+            f" · [Open it in Colab]({colab})" * bool(place)
+        )
+        listed.append(f"## [{title}](notebooks/{path.stem}.md)\n\n{text.strip()}\n\n{links}")
+        blocks = [f"# {title}\n\n{links}\n\n{text.strip()}"]
+        for cell in cells[1:]:
+            source = "".join(cell["source"])
+            blocks.append(f"```python\n{source}\n```" if cell["cell_type"] == "code" else source)
+            for output in cell.get("outputs", ()):
+                data = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
+                if "image/png" in data:
+                    picture = f"{path.stem}-{len(found)}.png"
+                    found[f"notebooks/{picture}"] = base64.b64decode(data["image/png"])
+                    blocks.append(f"![What the cell above draws]({picture})")
+                elif "text/html" in data:
+                    blocks.append(f'<div class="output">{data["text/html"]}</div>')
+                else:
+                    printed = data.get("text/plain") or "".join(output.get("text", ""))
+                    blocks.append(f"```text\n{printed.strip(chr(10))}\n```")
+        found[f"notebooks/{path.stem}.md"] = "\n\n".join(blocks)
+    return {"notebooks.md": "\n\n".join(listed)} | found
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
-    pages = {
+    pages: dict[str, str | bytes] = notebooks() | {
         "gallery.md": gallery(),
-        "notebooks.md": notebooks(),
         "benchmarks.md": (ROOT / "benchmarks/README.md").read_text(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
     }
@@ -191,15 +254,17 @@ def on_files(files: Files, config: Any) -> Files:
         blocks = "\n\n".join(f"::: {source(name)}" for name in names)
         text = f"# {TITLES[room]}\n\n{opening(room, names)}\n\n{blocks}\n"
         pages[f"reference/{room}.md"] = text
-    for path, text in pages.items():
-        files.append(File.generated(config, path, content=text))
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
     return files
 
 
 def on_config(config: Any) -> Any:
-    """Add the pages of the reference to the navigation."""
-    section = next(entry for entry in config["nav"] if "Reference" in entry)
-    section["Reference"] += [{title: f"reference/{room}.md"} for room, title in TITLES.items()]
+    """Add the notebooks and the pages of the reference to the navigation."""
+    sections = {title: entries for entry in config["nav"] for title, entries in entry.items()}
+    lessons = [path for path in notebooks() if path.endswith(".md")]
+    next(entry for entry in sections["Start"] if "Notebooks" in entry)["Notebooks"] = lessons
+    sections["Reference"] += [{title: f"reference/{room}.md"} for room, title in TITLES.items()]
     return config
 
 
