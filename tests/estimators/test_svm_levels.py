@@ -54,6 +54,9 @@ def test_there_is_no_grid(fast: None) -> None:
     assert Levels.of(np.random.default_rng(0).random((600, 48)), 1e-6) is None
     assert Levels.of(np.vstack([X, X + 1.0]), 1e-6) is None  # 510 levels
     assert Levels.of(np.full((600, 48), 3.0), 1e-6) is None
+    X = pixels()
+    X[1, :2] = -0.25, 255.25  # 255.5 apart: rounded, one level more than 8 bits hold
+    assert Levels.of(X, 1e3) is None
 
 
 def test_integers_multiply_exactly() -> None:

@@ -51,9 +51,10 @@ class Levels:
         low, high = float(X.min()), float(X.max())
         apart = np.diff(some)
         apart = apart[apart > _APART * (high - low)]
-        if not len(apart) or high - low > (_MOST + 0.5) * float(apart.min()):
+        top = round(min((high - low) / float(apart.min()), _MOST + 1.0)) if len(apart) else 0
+        if not 0 < top <= _MOST:
             return None
-        step = (high - low) / round((high - low) / float(apart.min()))
+        step = (high - low) / top
         whole, off = np.empty(X.shape, np.int8), 0.0
         for part in _chunks(X):
             levels = _levels(X[part], low, step)
