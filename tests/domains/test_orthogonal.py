@@ -78,6 +78,13 @@ def test_the_size_of_a_matrix_does_not_matter(shape: tuple[int, ...], scale: flo
     torch.testing.assert_close(orthogonalize(scale * G, 12).double(), u @ vh, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(6, 9), (3, 9, 6)])
+def test_numbers_below_the_normal_ones_count(shape: tuple[int, ...]) -> None:
+    """Nothing is 0 / 0, and the smallest numbers of float32 are scaled like others."""
+    signs = torch.randn(shape, generator=seeded(0)).sign()
+    torch.testing.assert_close(orthogonalize(1.4e-45 * signs), orthogonalize(signs))
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 8])
 def test_the_peak_is_the_largest_value_on_a_grid(steps: int) -> None:
     s = torch.linspace(0, 1, 200_001, dtype=torch.float64)

@@ -64,7 +64,8 @@ def _first(x: Tensor, wide: bool, factor: float, plain: bool) -> Tensor:
     tiny = torch.finfo(x.dtype).tiny  # instead of 0 / 0
     length = _common_length(x) if plain else None
     if length is None:
-        x, length = x / x.abs().amax((-2, -1), keepdim=True).clamp_min(tiny), 1.0
+        largest = x.abs().amax((-2, -1), keepdim=True)  # may be below tiny
+        x, length = x / torch.where(largest == 0, 1.0, largest), 1.0
     product, update = _products(x)
     gram = product(x, x.mT) if wide else product(x.mT, x)
     square = update(gram, gram, gram, beta=0.0, alpha=length**-4)
