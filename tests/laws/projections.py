@@ -14,7 +14,8 @@ def to_simplex(x: Array, radius: float) -> Array:
     ordered = np.sort(x)[::-1]
     means = (np.cumsum(ordered) - radius) / np.arange(1, len(x) + 1)
     shift = means[np.flatnonzero(ordered > means)[-1]] if (ordered > means).any() else means[0]
-    return np.maximum(x - shift, 0.0)
+    nearest = np.maximum(x - shift, 0.0)
+    return nearest * (radius / nearest.sum())  # a far x has rounded more than the radius does
 
 
 def to_l1(x: Array, radius: float) -> Array:
