@@ -17,7 +17,7 @@ Reference: Higham and Mary (2019), "A new approach to probabilistic rounding err
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -135,7 +135,7 @@ def certified_linear(X: Any, problem: MarginProblem, solved: Expansion, tol: flo
     gap = _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.float64))
     if gap > tol and solved.status in BY_PRECISION:  # rounding may decide
         gap = min(gap, _gap(problem, solved.coef, _linear_sums(X, problem, solved, np.longdouble)))
-    return concluded(solved, gap, tol)
+    return solved.certified(gap, tol)
 
 
 def combination(X: Any, coef: Array) -> Array:
@@ -229,10 +229,3 @@ def _gap(problem: MarginProblem, coef: Array, sums: _Sums) -> float:
 
 def _rounding(terms: int, eps: float = float(np.finfo(np.float64).eps)) -> float:
     return eps * (2.0 + 4.0 * math.sqrt(terms))
-
-
-def concluded(solved: Expansion, gap: float, tol: float) -> Expansion:
-    """The machine with its gap; one that is above tol was not stopped by its tolerance."""
-    status = "stalled" if solved.status == "converged" and not gap <= tol else solved.status
-    solved.trace.replace_last(solved.trace[-1]._replace(gap=gap))
-    return replace(solved, status=status, gap=gap)

@@ -33,7 +33,7 @@ from fwnet.estimators.svm.records import (
 from fwnet.estimators.svm.store import DualKernel, GramMap, KernelStore
 from fwnet.estimators.svm.working_set import TINY, Work
 from fwnet.problems import Quadratic, SVMDual
-from fwnet.trace import Clock, Status, StepRecord, Trace
+from fwnet.trace import Clock, StepRecord, Trace
 
 Certificate = Callable[[Array, Array], DualGap]
 _FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
@@ -188,30 +188,14 @@ def solve_dual(
     status = work.halt if result.status == "stopped" else result.status
     assert status is not None
     assert not isinstance(status, tuple)  # one problem, no batch
+    status = "non_finite" if status == "oracle_failed" else status  # an infinite gap
     counts, seconds = [*work.spent, work.steps], result.trace.column("seconds").tolist()
     trace = Trace()
-    for steps, found, time in zip(counts, work.seen, seconds, strict=False):
+    for steps, found, time in zip(counts, [*work.seen[:-1], work.found], seconds, strict=False):
         trace.append(StepRecord(steps, -found.dual, found.gap, math.nan, time))
     name = "pairwise" if work.whole else "corrective"
-    u = result.x.numpy() * labels
-    return expansion(problem, u, work.found, status, trace, name)
-
-
-def expansion(
-    problem: MarginProblem,
-    u: Array,
-    found: DualGap,
-    status: Status,
-    trace: Trace,
-    name: str,
-) -> Expansion:
-    """Return the machine of the weights u; the last record gets its gap."""
-    coef, last = problem.scale(found) * u, trace[-1]
-    trace.replace_last(last._replace(value=-found.dual, gap=found.gap))
-    if status == "oracle_failed":  # an infinite gap
-        status = "non_finite"
-    intercept = problem.bias * float(coef.sum())
-    return Expansion(coef, intercept, name, status, last.t, found.gap, trace)
+    coef = problem.scale(work.found) * (result.x.numpy() * labels)
+    return Expansion(coef, problem.intercept(coef), name, status, trace)
 
 
 def with_vector(points: Points, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:
@@ -222,12 +206,13 @@ def with_vector(points: Points, problem: MarginProblem, solved: Expansion, tol: 
     """
     if points.spec.name != "linear" or not math.isfinite(solved.gap):
         return solved
-    again = solved
+    coef = solved.coef
     if isinstance(problem, BinaryProblem):
-        u = problem.weights(solved.coef)
-        w, b = combination(points.X, u), problem.bias * float(u.sum())
+        u = problem.weights(coef)
+        w, b = combination(points.X, u), problem.intercept(u)
         rho = float(w @ w) + b * b + float(u @ (u / problem.box))
-        found = DualGap(0.5 * rho, 0.5 / (rho * (1.0 - min(solved.gap, 0.5))), solved.gap)
-        again = expansion(problem, u, found, solved.status, solved.trace, solved.solver)
-    again = replace(again, w=combination(points.X, again.coef))  # not w/ρ: α/ρ is rounded
+        coef = u / rho
+        solved.trace.replace_last(solved.trace[-1]._replace(value=-0.5 / rho))
+    w, b = combination(points.X, coef), problem.intercept(coef)  # not w/ρ: α/ρ is rounded
+    again = replace(solved, coef=coef, intercept=b, w=w)
     return certified_linear(points.X, problem, again, tol)

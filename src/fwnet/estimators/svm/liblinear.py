@@ -48,7 +48,7 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
                 status = "max_seconds"
         if status is not None:
             coef = factor * problem.box * excess
-            return Expansion(coef, float(w[-1]), "liblinear", status, steps, gap, trace, w[:-1])
+            return Expansion(coef, float(w[-1]), "liblinear", status, trace, w[:-1])
 
 
 def _fit(X: Any, problem: MarginProblem, tol: float, max_steps: int) -> tuple[Array, int]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fwnet.domains import Simplex
-from fwnet.estimators.svm.kernel_machine import Points, expansion, solve_kernel, with_vector
+from fwnet.estimators.svm.kernel_machine import Points, solve_kernel, with_vector
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.records import BinaryProblem, Expansion, record
 from fwnet.layers import FWNet
@@ -74,7 +74,8 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     record(trace, steps, -found.dual, found.gap, clock)
     limits.show(found.gap)
     status: Status = limits.status(found.gap, steps) or "max_steps"
-    solved = expansion(problem, weighted, found, status, trace, "fwnet")
+    coef = problem.scale(found) * weighted
+    solved = Expansion(coef, problem.intercept(coef), "fwnet", status, trace)
     return with_vector(points, problem, solved, limits.tol)
 
 

@@ -72,7 +72,7 @@ def solve_newton(
             w, used = closer.minimise(w, goal, left, scores[near])
         steps += used
     coef = factor * problem.box * excess
-    return Expansion(coef, float(w[-1]), "newton", status, steps, gap, trace, w[:-1])
+    return Expansion(coef, float(w[-1]), "newton", status, trace, w[:-1])
 
 
 @final

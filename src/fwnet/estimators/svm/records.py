@@ -120,6 +120,10 @@ class MarginProblem:
         """Return signed weights u of coefficients."""
         return coef
 
+    def intercept(self, coef: Array) -> float:
+        """Return b."""
+        return self.bias * float(coef.sum())
+
     def bound(self, found: DualGap) -> float:
         """Return a bound of the value above its minimum: P(P − D)/P, or |D|(P − D)/P if larger.
 
@@ -175,9 +179,7 @@ class Expansion:
         intercept: b.
         solver: which one ran.
         status: why it stopped.
-        steps: how many it took.
-        gap: (P − D)/P.
-        trace: a record each round, with −D and (P − D)/P; the last one has the steps and the gap.
+        trace: a record each round, with −D and (P − D)/P; the last one is that of this solution.
         w: `(d,)` for a linear kernel.
     """
 
@@ -185,10 +187,24 @@ class Expansion:
     intercept: float
     solver: str
     status: Status
-    steps: int
-    gap: float
     trace: Trace
     w: Array | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many steps the solver took."""
+        return self.trace[-1].t
+
+    @property
+    def gap(self) -> float:
+        """(P − D)/P."""
+        return float(self.trace[-1].gap)
+
+    def certified(self, gap: float, tol: float) -> Expansion:
+        """Return the same with another gap; above tol, it was not the tolerance that stopped."""
+        self.trace.replace_last(self.trace[-1]._replace(gap=gap))
+        stalled = self.status == "converged" and not gap <= tol
+        return replace(self, status="stalled") if stalled else self
 
     def after(self, earlier: Expansion) -> Expansion:
         """Return the end of a solve that went on from an earlier one."""
@@ -197,7 +213,7 @@ class Expansion:
             trace.append(r)
         for r in self.trace:
             trace.append(r._replace(t=r.t + last.t, seconds=r.seconds + last.seconds))
-        return replace(self, trace=trace, steps=self.steps + earlier.steps)
+        return replace(self, trace=trace)
 
 
 def record(trace: Trace, t: int, value: float, gap: float, clock: Clock) -> None:
