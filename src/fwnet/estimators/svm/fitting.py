@@ -82,8 +82,7 @@ def _make_all(points: Points, limits: Limits) -> None:
     Together they ask for most rows, and all at once are half the work.
     """
     kernel = points.store.kernel
-    kernel.clock = limits.clock
-    with suppress(OutOfTime):
+    with suppress(OutOfTime), kernel.limited(limits.clock):
         points.store.square()
     kernel.threads = 1
 

@@ -123,12 +123,9 @@ class Points:
             return scores_in_double(
                 self.X, self.spec, self.encoding, problem, u, scores, scale, clock, kernel.threads
             )
-        kernel.clock = clock
         support = np.flatnonzero(u)
-        try:
+        with kernel.limited(clock):
             return self.store.combine(support, u[support]) + problem.bias * u.sum()
-        finally:
-            kernel.clock = Clock()
 
 
 def solve_kernel(

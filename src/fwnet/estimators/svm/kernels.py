@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from typing import Any, final
@@ -120,7 +121,7 @@ class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision.
 
     `trusted` says whether no stored value is off by more than `slack`, or than float64 allows.
-    Whoever sets `clock` gets OutOfTime from the methods that evaluate the kernel, by `threads`.
+    The kernel is evaluated by `threads`.
     """
 
     def __init__(
@@ -147,6 +148,15 @@ class KernelRows:
             self._points = self.encoding.encode(X, self.dtype)
             self.reach = -float(self._points.dense[:, -1].min(initial=0.0))
         self.trusted = self.stored_rounding <= slack or self.trusted
+
+    @contextmanager
+    def limited(self, clock: Clock) -> Iterator[None]:
+        """Let the methods that evaluate the kernel raise OutOfTime by the clock."""
+        self.clock = clock
+        try:
+            yield
+        finally:
+            self.clock = Clock()
 
     @property
     def megabytes(self) -> float:

@@ -53,9 +53,9 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     clock, network = Clock(), solver
     if isinstance(solver, str):
         network = default_network(min(limits.max_steps, _DEPTH))
-    points.store.kernel.clock = limits.clock
     try:
-        kernel, y = np.asarray(points.store.square(), dtype=np.float64), problem.y
+        with points.store.kernel.limited(limits.clock):
+            kernel, y = np.asarray(points.store.square(), dtype=np.float64), problem.y
         began = limits.clock.seconds
         symmetric = (kernel + kernel.T) / 2
         if limits.clock.left < _PASSES * (limits.clock.seconds - began):

@@ -33,7 +33,7 @@ from fwnet.estimators.svm.pairwise import (
 )
 from fwnet.estimators.svm.records import DualGap, MarginProblem
 from fwnet.estimators.svm.store import FeatureGramMap, GramMap, KernelStore
-from fwnet.trace import Clock, Status
+from fwnet.trace import Status
 from fwnet.vertices import Vertex
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
@@ -136,36 +136,35 @@ class Work:
         u, z = np.zeros(len(p.y)), np.zeros(len(p.y))
         if p.width == HUGE:
             u[first] = p.y[first]
-        self.store.kernel.clock = self.limits.clock
         try:
-            self._begin(u)
-            if p.width == HUGE:
-                row = self.kernel[first if self.whole else 0, : len(self.working)]
-                z[self.working] = u[first] * (row + p.bias)
-                z[first] += u[first] / p.box[first]
-            found = self._corrected(u, z, 0.5 * float(u[first] * z[first]))
-            self.rounds = 1
-            return found
+            with self.store.kernel.limited(self.limits.clock):
+                self._begin(u)
+                if p.width == HUGE:
+                    row = self.kernel[first if self.whole else 0, : len(self.working)]
+                    z[self.working] = u[first] * (row + p.bias)
+                    z[first] += u[first] / p.box[first]
+                found = self._corrected(u, z, 0.5 * float(u[first] * z[first]))
         except OutOfTime:
             return u, None
-        finally:
-            self.store.kernel.clock = Clock()
+        self.rounds = 1
+        return found
 
     def round(self, u: Array, z: Array) -> tuple[Array, Array] | None:
         """Return the next u and z; None if there is nothing to do, or no time."""
         self.spent.append(self.steps)
-        self.store.kernel.clock = self.limits.clock
         self.halt = self._reason(u, z)
+        if self.halt is not None:
+            return None
         try:
-            if self.halt is None and self._admits(u, self.found.gap):
+            with self.store.kernel.limited(self.limits.clock):
+                if not self._admits(u):
+                    return None
                 found = self._corrected(u, z, self.found.value)
-                self.rounds += 1
-                return found
         except OutOfTime:
             self.halt = "max_seconds"
-        finally:
-            self.store.kernel.clock = Clock()
-        return None
+            return None
+        self.rounds += 1
+        return found
 
     def _reason(self, u: Array, z: Array) -> Status | None:
         """Why to stop before the next round."""
@@ -186,10 +185,10 @@ class Work:
                 return "stopped"
         return None
 
-    def _admits(self, u: Array, gap: float) -> bool:
+    def _admits(self, u: Array) -> bool:
         """Admit the vertices of this round; False where nothing is left to do."""
         if self.rounds:
-            return self._widen(u, gap)
+            return self._widen(u, self.found.gap)
         self._begin(u)
         return True
 
