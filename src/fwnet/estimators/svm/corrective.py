@@ -10,7 +10,7 @@ compiled pairwise steps find; see `working_set`. The ball is so large that the m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, final
 
@@ -24,7 +24,7 @@ from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.store import DualKernel
 from fwnet.estimators.svm.working_set import Work
 from fwnet.iterates import Iterate, Move, Term
-from fwnet.oracles import Linearization, Oracle
+from fwnet.oracles import Linearization, Oracle, linearize
 from fwnet.problems import Problem, Quadratic, SVMDual
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import Constant
@@ -53,7 +53,7 @@ class Margins(Oracle):
     """The best vertex, with the bound by the duality gap of the machine; see `MarginProblem.bound`.
 
     A violation counts squared there, and linearly in the gap of Frank-Wolfe, which is much larger
-    near the optimum. The matrix of the problem is a `DualKernel` with its `Work`; the decrease is
+    near the optimum. The matrix of the problem is a `DualKernel` with its `Work`; the vertex is
     that of the quadratic without ε|u|₁.
     """
 
@@ -65,14 +65,10 @@ class Margins(Oracle):
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        u, z = state.here = signed(problem, it)
-        state.found = dual_gap(state.margins, u, z, state.violations)
+        state.found = dual_gap(state.margins, *signed(problem, it), state.violations)
         state.seen.append(state.found)
-        gradient = problem.gradient(it)
-        assert isinstance(gradient, torch.Tensor)
-        vertex, along = domain.vertex(gradient), float(gradient.numpy() @ it.x.numpy())
-        state.asked = (gradient, along, vertex, along - vertex.inner(gradient).item())
-        return _linearized(state), state
+        state.lin = linearize(problem, domain, it)
+        return _bounded(state), state
 
     def certify(
         self, problem: Problem, domain: Domain, it: Iterate
@@ -80,7 +76,7 @@ class Margins(Oracle):
         work = work_of(problem)
         work.certified = True
         work.found = work.certificate(*signed(problem, it))
-        return it, _linearized(work)  # at the iterate that `forward` has seen
+        return it, _bounded(work)  # at the iterate that `forward` has seen
 
     def patience(self, domain: Domain) -> int:
         return 1  # `WorkingSet` stays only where nothing is left to do
@@ -114,12 +110,11 @@ def _matrix(problem: Problem) -> DualKernel:
     return form.matrix
 
 
-def _linearized(work: Work) -> Linearization:
-    """The linearisation from what the domain was asked last, and the last bound."""
-    gradient, along, vertex, decrease = work.asked
-    numbers = np.array((work.found.value, along, decrease, work.margins.bound(work.found)))
-    value, inner, fall, gap = torch.from_numpy(numbers).unbind()
-    return Linearization(value, gradient, inner, vertex, fall, exact=True, gap=gap)
+def _bounded(work: Work) -> Linearization:
+    """The last linearisation with the value and the bound of the last `DualGap`."""
+    numbers = np.array((work.found.value, work.margins.bound(work.found)))
+    value, gap = torch.from_numpy(numbers).unbind()
+    return replace(work.lin, value=value, gap=gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +140,7 @@ class WorkingSet(Direction):
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any
     ) -> tuple[Move, Any]:
-        found = state.round(*state.here)
+        found = state.round(*signed(problem, it))
         if found is None:
             here = Term(1.0, Dense(it.x, 1), it.image)
             return Arrival(it, -1.0, (here,), lin.value, _ZERO, 0.0), state

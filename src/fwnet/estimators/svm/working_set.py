@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import final
 
 import numpy as np
-from torch import Tensor
 
 from fwnet.estimators.svm.gaps import NOTHING, dual_gap, seconds_in_double, vertices
 from fwnet.estimators.svm.hull import exact_weights
@@ -33,8 +32,8 @@ from fwnet.estimators.svm.pairwise import (
 )
 from fwnet.estimators.svm.records import DualGap, MarginProblem
 from fwnet.estimators.svm.store import FeatureGramMap, GramMap, KernelStore
+from fwnet.oracles import Linearization
 from fwnet.trace import Status
-from fwnet.vertices import Vertex
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
 # Vertices of the first round, times √n, and the least that a later round adds: with many features
@@ -83,8 +82,7 @@ class Work:
     """
 
     found: DualGap
-    here: tuple[Array, Array]  # u and z of the last iterate
-    asked: tuple[Tensor, float, Vertex, float]  # gradient, along, vertex, decrease
+    lin: Linearization  # at the last iterate
 
     def __init__(
         self,
