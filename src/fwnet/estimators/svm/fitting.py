@@ -22,7 +22,7 @@ from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.linear import solve_linear
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
-from fwnet.estimators.svm.records import BinaryProblem, Expansion, MarginProblem
+from fwnet.estimators.svm.records import BinaryProblem, Expansion
 from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
 
@@ -30,46 +30,38 @@ from fwnet.show.progress import progress_bar
 @final
 @dataclass(frozen=True, eq=False)
 class SVMTask:
-    """What to solve, and how: all binary problems of a fit, on shared points."""
+    """What to solve, and how: all problems of a fit, on shared points."""
 
     X: Any
     spec: KernelSpec
-    box: Array  # (n,)
-    problems: list[Split]
-    starts: list[Array | None]  # yᵢβᵢ of an earlier fit
-    bias: float  # added to the kernel
-    epsilon: float | None  # of a regression; y are its targets then
+    splits: list[Split]
     solver: Any  # a name, or a network
-    random_state: Any  # of the order in which points are tried first
     progress: bool
 
 
 def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
-    """Solve the binary problems, all with one store of kernel rows.
+    """Solve the problems, all with one store of kernel rows.
 
     Threads evaluate kernel values or, where all of these are there, solve several problems. BLAS
     takes one thread in each of them.
     """
     points = _prepare(task, limits)
     whole = points is None or points.store.fits
-    order = _trial_order(task.random_state, task.X.shape[0])
-    jobs = list(zip(task.problems, task.starts, strict=True))
+    count = len(task.splits)
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
-    several = limits.threads > 1 and len(jobs) > 1 and whole
+    several = limits.threads > 1 and count > 1 and whole
     with ExitStack() as stack:
         if several or (limits.threads > 1 and points is not None):
             stack.enter_context(_libraries().limit(limits=1, user_api="blas"))
-        if points is not None and whole and len(jobs) > 2:
+        if points is not None and whole and count > 2:
             _make_all(points, limits)
-        shown = _shown(stack, task.progress, limits, len(jobs))
-        solve = partial(_solve, task, points, order)
+        jobs = list(zip(task.splits, _shown(stack, task.progress, limits, count), strict=True))
+        solve = partial(_solve, task, points)
         if several:
-            each = [
-                delayed(solve)(replace(shown[k], threads=1), *job) for k, job in enumerate(jobs)
-            ]
+            each = [delayed(solve)(split, replace(shown, threads=1)) for split, shown in jobs]
             found = list(Parallel(n_jobs=limits.threads, prefer="threads")(each))
         else:
-            found = [solve(shown[k].share(len(jobs) - k), *job) for k, job in enumerate(jobs)]
+            found = [solve(split, shown.share(count - k)) for k, (split, shown) in enumerate(jobs)]
     if points is not None:
         points.store.warn_if_short()
         points.store.release()
@@ -116,7 +108,8 @@ def _shown(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> l
 def _prepare(task: SVMTask, limits: Limits) -> Points | None:
     """Return the points with their store of kernel rows; None where the features serve instead."""
     solver, network = task.solver, is_network(task.solver)
-    linear = task.spec.name == "linear" and task.bias == 1.0  # there the bias is a feature
+    # There the bias is a feature.
+    linear = task.spec.name == "linear" and task.splits[0].problem.bias == 1.0
     if linear and solver != "pairwise" and not network:
         return None
     points = Points.prepare(task.X, task.spec, limits)
@@ -130,7 +123,7 @@ def _prepare(task: SVMTask, limits: Limits) -> Points | None:
     return points
 
 
-def _trial_order(random_state: Any, n: int) -> Array:
+def trial_order(random_state: Any, n: int) -> Array:
     """Return a permutation (n,), a fixed one for None, so that two fits agree."""
     if random_state is None:
         return _fixed_order(n)
@@ -144,22 +137,8 @@ def _fixed_order(n: int) -> Array:
     return order
 
 
-def _solve(
-    task: SVMTask,
-    points: Points | None,
-    order: Array,
-    limits: Limits,
-    split: Split,
-    start: Array | None,
-) -> Expansion:
-    index, box, solver = split.points, task.box, task.solver
-    if index is not None:
-        place = np.full(len(box), -1)
-        place[index] = np.arange(len(index))
-        order, box = place[order][place[order] >= 0], box[index]
-    problem: MarginProblem = BinaryProblem(split.y, box, order, task.bias)
-    if task.epsilon is not None:
-        problem = MarginProblem(split.y, box, order, epsilon=task.epsilon)
+def _solve(task: SVMTask, points: Points | None, split: Split, limits: Limits) -> Expansion:
+    index, problem, start, solver = split.points, split.problem, split.start, task.solver
     if points is not None:
         some = points if index is None else points.part(index, limits)
         if is_network(solver):

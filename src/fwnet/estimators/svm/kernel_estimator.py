@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fwnet.estimators.inputs import check_switches, sample_weights
 from fwnet.estimators.svm import inputs
-from fwnet.estimators.svm.fitting import SVMTask, report, solve_all
+from fwnet.estimators.svm.fitting import SVMTask, report, solve_all, trial_order
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.multiclass import Split
@@ -23,6 +23,16 @@ from fwnet.numerics import checks
 from fwnet.trace import Clock
 
 _SLICE = 1 << 22  # kernel values that a prediction makes at a time
+
+
+class WeightedPoints(NamedTuple):
+    """The points of a fit that have a weight."""
+
+    X: Any
+    weight: Array
+    kept: Array  # their indices among the points that were given
+    box: Array  # the C of each
+    order: Array  # in which they are tried first
 
 
 @dataclass(eq=False, repr=False)
@@ -97,46 +107,36 @@ class KernelEstimator(BaseEstimator):
             inputs.check_square(X)
         return X, y
 
-    def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array, Array]:
-        """Drop the points without weight; return the others, their weights and their indices."""
-        weight = sample_weights(sample_weight, X.shape[0])
-        if sample_weight is None or weight.all():
-            return X, weight, np.arange(len(weight))
-        kept = np.flatnonzero(weight)
-        X = X[np.ix_(kept, kept)] if self._kernel == "precomputed" else X[kept]
-        return X, weight[kept], kept
-
-    def _solve(
-        self,
-        points: tuple[Any, Array, Array],
-        problems: list[Split],
-        limits: Limits,
-        *,
-        share: Array | float = 1.0,
-        starts: list[Array | None] | None = None,
-        bias: float = 1.0,
-        epsilon: float | None = None,
-    ) -> list[Expansion]:
-        """Solve the problems; store support vectors, coefficients and the certificate.
+    def _weighted(self, X: Any, sample_weight: Any, share: Array | float = 1.0) -> WeightedPoints:
+        """Drop the points without weight.
 
         Arguments:
-            points: what `_weighted` returned.
-            share: of C that each point has, beside its weight.
+            share: of C that each point has beside its weight, (n,) or one number.
         """
-        X, weight, kept = points
-        spec = inputs.kernel_spec(self._kernel, self.gamma, self.degree, self.coef0, X, weight)
+        weight = sample_weights(sample_weight, X.shape[0])
+        kept = np.arange(len(weight))
+        if not weight.all():
+            kept = np.flatnonzero(weight)
+            X = X[np.ix_(kept, kept)] if self._kernel == "precomputed" else X[kept]
+            weight, share = weight[kept], np.broadcast_to(share, weight.shape)[kept]
         box = checks.positive("C", self.C) * weight * share
-        inputs.check_kernel(X, spec, box, limits.clock, bias)
-        starts = [None] * len(problems) if starts is None else starts
-        # Only a classifier has the parameter solver.
-        how = (getattr(self, "solver", "auto"), self.random_state, self.progress)
-        expansions = solve_all(SVMTask(X, spec, box, problems, starts, bias, epsilon, *how), limits)
-        coefs = np.zeros((len(problems), len(box)))
-        for row, split, solved in zip(coefs, problems, expansions, strict=True):
+        return WeightedPoints(X, weight, kept, box, trial_order(self.random_state, len(kept)))
+
+    def _solve(
+        self, points: WeightedPoints, splits: list[Split], limits: Limits
+    ) -> list[Expansion]:
+        """Solve the problems; store support vectors, coefficients and the certificate."""
+        X, numbers = points.X, (self.gamma, self.degree, self.coef0)
+        spec = inputs.kernel_spec(self._kernel, *numbers, X, points.weight)
+        inputs.check_kernel(X, spec, points.box, limits.clock, splits[0].problem.bias)
+        solver = getattr(self, "solver", "auto")  # a parameter of the classifier only
+        expansions = solve_all(SVMTask(X, spec, splits, solver, self.progress), limits)
+        coefs = np.zeros((len(splits), len(points.box)))
+        for row, split, solved in zip(coefs, splits, expansions, strict=True):
             row[slice(None) if split.points is None else split.points] = solved.coef
         support = np.flatnonzero(coefs.any(axis=0))
         self._spec = spec
-        self.support_, self.dual_coef_ = kept[support], coefs[:, support]
+        self.support_, self.dual_coef_ = points.kept[support], coefs[:, support]
         given = spec.name == "precomputed"
         self.support_vectors_ = np.empty((0, 0)) if given else X[support]
         self.__dict__.pop("coef_", None)  # of an earlier fit with a linear kernel

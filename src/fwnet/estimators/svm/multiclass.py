@@ -8,28 +8,41 @@ from typing import final
 import numpy as np
 
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.records import BinaryProblem, MarginProblem
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One binary problem: its points, or all of them, and their labels ±1."""
+    """One of the problems of a fit, on some of its points."""
 
-    points: Array | None  # (m,) indices
-    y: Array  # (m,) float64
+    points: Array | None  # (m,) indices; None for all points
+    problem: MarginProblem
+    start: Array | None = None  # (m,) coefficients of an earlier fit
 
 
-def splits(labels: Array, classes: int, scheme: str) -> list[Split]:
-    """Return the binary problems of labels 0..classes−1; two classes are one problem."""
-    if classes == 2:
-        return [Split(None, np.where(labels == 1, 1.0, -1.0))]
-    if scheme == "ovr":
-        return [Split(None, np.where(labels == c, 1.0, -1.0)) for c in range(classes)]
-    problems = []
+def splits(labels: Array, classes: int, scheme: str, box: Array, order: Array) -> list[Split]:
+    """Return the binary problems of labels 0..classes−1; two classes are one problem.
+
+    Arguments:
+        box, order: of all points, as in `MarginProblem`.
+    """
+    if classes == 2 or scheme == "ovr":
+        positive = range(1 if classes == 2 else 0, classes)
+        return [Split(None, BinaryProblem(_signs(labels, c), box, order)) for c in positive]
+    problems, place = [], np.empty(len(labels), np.int64)
     for i, j in pairs(classes):
         points = np.flatnonzero((labels == i) | (labels == j))
-        problems.append(Split(points, np.where(labels[points] == i, 1.0, -1.0)))
+        place.fill(-1)
+        place[points] = np.arange(len(points))
+        some = place[order]
+        signs = _signs(labels[points], i)
+        problems.append(Split(points, BinaryProblem(signs, box[points], some[some >= 0])))
     return problems
+
+
+def _signs(labels: Array, positive: int) -> Array:
+    return np.where(labels == positive, 1.0, -1.0)
 
 
 def pairs(classes: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from sklearn.base import OutlierMixin
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
+from fwnet.estimators.svm.records import BinaryProblem
 
 
 @dataclass(eq=False, repr=False)
@@ -52,8 +53,9 @@ class FWOneClassSVM(OutlierMixin, KernelEstimator):
         limits = self._limits()
         X, _ = self._points(X)
         points = self._weighted(X, sample_weight)
-        everything = Split(None, np.ones(len(points[1])))  # a classifier of one class without bias
-        (solved,) = self._solve(points, [everything], limits, bias=0.0)
+        ones = np.ones(len(points.box))  # a classifier of one class without bias
+        problem = BinaryProblem(ones, points.box, points.order, bias=0.0)
+        (solved,) = self._solve(points, [Split(None, problem)], limits)
         total = float(solved.coef.sum())  # the coefficients are α/ρ
         self.dual_coef_ = self.dual_coef_ / total
         self.offset_ = 1.0 / total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,15 +91,14 @@ class FWSVC(MarginClassifier, KernelEstimator):
         if y.dtype.kind == "f":  # whole numbers and names are classes; other numbers are not
             check_classification_targets(y)
         self.classes_, of_all = checks.classes("y", y)
-        points = X, weight, kept = self._weighted(X, sample_weight)
-        labels = of_all[kept]
+        points = self._weighted(X, sample_weight, self._class_weights(y)[of_all])
+        labels, classes = of_all[points.kept], len(self.classes_)
         self._require_classes(labels)
-        problems = splits(labels, len(self.classes_), self.multi_class)
-        share, starts = self._class_weights(y)[labels], self._starts(problems)
-        expansions = self._solve(points, problems, limits, share=share, starts=starts)
+        parts = splits(labels, classes, self.multi_class, points.box, points.order)
+        expansions = self._solve(points, self._started(parts), limits)
         self._scheme = self.multi_class
         self.intercept_ = np.array([solved.intercept for solved in expansions])
-        self.n_support_ = np.bincount(of_all[self.support_], minlength=len(self.classes_))
+        self.n_support_ = np.bincount(of_all[self.support_], minlength=classes)
         if self._kernel == "linear":
             self.coef_ = np.array([solved.w for solved in expansions])
         if self.warm_start:
@@ -114,7 +113,9 @@ class FWSVC(MarginClassifier, KernelEstimator):
                 verbose=0,
             )
             square = self.kernel == "precomputed"
-            self.sigmoids_ = cross_validated_sigmoids(other, X, labels, weight, square, whole)
+            self.sigmoids_ = cross_validated_sigmoids(
+                other, points.X, labels, points.weight, square, whole
+            )
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -168,9 +169,9 @@ class FWSVC(MarginClassifier, KernelEstimator):
             )
         return np.asarray(weights, dtype=np.float64)
 
-    def _starts(self, problems: list[Split]) -> list[Array | None]:
-        """The last fit's coefficients on the same number of points, if they are wanted."""
+    def _started(self, parts: list[Split]) -> list[Split]:
+        """With the last fit's coefficients on the same number of points, if they are wanted."""
         last = getattr(self, "_last", None) if self.warm_start else None
-        if last is None or [len(c) for c in last] != [len(split.y) for split in problems]:
-            return [None] * len(problems)
-        return list(last)
+        if last is None or [len(c) for c in last] != [len(part.problem.y) for part in parts]:
+            return parts
+        return [replace(part, start=coef) for part, coef in zip(parts, last, strict=True)]

@@ -13,6 +13,7 @@ from fwnet.estimators.svm import inputs
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.multiclass import Split
+from fwnet.estimators.svm.records import MarginProblem
 from fwnet.numerics import checks
 
 
@@ -59,8 +60,9 @@ class FWSVR(RegressorMixin, KernelEstimator):
         inputs.check_numbers("y", y, self)
         _check_tube(y, epsilon)
         points = self._weighted(X, sample_weight)
-        everything = Split(None, y[points[2]])
-        (solved,) = self._solve(points, [everything], limits, epsilon=epsilon)
+        targets = y[points.kept]
+        problem = MarginProblem(targets, points.box, points.order, epsilon=epsilon)
+        (solved,) = self._solve(points, [Split(None, problem)], limits)
         self.intercept_ = np.array([solved.intercept])
         if self._kernel == "linear":
             self.coef_ = solved.w
