@@ -108,12 +108,12 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor, LowRankEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifier:
         """Fit to rows X (n, d), dense, CSR or a memory map, with labels y (n,)."""
-        self._budget()
+        budget = self._budget()
         refit = methodcaller("fit", X, y, sample_weight)  # the caller's own objects take no memory
         X, y = matrix_and_targets(self, X, y, reset=True)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, len(y))
-        self._minimize(self._problem(rows_of(X, self.fit_intercept), y, weight))
+        self._minimize(self._problem(rows_of(X, self.fit_intercept), y, weight), budget)
         self._refit = refit
         return self
 
@@ -124,11 +124,11 @@ class LowRankSoftmaxClassifier(SoftmaxPredictor, LowRankEstimator):
             blocks: a list of pairs, or a function that returns a new iterator of them; it is
                 walked once for every pass, always in the same order.
         """
-        self._budget()
+        budget = self._budget()
         rows, y = rows_of_blocks(blocks, self.fit_intercept)
         check_classification_targets(y)
         self.n_features_in_ = rows.d - bool(self.fit_intercept)
-        self._minimize(self._problem(rows, y, np.ones(len(y))))
+        self._minimize(self._problem(rows, y, np.ones(len(y))), budget)
         self._refit = methodcaller("fit_blocks", blocks)
         return self
 

@@ -61,7 +61,7 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
 
     def fit(self, X: Any, y: Any) -> LowRankCompletion:
         """Fit to positions X (n, 2) of whole numbers (row, column) and values y (n,)."""
-        self._budget()
+        budget = self._budget()
         pairs = _pairs(X)
         values = _values(y, len(pairs))
         self.shape_ = _guessed(pairs) if self.shape is None else _shape(self.shape)
@@ -71,7 +71,8 @@ class LowRankCompletion(RegressorMixin, LowRankEstimator):
         self.mean_ = float(values[0] if constant else values.mean(dtype=np.float64))
         rows, cols = (torch.from_numpy(pairs[:, k].copy()) for k in (0, 1))
         centred = torch.from_numpy(values - values.dtype.type(self.mean_))
-        self._minimize(CompletionProblem(MatrixCompletion(rows, cols, centred, self.shape_)))
+        seen = MatrixCompletion(rows, cols, centred, self.shape_)
+        self._minimize(CompletionProblem(seen), budget)
         return self
 
     def predict(self, X: Any) -> Array:

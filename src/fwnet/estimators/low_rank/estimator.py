@@ -149,9 +149,8 @@ class LowRankEstimator(LowRankMatrix):
         half = None if budget.max_seconds is None else budget.max_seconds / 2
         return choose_radius(train, held_out, replace(budget, max_seconds=half), generator)
 
-    def _minimize(self, problem: FactoredProblem) -> None:
+    def _minimize(self, problem: FactoredProblem, budget: Budget) -> None:
         """Solve, and store what was found."""
-        budget = self._budget()
         clock = Clock(budget.max_seconds)
         self.radius_ = self._choose_radius(problem, budget)
         found = self._solve(problem, self.radius_, self._start(problem), budget.after(clock))

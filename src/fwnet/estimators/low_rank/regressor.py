@@ -42,7 +42,7 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankMatrix, Lo
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankRegressor:
         """Fit to rows X (n, d), dense, CSR or a memory map, with targets y (n,) or (n, m)."""
-        self._budget()
+        budget = self._budget()
         X, y = matrix_and_targets(self, X, y, reset=True, multi_output=True, y_numeric=True)
         weight = relative(sample_weights(sample_weight, len(y)))
         rows = rows_of(X, self.fit_intercept)
@@ -52,7 +52,7 @@ class LowRankRegressor(MultiOutputMixin, RegressorMixin, LinearLowRankMatrix, Lo
         share = torch.from_numpy(weight / weight.sum()).to(rows.dtype)
         offset = _means(targets, share) if self.fit_intercept else torch.zeros_like(targets[0])
         self.offset_ = offset.numpy()
-        self._minimize(RowProblem(rows, SquaredLoss(targets - offset, share)))
+        self._minimize(RowProblem(rows, SquaredLoss(targets - offset, share)), budget)
         return self
 
     def predict(self, X: Any) -> Array:
