@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 from fwnet.domains import (
@@ -161,8 +164,134 @@ def singular_values(x: Tensor) -> Tensor:
     return values
 
 
-def group_norms(labels: Tensor) -> Function:
-    return lambda x: torch.stack([x[:, labels == g].norm(dim=-1) for g in labels.unique()], -1)
+def capped_sums(total: float, cap: float) -> Function:
+    """By how much points leave {0 <= x <= cap, Σ x = total}."""
+    return lambda x: torch.stack([above(-x), above(x - cap), (x.sum(-1) - total).abs()]).amax(0)
+
+
+def plan_errors(rows: Tensor, columns: Tensor) -> Function:
+    """By how much matrices leave {x >= 0, with these sums}."""
+
+    def violation(x: Tensor) -> Tensor:
+        sums = (above((x.sum(-1) - rows).abs()), above((x.sum(-2) - columns).abs()))
+        return torch.stack([above(-x), *sums]).amax(0)
+
+    return violation
+
+
+def hull(points: Tensor, radius: float = 1.0) -> Case:
+    """The hull of radius · points (K, *shape); distances by non-negative least squares."""
+    flat = points.flatten(1)
+    target = np.append(np.zeros(flat.shape[1]), 1e-3)
+
+    def distance(point: Tensor) -> Tensor:
+        lifted = torch.cat([flat - point, torch.full((len(flat), 1), 1e-3).double()], 1).T
+        w = torch.from_numpy(nnls(lifted.numpy(), target)[0])
+        return ((w / w.sum()) @ flat - point).norm()
+
+    def violation(x: Tensor) -> Tensor:
+        return radius * torch.stack([distance(point) for point in x.flatten(1) / radius])
+
+    return polytope(ConvexHull(radius * points), radius * points, violation)
+
+
+def simplex(n: int, radius: float) -> Case:
+    vertices = radius * torch.eye(n, dtype=torch.float64)
+    return polytope(Simplex(radius), vertices, capped_sums(radius, radius))
+
+
+def l1(n: int, radius: float) -> Case:
+    eye = torch.eye(n, dtype=torch.float64)
+    vertices = radius * torch.cat([eye, -eye])
+    return polytope(L1Ball(radius), vertices, lambda x: x.abs().sum(-1) - radius)
+
+
+def l2(n: int, radius: float) -> Case:
+    return ball(L2Ball(radius), (n,), radius, lp(2), lp(2), 2 * radius)
+
+
+def lp_ball(n: int, p: float, radius: float) -> Case:
+    far = 2 * radius * n ** max(0.0, 1 / 2 - 1 / p)
+    return ball(LpBall(p, radius), (n,), radius, lp(p), lp(p / (p - 1)), far)
+
+
+def group_l1(labels: Tensor, radius: float) -> Case:
+    def norms(x: Tensor) -> Tensor:
+        return torch.stack([x[:, labels == g].norm(dim=-1) for g in labels.unique()], -1)
+
+    return ball(
+        GroupL1Ball(labels, radius),
+        (len(labels),),
+        radius,
+        lambda x: norms(x).sum(-1),
+        lambda cost: norms(cost).amax(-1),
+        2 * radius,
+    )
+
+
+def birkhoff(n: int) -> Case:
+    eye, one = torch.eye(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)
+    vertices = torch.stack([eye[list(order)] for order in itertools.permutations(range(n))])
+    return polytope(Birkhoff(n), vertices, plan_errors(one, one))
+
+
+def transport(rows: Tensor, columns: Tensor, radius: float = 1.0) -> Case:
+    """Plans with the sums radius · rows and radius · columns."""
+    vertices = radius * transport_corners(rows, columns)
+    rows, columns = radius * rows, radius * columns
+    return polytope(TransportPolytope(rows, columns), vertices, plan_errors(rows, columns), True)
+
+
+def product(parts: Sequence[Case]) -> Case:
+    """The parts side by side, flattened."""
+    shapes = [part.shape for part in parts]
+    sizes = [math.prod(shape) for shape in shapes]
+
+    def each(x: Tensor, what: str) -> Tensor:
+        blocks = zip(parts, x.split(sizes, dim=1), shapes, strict=True)
+        return torch.stack([getattr(p, what)(b.reshape(-1, *s)) for p, b, s in blocks])
+
+    return Case(
+        Product([part.domain for part in parts], shapes),
+        (sum(sizes),),
+        lambda cost: each(cost, "minimum").sum(0),
+        lambda x: each(x, "violation").amax(0),
+        lambda count, g: torch.cat([part.sample(count, g).flatten(1) for part in parts], 1),
+        math.hypot(*(part.diameter for part in parts)),
+    )
+
+
+def spectral(d: int, m: int, radius: float) -> Case:
+    return ball(
+        SpectralBall(radius),
+        (d, m),
+        radius,
+        lambda x: singular_values(x)[:, 0],
+        lambda cost: singular_values(cost).sum(-1),
+        2 * radius * min(d, m) ** 0.5,
+    )
+
+
+def schatten(d: int, m: int, p: float, radius: float) -> Case:
+    return ball(
+        SchattenBall(p, radius),
+        (d, m),
+        radius,
+        lambda x: lp(p)(singular_values(x)),
+        lambda cost: lp(p / (p - 1))(singular_values(cost)),
+        2 * radius * min(d, m) ** max(0.0, 1 / 2 - 1 / p),
+    )
+
+
+def row_ball(d: int, m: int, radius: float) -> Case:
+    return ball(
+        RowBall(radius),
+        (d, m),
+        radius,
+        lambda x: lp(2)(x).amax(-1),
+        lambda cost: lp(2)(cost).sum(-1),
+        2 * radius * d**0.5,
+    )
 
 
 def spectraplex(n: int, radius: float) -> Case:
@@ -198,9 +327,7 @@ def trace_norm(d: int, m: int, radius: float) -> Case:
 
 def all_cases() -> list[Case]:
     generator = torch.Generator().manual_seed(5)
-    eye = torch.eye(6, dtype=torch.float64)
     labels = torch.tensor([4, 0, 4, 9, 0, 9, 4])
-    norms = group_norms(labels)
     low, high = (
         torch.tensor([-1.0, 0, -2, 1, -1]).double(),
         torch.tensor([1.0, 2, -1, 1, 3]).double(),
@@ -208,56 +335,13 @@ def all_cases() -> list[Case]:
     rows, columns = torch.tensor([1.0, 2.5, 0.5]).double(), torch.tensor([0.75, 1.25, 2.0]).double()
     A = torch.cat([normal(generator, 7, 3), torch.eye(3).double(), -torch.eye(3).double()])
     b = torch.cat([uniform(generator, 7) + 0.5, torch.full((6,), 2.0).double()])
-    slanted = corners(A, b, 0)
     slice_A = torch.cat([torch.tensor([[1.0, 2.0, 3.0, 1.0]]).double(), -torch.eye(4).double()])
     slice_b = torch.tensor([3.0, 0, 0, 0, 0]).double()
-    cut = corners(slice_A, slice_b, 1)
-    points = normal(generator, 9, 2, 3)
-    hull = ConvexHull(points)
-    small, one = Simplex(2.0), L1Ball(1.5)
-    grid = [
-        torch.cat([2 * x, 1.5 * s * y]) for x in eye[:2, :2] for y in eye[:3, :3] for s in (-1, 1)
-    ]
-    permutations = [eye[list(order), :4] for order in itertools.permutations(range(4))]
-    doubly = torch.stack([p[:, :4] for p in permutations])
-
-    def plan_violation(x: Tensor) -> Tensor:
-        errors = [above(-x), above((x.sum(-1) - rows).abs()), above((x.sum(-2) - columns).abs())]
-        return torch.stack(errors).amax(0)
-
-    def sum_violation(total: float, cap: float) -> Function:
-        def violation(x: Tensor) -> Tensor:
-            return torch.stack([above(-x), above(x - cap), (x.sum(-1) - total).abs()]).amax(0)
-
-        return violation
-
-    def product_violation(x: Tensor) -> Tensor:
-        left = sum_violation(2.0, 2.0)(x[:, :2])
-        return torch.maximum(left, x[:, 2:].abs().sum(-1) - 1.5)
-
-    def hull_violation(x: Tensor) -> Tensor:
-        from scipy.optimize import nnls
-
-        flat = points.flatten(1)
-        result = []
-        for point in x.flatten(1):
-            lifted = torch.cat([flat - point, torch.full((9, 1), 1e-3).double()], 1).T
-            target = torch.tensor([0.0] * 6 + [1e-3]).double()
-            w = torch.from_numpy(nnls(lifted.numpy(), target.numpy())[0])
-            result.append(((w / w.sum()) @ flat - point).norm())
-        return torch.stack(result)
-
-    mixed = Product((TraceNormBall(1.5), Simplex(2.0)), ((2, 3), (4,)))
-    left, right = trace_norm(2, 3, 1.5), polytope(small, 2 * eye[:4, :4], sum_violation(2.0, 2.0))
-
-    def parts(x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[:, :6].reshape(-1, 2, 3), x[:, 6:]
-
     return [
-        polytope(small, 2 * eye, sum_violation(2.0, 2.0)),
-        polytope(HyperSimplex(2, 0.5), 0.5 * subsets(5, 2), sum_violation(1.0, 0.5)),
-        polytope(HyperSimplex(4, 1.5), 1.5 * subsets(6, 4), sum_violation(6.0, 1.5)),
-        polytope(one, 1.5 * torch.cat([eye, -eye]), lambda x: x.abs().sum(-1) - 1.5),
+        simplex(6, 2.0),
+        polytope(HyperSimplex(2, 0.5), 0.5 * subsets(5, 2), capped_sums(1.0, 0.5)),
+        polytope(HyperSimplex(4, 1.5), 1.5 * subsets(6, 4), capped_sums(6.0, 1.5)),
+        l1(6, 1.5),
         polytope(LInfBall(1.5), 1.5 * signs(5), lambda x: above(x.abs()) - 1.5),
         polytope(
             Box(low, high),
@@ -274,78 +358,30 @@ def all_cases() -> list[Case]:
             1.5 * (subsets(5, 2)[:, None] * signs(5)).reshape(-1, 5).unique(dim=0),
             lambda x: torch.maximum(x.abs().sum(-1) - 3.0, above(x.abs()) - 1.5),
         ),
-        polytope(
-            Birkhoff(4),
-            doubly,
-            lambda x: torch.stack(
-                [above(-x), above((x.sum(-1) - 1).abs()), above((x.sum(-2) - 1).abs())]
-            ).amax(0),
-        ),
-        polytope(
-            TransportPolytope(rows, columns), transport_corners(rows, columns), plan_violation, True
-        ),
-        polytope(Polytope(A, b), slanted, lambda x: above(x @ A.T - b), True),
+        birkhoff(4),
+        transport(rows, columns),
+        polytope(Polytope(A, b), corners(A, b, 0), lambda x: above(x @ A.T - b), True),
         polytope(
             Polytope(A_eq=slice_A[:1], b_eq=slice_b[:1], bounds=(0.0, None)),
-            cut,
+            corners(slice_A, slice_b, 1),
             lambda x: torch.maximum(above(-x), (x @ slice_A[0] - 3.0).abs()),
             True,
         ),
-        polytope(hull, points, hull_violation),
-        polytope(Product((small, one), ((2,), (3,))), torch.stack(grid), product_violation),
-        ball(L2Ball(1.5), (6,), 1.5, lp(2), lp(2), 3.0),
-        ball(LpBall(3.0, 1.5), (6,), 1.5, lp(3), lp(1.5), 3.0 * 6 ** (1 / 2 - 1 / 3)),
-        ball(LpBall(1.25, 0.5), (6,), 0.5, lp(1.25), lp(5), 1.0),
-        ball(
-            GroupL1Ball(labels, 1.5),
-            (7,),
-            1.5,
-            lambda x: norms(x).sum(-1),
-            lambda c: norms(c).amax(-1),
-            3.0,
-        ),
+        hull(normal(generator, 9, 2, 3)),
+        product([simplex(2, 2.0), l1(3, 1.5)]),
+        l2(6, 1.5),
+        lp_ball(6, 3.0, 1.5),
+        lp_ball(6, 1.25, 0.5),
+        group_l1(labels, 1.5),
         trace_norm(4, 6, 1.5),
         trace_norm(7, 3, 2.0),
         trace_norm(150, 140, 1.5),
-        ball(
-            SpectralBall(1.5),
-            (4, 3),
-            1.5,
-            lambda x: singular_values(x)[:, 0],
-            lambda c: singular_values(c).sum(-1),
-            3.0 * 3**0.5,
-        ),
-        *(
-            ball(
-                SchattenBall(p, 1.5),
-                (4, 3),
-                1.5,
-                lambda x, p=p: lp(p)(singular_values(x)),
-                lambda c, p=p: lp(p / (p - 1))(singular_values(c)),
-                3.0 * 3 ** max(0.0, 1 / 2 - 1 / p),
-            )
-            for p in (1.5, 2.0, 4.0)
-        ),
-        ball(
-            RowBall(1.5),
-            (4, 3),
-            1.5,
-            lambda x: lp(2)(x).amax(-1),
-            lambda c: lp(2)(c).sum(-1),
-            3.0 * 4**0.5,
-        ),
+        spectral(4, 3, 1.5),
+        *(schatten(4, 3, p, 1.5) for p in (1.5, 2.0, 4.0)),
+        row_ball(4, 3, 1.5),
         spectraplex(5, 1.5),
         spectraplex(140, 1.0),
-        Case(
-            mixed,
-            (10,),
-            lambda c: left.minimum(parts(c)[0]) + right.minimum(parts(c)[1]),
-            lambda x: torch.maximum(left.violation(parts(x)[0]), right.violation(parts(x)[1])),
-            lambda count, g: torch.cat(
-                [left.sample(count, g).flatten(1), right.sample(count, g)], 1
-            ),
-            (left.diameter**2 + right.diameter**2) ** 0.5,
-        ),
+        product([trace_norm(2, 3, 1.5), simplex(4, 2.0)]),
     ]
 
 

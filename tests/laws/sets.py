@@ -6,30 +6,17 @@ of `FAMILIES`, or of `domains.cases.all_cases`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 import fwnet
-from domains.cases import (
-    Case,
-    above,
-    all_cases,
-    ball,
-    group_norms,
-    lp,
-    polytope,
-    singular_values,
-    transport_corners,
-)
-from domains.cases import spectraplex as spectraplex_case
-from domains.cases import trace_norm as trace_norm_case
+from domains import cases
+from domains.cases import Case, above, all_cases, ball, capped_sums, lp, polytope
 from fwnet.numerics.singular import SMALL
 from laws import faces
 from laws.projections import by_eigh, by_svd, to_l1, to_l2, to_simplex
@@ -96,14 +83,9 @@ def draw_radius(generator: np.random.Generator) -> float:
 # Families ---------------------------------------------------------------------------------------
 
 
-def _sums(total: float, cap: float) -> Callable[[Tensor], Tensor]:
-    return lambda x: torch.stack([above(-x), above(x - cap), (x.sum(-1) - total).abs()]).amax(0)
-
-
 def _simplex(generator: np.random.Generator, radius: float) -> Set:
     n = int(generator.choice(VECTOR_SIZES))
-    case = polytope(fwnet.Simplex(radius), radius * torch.eye(n, dtype=F64), _sums(radius, radius))
-    return Set(case, radius, lambda x: to_simplex(x, radius))
+    return Set(cases.simplex(n, radius), radius, lambda x: to_simplex(x, radius))
 
 
 def _hyper_simplex(generator: np.random.Generator, radius: float) -> Set:
@@ -119,7 +101,7 @@ def _hyper_simplex(generator: np.random.Generator, radius: float) -> Set:
 
     far = radius * (2.0 * min(k, n - k)) ** 0.5
     case = Case(
-        fwnet.HyperSimplex(k, radius), (n,), minimum, _sums(k * radius, radius), sample, far
+        fwnet.HyperSimplex(k, radius), (n,), minimum, capped_sums(k * radius, radius), sample, far
     )
     return Set(case, radius * k**0.5)
 
@@ -140,14 +122,12 @@ def _k_sparse(generator: np.random.Generator, radius: float) -> Set:
 
 def _l1(generator: np.random.Generator, radius: float) -> Set:
     n = int(generator.choice(VECTOR_SIZES))
-    case = ball(fwnet.L1Ball(radius), (n,), radius, lp(1), lambda c: above(c.abs()), 2 * radius)
-    return Set(case, radius, lambda x: to_l1(x, radius))
+    return Set(cases.l1(n, radius), radius, lambda x: to_l1(x, radius))
 
 
 def l2(generator: np.random.Generator, radius: float) -> Set:
     n = int(generator.choice(VECTOR_SIZES))
-    case = ball(fwnet.L2Ball(radius), (n,), radius, lp(2), lp(2), 2 * radius)
-    return Set(case, radius, lambda x: to_l2(x, radius))
+    return Set(cases.l2(n, radius), radius, lambda x: to_l2(x, radius))
 
 
 def _l_inf(generator: np.random.Generator, radius: float) -> Set:
@@ -160,9 +140,8 @@ def _l_inf(generator: np.random.Generator, radius: float) -> Set:
 
 def _lp(generator: np.random.Generator, radius: float) -> Set:
     n, p = int(generator.choice(VECTOR_SIZES)), float(generator.choice([1.05, 1.5, 3.0, 20.0]))
-    far = 2 * radius * n ** max(0.0, 1 / 2 - 1 / p)
-    case = ball(fwnet.LpBall(p, radius), (n,), radius, lp(p), lp(p / (p - 1)), far)
-    return Set(case, far / 2)
+    case = cases.lp_ball(n, p, radius)
+    return Set(case, case.diameter / 2)
 
 
 def _box(generator: np.random.Generator, radius: float) -> Set:
@@ -189,16 +168,7 @@ def _box(generator: np.random.Generator, radius: float) -> Set:
 def _groups(generator: np.random.Generator, radius: float) -> Set:
     n = int(generator.choice(VECTOR_SIZES[1:]))
     labels = torch.from_numpy(generator.integers(0, 3, n))
-    norms = group_norms(labels)
-    case = ball(
-        fwnet.GroupL1Ball(labels, radius),
-        (n,),
-        radius,
-        lambda x: norms(x).sum(-1),
-        lambda cost: norms(cost).amax(-1),
-        2 * radius,
-    )
-    return Set(case, radius)
+    return Set(cases.group_l1(labels, radius), radius)
 
 
 def draw_sides(generator: np.random.Generator) -> tuple[int, int]:
@@ -208,56 +178,36 @@ def draw_sides(generator: np.random.Generator) -> tuple[int, int]:
     return d, d if generator.random() < 0.4 else m
 
 
+def _small_sides(generator: np.random.Generator) -> tuple[int, int]:
+    d, m = generator.choice(SIDES, 2).tolist()
+    return d, m
+
+
 def _trace_norm(generator: np.random.Generator, radius: float) -> Set:
-    case = trace_norm_case(*draw_sides(generator), radius)
+    case = cases.trace_norm(*draw_sides(generator), radius)
     return Set(case, radius, by_svd(lambda s: to_l1(s, radius)))
 
 
 def _spectral(generator: np.random.Generator, radius: float) -> Set:
-    d, m = (int(side) for side in generator.choice(SIDES, 2))
-    case = ball(
-        fwnet.SpectralBall(radius),
-        (d, m),
-        radius,
-        lambda x: singular_values(x)[:, 0],
-        lambda cost: singular_values(cost).sum(-1),
-        2 * radius * min(d, m) ** 0.5,
-    )
-    return Set(case, radius * min(d, m) ** 0.5, by_svd(lambda s: np.minimum(s, radius)))
+    case = cases.spectral(*_small_sides(generator), radius)
+    return Set(case, case.diameter / 2, by_svd(lambda s: np.minimum(s, radius)))
 
 
 def _schatten(generator: np.random.Generator, radius: float) -> Set:
-    d, m = (int(side) for side in generator.choice(SIDES, 2))
-    p = float(generator.choice([1.05, 1.5, 2.0, 3.0, 20.0]))
-    far = 2 * radius * min(d, m) ** max(0.0, 1 / 2 - 1 / p)
-    case = ball(
-        fwnet.SchattenBall(p, radius),
-        (d, m),
-        radius,
-        lambda x: lp(p)(singular_values(x)),
-        lambda cost: lp(p / (p - 1))(singular_values(cost)),
-        far,
-    )
-    return Set(case, far / 2)
+    sides, p = _small_sides(generator), float(generator.choice([1.05, 1.5, 2.0, 3.0, 20.0]))
+    case = cases.schatten(*sides, p, radius)
+    return Set(case, case.diameter / 2)
 
 
 def _spectraplex(generator: np.random.Generator, radius: float) -> Set:
     n, _ = draw_sides(generator)
-    case = spectraplex_case(n, radius)
+    case = cases.spectraplex(n, radius)
     return Set(case, radius, by_eigh(lambda values: to_simplex(values, radius)))
 
 
 def _rows(generator: np.random.Generator, radius: float) -> Set:
-    d, m = (int(side) for side in generator.choice(SIDES, 2))
-    case = ball(
-        fwnet.RowBall(radius),
-        (d, m),
-        radius,
-        lambda x: lp(2)(x).amax(-1),
-        lambda cost: lp(2)(cost).sum(-1),
-        2 * radius * d**0.5,
-    )
-    return Set(case, radius * d**0.5, lambda x: np.stack([to_l2(row, radius) for row in x]))
+    case = cases.row_ball(*_small_sides(generator), radius)
+    return Set(case, case.diameter / 2, lambda x: np.stack([to_l2(row, radius) for row in x]))
 
 
 # Polytopes by their vertices ----------------------------------------------------------------------
@@ -291,24 +241,7 @@ def _hull(generator: np.random.Generator, radius: float) -> Set:
     shape = (n,) if generator.random() < 0.6 else (n, int(generator.choice(VECTOR_SIZES[:4])))
     points = generator.standard_normal((count, *shape)) + generator.choice([0.0, 3.0])
     points = torch.from_numpy(points[generator.integers(0, count, count + 1)])
-    case = polytope(fwnet.ConvexHull(radius * points), radius * points, _outside(points, radius))
-    return Set(case, radius * float(points.flatten(1).norm(dim=1).max()))
-
-
-def _outside(points: Tensor, radius: float) -> Callable[[Tensor], Tensor]:
-    """The distance to the hull of radius · points, by non-negative least squares."""
-    flat = points.flatten(1)
-
-    def violation(x: Tensor) -> Tensor:
-        distances = []
-        for point in x.flatten(1) / radius:
-            lifted = torch.cat([flat - point, torch.full((len(flat), 1), 1e-3).double()], 1).T
-            target = np.append(np.zeros(flat.shape[1]), 1e-3)
-            w = torch.from_numpy(nnls(lifted.numpy(), target)[0])
-            distances.append(((w / w.sum()) @ flat - point).norm())
-        return radius * torch.stack(distances)
-
-    return violation
+    return Set(cases.hull(points, radius), radius * float(points.flatten(1).norm(dim=1).max()))
 
 
 def _transport(generator: np.random.Generator, radius: float) -> Set:
@@ -320,27 +253,13 @@ def _transport(generator: np.random.Generator, radius: float) -> Set:
     )
     rows[0], columns[0] = rows[0] + 0.1, columns[0] + 0.1
     a, b = (torch.from_numpy(x / x.sum()) for x in (rows, columns))
-    corners = radius * transport_corners(a, b)
-
-    def violation(x: Tensor) -> Tensor:
-        sums = (above((x.sum(2) - radius * a).abs()), above((x.sum(1) - radius * b).abs()))
-        return torch.stack([above(-x), *sums]).amax(0)
-
-    case = polytope(fwnet.TransportPolytope(radius * a, radius * b), corners, violation)
-    return Set(case, float(corners.flatten(1).norm(dim=1).max()))
+    vertices = cases.transport_corners(a, b).flatten(1)
+    return Set(cases.transport(a, b, radius), radius * float(vertices.norm(dim=1).max()))
 
 
 def _birkhoff(generator: np.random.Generator, radius: float) -> Set:
     n = int(generator.integers(1, 6))
-    eye = torch.eye(n, dtype=F64)
-    orders = itertools.permutations(range(n))
-    vertices = torch.stack([eye[list(order)] for order in orders])
-
-    def violation(x: Tensor) -> Tensor:
-        sums = (above((x.sum(2) - 1).abs()), above((x.sum(1) - 1).abs()))
-        return torch.stack([above(-x), *sums]).amax(0)
-
-    return Set(polytope(fwnet.Birkhoff(n), vertices, violation), n**0.5)
+    return Set(cases.birkhoff(n), n**0.5)
 
 
 # Of pieces, and fixed -----------------------------------------------------------------------------
@@ -354,23 +273,8 @@ def _product(generator: np.random.Generator, radius: float) -> Set:
         family = families[int(generator.integers(len(families)))]
         drawn = family(generator, draw_radius(generator))
         parts += [drawn] if np.prod(drawn.shape) <= 60 else []
-    shapes = [part.shape for part in parts]
-    sizes = [int(np.prod(shape)) for shape in shapes]
-
-    def each(x: Tensor, what: str) -> Tensor:
-        blocks = zip(parts, x.split(sizes, dim=1), shapes, strict=True)
-        return torch.stack([getattr(p.case, what)(b.reshape(-1, *s)) for p, b, s in blocks])
-
-    case = Case(
-        fwnet.Product([part.domain for part in parts], shapes),
-        (sum(sizes),),
-        lambda cost: each(cost, "minimum").sum(0),
-        lambda x: each(x, "violation").amax(0),
-        lambda count, g: torch.cat([p.case.sample(count, g).flatten(1) for p in parts], 1),
-        float(np.linalg.norm([part.case.diameter for part in parts])),
-    )
     reach = float(np.linalg.norm([part.reach for part in parts]))
-    return Set(case, reach, parts=tuple(parts))
+    return Set(cases.product([part.case for part in parts]), reach, parts=tuple(parts))
 
 
 def _known(generator: np.random.Generator, radius: float) -> Set:
