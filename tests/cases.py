@@ -17,6 +17,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+import domains.cases as known
 import fwnet
 from fwnet.iterates import Iterate, Move
 from fwnet.oracles import Linearization
@@ -73,79 +74,44 @@ RULES = [
 
 @dataclass(frozen=True, eq=False)
 class DomainCase:
-    """A domain with its constraints for CVXPY, and by how much points leave it."""
+    """What is known of a domain, and its constraints for CVXPY."""
 
-    domain: fwnet.Domain
-    shape: tuple[int, ...]
+    facts: known.Case
     constraints: Callable[[Any], list[Any]]
-    violation: Callable[[Tensor], Tensor]  # points (N, *shape), float64 -> (N,)
 
     def __str__(self) -> str:
         return type(self.domain).__name__
+
+    @property
+    def domain(self) -> fwnet.Domain:
+        return self.facts.domain
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.facts.shape
+
+    @property
+    def violation(self) -> Callable[[Tensor], Tensor]:
+        """Points (N, *shape), float64 -> by how much they leave it, (N,)."""
+        return self.facts.violation
 
     @property
     def size(self) -> float:
         return max(1.0, self.domain.diameter(self.shape))
 
 
-def _worst(*errors: Tensor) -> Tensor:
-    return torch.stack([error.flatten(1).amax(-1) for error in errors]).amax(0)
-
-
-def _sum_and_caps(total: float, cap: float) -> Callable[[Tensor], Tensor]:
-    return lambda x: _worst(-x, x - cap, (x.sum(-1, keepdim=True) - total).abs())
-
-
-def _svals(x: Tensor) -> Tensor:
-    return torch.linalg.svdvals(x)
-
-
 # Radii that float32 cannot represent, to reveal a float32 step within float64 code.
+PARTS = [known.simplex(3, 1.0), known.l1(3, 0.7), known.box(2, 0.0, 1.0)]
 DOMAINS = [
+    DomainCase(known.simplex(8, 2.1), lambda x: [x >= 0, cp.sum(x) == 2.1]),
+    DomainCase(known.hyper_simplex(8, 3, 0.6), lambda x: [x >= 0, x <= 0.6, cp.sum(x) == 1.8]),
+    DomainCase(known.l1(8, 1.3), lambda x: [cp.norm1(x) <= 1.3]),
+    DomainCase(known.l2(8, 0.8), lambda x: [cp.sum_squares(x) <= 0.64]),
+    DomainCase(known.l_inf(8, 0.3), lambda x: [cp.norm_inf(x) <= 0.3]),
+    DomainCase(known.box(8, -0.2, 0.4), lambda x: [x >= -0.2, x <= 0.4]),
+    DomainCase(known.k_sparse(8, 2, 0.6), lambda x: [cp.norm1(x) <= 1.2, cp.norm_inf(x) <= 0.6]),
     DomainCase(
-        fwnet.Simplex(2.1), (8,), lambda x: [x >= 0, cp.sum(x) == 2.1], _sum_and_caps(2.1, 2.1)
-    ),
-    DomainCase(
-        fwnet.HyperSimplex(3, 0.6),
-        (8,),
-        lambda x: [x >= 0, x <= 0.6, cp.sum(x) == 1.8],
-        _sum_and_caps(1.8, 0.6),
-    ),
-    DomainCase(
-        fwnet.L1Ball(1.3),
-        (8,),
-        lambda x: [cp.norm1(x) <= 1.3],
-        lambda x: x.abs().sum(-1) - 1.3,
-    ),
-    DomainCase(
-        fwnet.L2Ball(0.8),
-        (8,),
-        lambda x: [cp.sum_squares(x) <= 0.64],
-        lambda x: x.norm(dim=-1) - 0.8,
-    ),
-    DomainCase(
-        fwnet.LInfBall(0.3),
-        (8,),
-        lambda x: [cp.norm_inf(x) <= 0.3],
-        lambda x: x.abs().amax(-1) - 0.3,
-    ),
-    DomainCase(
-        fwnet.Box(-0.2, 0.4),
-        (8,),
-        lambda x: [x >= -0.2, x <= 0.4],
-        lambda x: _worst(x - 0.4, -0.2 - x),
-    ),
-    DomainCase(
-        fwnet.KSparseBall(2, 0.6),
-        (8,),
-        lambda x: [cp.norm1(x) <= 1.2, cp.norm_inf(x) <= 0.6],
-        lambda x: torch.maximum(x.abs().sum(-1) - 1.2, x.abs().amax(-1) - 0.6),
-    ),
-    DomainCase(
-        fwnet.Product(
-            (fwnet.Simplex(), fwnet.L1Ball(0.7), fwnet.Box(0.0, 1.0)), ((3,), (3,), (2,))
-        ),
-        (8,),
+        known.product(PARTS),
         lambda x: [
             x[:3] >= 0,
             cp.sum(x[:3]) == 1,
@@ -153,32 +119,10 @@ DOMAINS = [
             x[6:] >= 0,
             x[6:] <= 1,
         ],
-        lambda x: torch.stack(
-            [
-                _sum_and_caps(1.0, 1.0)(x[:, :3]),
-                x[:, 3:6].abs().sum(-1) - 0.7,
-                _worst(x[:, 6:] - 1.0, -x[:, 6:]),
-            ]
-        ).amax(0),
     ),
-    DomainCase(
-        fwnet.TraceNormBall(1.3),
-        (4, 3),
-        lambda x: [cp.normNuc(x) <= 1.3],
-        lambda x: _svals(x).sum(-1) - 1.3,
-    ),
-    DomainCase(
-        fwnet.SpectralBall(0.6),
-        (4, 3),
-        lambda x: [cp.sigma_max(x) <= 0.6],
-        lambda x: _svals(x)[:, 0] - 0.6,
-    ),
-    DomainCase(
-        fwnet.Birkhoff(3),
-        (3, 3),
-        lambda x: [x >= 0, cp.sum(x, 0) == 1, cp.sum(x, 1) == 1],
-        lambda x: _worst(-x, (x.sum(-1) - 1).abs(), (x.sum(-2) - 1).abs()),
-    ),
+    DomainCase(known.trace_norm(4, 3, 1.3), lambda x: [cp.normNuc(x) <= 1.3]),
+    DomainCase(known.spectral(4, 3, 0.6), lambda x: [cp.sigma_max(x) <= 0.6]),
+    DomainCase(known.birkhoff(3), lambda x: [x >= 0, cp.sum(x, 0) == 1, cp.sum(x, 1) == 1]),
 ]
 SIMPLEX, L1, PRODUCT, TRACE_NORM = DOMAINS[0], DOMAINS[2], DOMAINS[7], DOMAINS[8]
 

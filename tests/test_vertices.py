@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fwnet.numerics.tensors import ImplicitMatrix
+from domains.cases import implicit
 from fwnet.vertices import Dense, OneHot, Permutation, Rank1, Sign, Slice, Vertex, as_dense
 
 N, D, M = 5, 4, 3
@@ -63,17 +63,6 @@ in_batches = pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES)
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def implicit(matrix: Tensor) -> ImplicitMatrix:
-    return ImplicitMatrix(
-        matrix.shape,
-        lambda v: matrix @ v,
-        lambda u: matrix.mT @ u,
-        lambda: matrix,
-        matrix.dtype,
-        matrix.device,
-    )
 
 
 def test_dense_forms_are_as_written() -> None:

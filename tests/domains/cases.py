@@ -34,6 +34,7 @@ from fwnet.domains import (
     TraceNormBall,
     TransportPolytope,
 )
+from fwnet.numerics.tensors import ImplicitMatrix
 
 Function = Callable[[Tensor], Tensor]
 
@@ -195,9 +196,26 @@ def hull(points: Tensor, radius: float = 1.0) -> Case:
     return polytope(ConvexHull(radius * points), radius * points, violation)
 
 
+def implicit(matrix: Tensor) -> ImplicitMatrix:
+    """The same matrix, known by its products."""
+    return ImplicitMatrix(
+        matrix.shape,
+        lambda v: matrix @ v,
+        lambda u: matrix.mT @ u,
+        lambda: matrix,
+        matrix.dtype,
+        matrix.device,
+    )
+
+
 def simplex(n: int, radius: float) -> Case:
     vertices = radius * torch.eye(n, dtype=torch.float64)
     return polytope(Simplex(radius), vertices, capped_sums(radius, radius))
+
+
+def hyper_simplex(n: int, k: int, radius: float) -> Case:
+    vertices = radius * subsets(n, k)
+    return polytope(HyperSimplex(k, radius), vertices, capped_sums(k * radius, radius))
 
 
 def l1(n: int, radius: float) -> Case:
@@ -208,6 +226,38 @@ def l1(n: int, radius: float) -> Case:
 
 def l2(n: int, radius: float) -> Case:
     return ball(L2Ball(radius), (n,), radius, lp(2), lp(2), 2 * radius)
+
+
+def l_inf(n: int, radius: float) -> Case:
+    far = 2 * radius * n**0.5
+    return ball(LInfBall(radius), (n,), radius, lambda x: above(x.abs()), lp(1), far)
+
+
+def k_sparse(n: int, k: int, radius: float) -> Case:
+    return ball(
+        KSparseBall(k, radius),
+        (n,),
+        radius,
+        lambda x: torch.maximum(x.abs().sum(-1) / k, above(x.abs())),
+        lambda cost: cost.abs().sort(-1, descending=True).values[:, :k].sum(-1),
+        2 * radius * k**0.5,
+    )
+
+
+def box(n: int, lower: Tensor | float, upper: Tensor | float) -> Case:
+    low, high = (torch.as_tensor(end, dtype=torch.float64).expand(n) for end in (lower, upper))
+
+    def sample(count: int, generator: torch.Generator) -> Tensor:
+        return low + (high - low) * uniform(generator, count, n)
+
+    return Case(
+        Box(lower, upper),
+        (n,),
+        lambda cost: torch.minimum(cost * low, cost * high).sum(-1),
+        lambda x: torch.maximum(above(x - high), above(low - x)),
+        sample,
+        float((high - low).norm()),
+    )
 
 
 def lp_ball(n: int, p: float, radius: float) -> Case:
@@ -339,8 +389,8 @@ def all_cases() -> list[Case]:
     slice_b = torch.tensor([3.0, 0, 0, 0, 0]).double()
     return [
         simplex(6, 2.0),
-        polytope(HyperSimplex(2, 0.5), 0.5 * subsets(5, 2), capped_sums(1.0, 0.5)),
-        polytope(HyperSimplex(4, 1.5), 1.5 * subsets(6, 4), capped_sums(6.0, 1.5)),
+        hyper_simplex(5, 2, 0.5),
+        hyper_simplex(6, 4, 1.5),
         l1(6, 1.5),
         polytope(LInfBall(1.5), 1.5 * signs(5), lambda x: above(x.abs()) - 1.5),
         polytope(

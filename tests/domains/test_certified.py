@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import fwnet
-from domains.test_singular import implicit_any, matrix_of
+from domains.cases import implicit
+from domains.test_singular import matrix_of
 from fwnet.domains import Spectraplex, TraceNormBall, bounded_singular_pair, top_singular_pair
 from fwnet.numerics import bounds
 from fwnet.numerics.bounds import bounded_eigenpair
@@ -56,7 +57,7 @@ def test_the_bound_of_the_largest_singular_value_holds(kind: str, dtype: torch.d
             exact = torch.linalg.svd(matrix.double())
             second = exact[2][min(1, m - 1)].to(dtype)
             for cost, start in (
-                (implicit_any(matrix), second),
+                (implicit(matrix), second),
                 (matrix, second),
                 (matrix, None),
                 (torch.stack([torch.ones_like(matrix), matrix]), None),
@@ -125,7 +126,7 @@ def test_a_cost_orthogonal_to_a_fixed_start_is_handled() -> None:
     hidden = hidden / hidden.norm()
     cost = torch.outer(fixed, fixed) + 10 * torch.outer(hidden, hidden)
     assert float(top_singular_pair(cost).sigma) == pytest.approx(10.0)
-    assert float(top_singular_pair(implicit_any(cost)).sigma) == pytest.approx(10.0)
+    assert float(top_singular_pair(implicit(cost)).sigma) == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("n", [160, 230])
@@ -153,7 +154,7 @@ def test_the_bound_of_the_smallest_eigenvalue_holds(kind: str, shift: float) -> 
         symmetric = (cost + cost.mT) / 2
         exact = torch.linalg.eigvalsh(symmetric)
         size = max(float(exact.abs().max()), 1e-300)
-        for given in (cost, implicit_any(cost), torch.stack([cost.mT, cost])):
+        for given in (cost, implicit(cost), torch.stack([cost.mT, cost])):
             v, lower = bounded_eigenpair(given)
             v, low = v.reshape(-1, n)[-1], float(lower.flatten()[-1])
             assert low <= float(exact[0]) + 1e-13 * size
@@ -165,7 +166,7 @@ def test_a_large_implicit_spectraplex_has_a_bound_too(monkeypatch: pytest.Monkey
     monkeypatch.setattr("fwnet.numerics.bounds._FACTORED", 0)
     monkeypatch.setattr("fwnet.numerics.bounds._DENSE", 0)
     diagonal = 5 + torch.linspace(0, 1, 250, dtype=F64) ** 2
-    v, lower = bounded_eigenpair(implicit_any(torch.diag(diagonal)))
+    v, lower = bounded_eigenpair(implicit(torch.diag(diagonal)))
     assert 5 - 1e-3 <= float(lower) <= 5
     assert float((diagonal * v.square()).sum()) == pytest.approx(5.0, abs=1e-4)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from domains.cases import implicit
 from fwnet.domains import TraceNormBall, bottom_eigenpair, power_iteration, top_singular_pair
 from fwnet.numerics.tensors import ImplicitMatrix
 
@@ -40,10 +41,10 @@ def matrix_of(values: Tensor, d: int, m: int, seed: int = 0) -> Tensor:
     return matrix
 
 
-def implicit(matrix: Tensor, calls: list[int] | None = None) -> ImplicitMatrix:
+def counted(matrix: Tensor, calls: list[int] | None = None) -> ImplicitMatrix:
     """The matrix, known by its products only; `calls` counts them."""
 
-    def counted(product: Tensor) -> Tensor:
+    def noted(product: Tensor) -> Tensor:
         if calls is not None:
             calls.append(1 if product.ndim == 1 else product.shape[-1])
         return product
@@ -54,8 +55,8 @@ def implicit(matrix: Tensor, calls: list[int] | None = None) -> ImplicitMatrix:
 
     return ImplicitMatrix(
         matrix.shape,
-        lambda v: counted(matrix @ v),
-        lambda u: counted(matrix.mT @ u),
+        lambda v: noted(matrix @ v),
+        lambda u: noted(matrix.mT @ u),
         dense,
         matrix.dtype,
         matrix.device,
@@ -86,14 +87,14 @@ def test_top_pair_is_that_of_the_full_decomposition(
 ) -> None:
     matrix = matrix_of(SPECTRA[spectrum], *SHAPES[shape]).to(dtype)
     check(matrix, top_singular_pair(matrix))
-    check(matrix, top_singular_pair(implicit(matrix)))
+    check(matrix, top_singular_pair(counted(matrix)))
 
 
 @pytest.mark.parametrize("kind", ["dense", "implicit"])
 @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
 def test_huge_and_tiny_matrices_keep_their_digits(kind: str, scale: float) -> None:
     matrix = (matrix_of(SPECTRA["decaying"], 150, 140) * scale).float()
-    check(matrix, top_singular_pair(matrix if kind == "dense" else implicit(matrix)))
+    check(matrix, top_singular_pair(matrix if kind == "dense" else counted(matrix)))
 
 
 @pytest.mark.parametrize("kind", ["dense", "implicit"])
@@ -101,7 +102,7 @@ def test_a_batch_equals_a_loop(kind: str) -> None:
     names = ["flat", "rank 1", "zero", "decaying", "tied", "equal"]
     matrices = torch.stack([matrix_of(SPECTRA[name], 140, 150) for name in names])
     matrices = matrices.reshape(2, 3, 140, 150)
-    pair = top_singular_pair(matrices if kind == "dense" else implicit(matrices))
+    pair = top_singular_pair(matrices if kind == "dense" else counted(matrices))
     check(matrices, pair)
     for i in range(2):
         for j in range(3):
@@ -120,7 +121,7 @@ def test_identity_and_one_row() -> None:
     check(torch.eye(300), top_singular_pair(torch.eye(300)))
     row = torch.arange(1.0, 500.0).reshape(1, -1)
     check(row, top_singular_pair(row))
-    check(row.mT, top_singular_pair(implicit(row.mT)))
+    check(row.mT, top_singular_pair(counted(row.mT)))
 
 
 @pytest.mark.parametrize("spectrum", ["flat", "decaying", "tied", "rank 3"])
@@ -141,8 +142,8 @@ def test_a_good_warm_start_saves_products() -> None:
     matrix = matrix_of(SPECTRA["flat"], 300, 300) + 0.5 * matrix_of(SPECTRA["rank 1"], 300, 300, 1)
     cold: list[int] = []
     warm: list[int] = []
-    pair = top_singular_pair(implicit(matrix, cold), tol=1e-4)
-    top_singular_pair(implicit(matrix, warm), start=pair.v, tol=1e-4)
+    pair = top_singular_pair(counted(matrix, cold), tol=1e-4)
+    top_singular_pair(counted(matrix, warm), start=pair.v, tol=1e-4)
     assert len(warm) <= len(cold)
 
 
@@ -151,7 +152,7 @@ def test_a_loose_tolerance_costs_less_and_is_kept() -> None:
     counts = []
     for tol in (1e-2, 1e-4, 1e-8):
         calls: list[int] = []
-        pair = top_singular_pair(implicit(matrix, calls), tol=tol)
+        pair = top_singular_pair(counted(matrix, calls), tol=tol)
         counts.append(len(calls))
         assert float(pair.u @ matrix @ pair.v) >= 1 - tol
     assert counts[0] < counts[1] < counts[2]
@@ -164,7 +165,7 @@ def test_a_sparse_residual_costs_a_handful_of_products() -> None:
     seen = torch.rand(600, 600, generator=generator) < 0.1
     matrix = (factors[0] @ factors[1].mT) * seen
     calls: list[int] = []
-    vertex = TraceNormBall(2.0).vertex(implicit(matrix, calls))
+    vertex = TraceNormBall(2.0).vertex(counted(matrix, calls))
     assert len(calls) <= 60
     assert set(calls) == {1}
     wanted = -2.0 * float(torch.linalg.svdvals(matrix)[0])
@@ -206,7 +207,7 @@ def test_bottom_eigenpair_is_that_of_eigh(n: int, kind: str) -> None:
         torch.diag(torch.linspace(5.0, 6.0, n, dtype=torch.float64)),
         -torch.diag(torch.linspace(5.0, 6.0, n, dtype=torch.float64)),
     ):
-        value, v = bottom_eigenpair(matrix if kind == "dense" else implicit_any(matrix))
+        value, v = bottom_eigenpair(matrix if kind == "dense" else implicit(matrix))
         symmetric = (matrix + matrix.mT) / 2
         exact = torch.linalg.eigvalsh(symmetric)[..., 0]
         scale = float(torch.linalg.matrix_norm(symmetric, 2).max())
@@ -214,17 +215,6 @@ def test_bottom_eigenpair_is_that_of_eigh(n: int, kind: str) -> None:
         quadratic = torch.einsum("...d,...dm,...m->...", v, matrix, v)
         torch.testing.assert_close(quadratic, exact, atol=1e-10 * max(scale, 1.0), rtol=0)
         torch.testing.assert_close(v.norm(dim=-1), torch.ones_like(value))
-
-
-def implicit_any(matrix: Tensor) -> ImplicitMatrix:
-    return ImplicitMatrix(
-        matrix.shape,
-        lambda v: matrix @ v,
-        lambda u: matrix.mT @ u,
-        lambda: matrix,
-        matrix.dtype,
-        matrix.device,
-    )
 
 
 def test_gradient_of_the_bottom_eigenvector() -> None:
@@ -257,7 +247,7 @@ def test_power_iteration_batched_implicit_and_differentiable() -> None:
     matrices = torch.stack([matrix_of(SPECTRA["decaying"], 6, 5, seed) for seed in range(3)])
     start = torch.ones(3, 5, dtype=torch.float64)
     batched = power_iteration(matrices, start, 2)
-    lazily = power_iteration(implicit(matrices), start, 2)
+    lazily = power_iteration(counted(matrices), start, 2)
     for i in range(3):
         alone = power_iteration(matrices[i], start[i], 2)
         for one, all_, other in zip(alone, batched, lazily, strict=True):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import fwnet
-from domains.cases import spectraplex, trace_norm
+from domains.cases import implicit, spectraplex, trace_norm
 from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.estimators.low_rank.problems import certify
 from fwnet.low_rank import ArrayRows, Factors, RowProblem
@@ -23,18 +23,6 @@ from laws.solves import DTYPES
 Array = np.ndarray
 PROGRAMS = (fwnet.Polytope, fwnet.TransportPolytope, fwnet.Birkhoff)
 HUGE_SIDES = (300, 700, 1500, 4095, 4097, 5000)  # above 4096 no matrix is made dense
-
-
-def implicit(matrix: Tensor) -> ImplicitMatrix:
-    """The same matrix, known by its products."""
-    return ImplicitMatrix(
-        matrix.shape,
-        lambda v: matrix @ v,
-        lambda u: matrix.mT @ u,
-        lambda: matrix,
-        matrix.dtype,
-        matrix.device,
-    )
 
 
 def oracle_slack(place: Set, gradient: Array, dtype: torch.dtype) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import fwnet
 from domains import cases
-from domains.cases import Case, above, all_cases, ball, capped_sums, lp, polytope
+from domains.cases import Case, all_cases, capped_sums, polytope
 from fwnet.numerics.singular import SMALL
 from laws import faces
 from laws.projections import by_eigh, by_svd, to_l1, to_l2, to_simplex
@@ -108,16 +108,8 @@ def _hyper_simplex(generator: np.random.Generator, radius: float) -> Set:
 
 def _k_sparse(generator: np.random.Generator, radius: float) -> Set:
     n = int(generator.choice(VECTOR_SIZES))
-    k = int(generator.integers(1, n + 1))
-    case = ball(
-        fwnet.KSparseBall(k, radius),
-        (n,),
-        radius,
-        lambda x: torch.maximum(x.abs().sum(-1) / k, above(x.abs())),
-        lambda cost: cost.abs().sort(-1, descending=True).values[:, :k].sum(-1),
-        2 * radius * k**0.5,
-    )
-    return Set(case, radius * k**0.5)
+    case = cases.k_sparse(n, int(generator.integers(1, n + 1)), radius)
+    return Set(case, case.diameter / 2)
 
 
 def _l1(generator: np.random.Generator, radius: float) -> Set:
@@ -131,11 +123,8 @@ def l2(generator: np.random.Generator, radius: float) -> Set:
 
 
 def _l_inf(generator: np.random.Generator, radius: float) -> Set:
-    n = int(generator.choice(VECTOR_SIZES))
-    case = ball(
-        fwnet.LInfBall(radius), (n,), radius, lambda x: above(x.abs()), lp(1), 2 * radius * n**0.5
-    )
-    return Set(case, radius * n**0.5, lambda x: np.clip(x, -radius, radius))
+    case = cases.l_inf(int(generator.choice(VECTOR_SIZES)), radius)
+    return Set(case, case.diameter / 2, lambda x: np.clip(x, -radius, radius))
 
 
 def _lp(generator: np.random.Generator, radius: float) -> Set:
@@ -149,20 +138,8 @@ def _box(generator: np.random.Generator, radius: float) -> Set:
     low = torch.from_numpy(radius * generator.uniform(-1, 0.5, n))
     width = radius * generator.uniform(0, 1, n) * (generator.random(n) < 0.8)  # some are points
     high = low + torch.from_numpy(width)
-
-    def sample(count: int, seeded: torch.Generator) -> Tensor:
-        return low + (high - low) * torch.rand(count, n, dtype=F64, generator=seeded)
-
-    case = Case(
-        fwnet.Box(low, high),
-        (n,),
-        lambda cost: torch.minimum(cost * low, cost * high).sum(-1),
-        lambda x: torch.maximum(above(x - high), above(low - x)),
-        sample,
-        float((high - low).norm()),
-    )
     reach = float(torch.maximum(low.abs(), high.abs()).norm())
-    return Set(case, reach, lambda x: np.clip(x, low.numpy(), high.numpy()))
+    return Set(cases.box(n, low, high), reach, lambda x: np.clip(x, low.numpy(), high.numpy()))
 
 
 def _groups(generator: np.random.Generator, radius: float) -> Set:

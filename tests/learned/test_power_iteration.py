@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import fwnet
+from domains.cases import implicit
 from fwnet import learned
 from fwnet.learned.spectra import SPECTRA, Spectra, matrices
 from fwnet.numerics.singular import power_iteration
-from fwnet.numerics.tensors import ImplicitMatrix
 from learned_cases import seeded, with_random_weights
 
 BALL = fwnet.TraceNormBall(2.5)
@@ -99,17 +99,9 @@ def test_as_an_oracle_it_keeps_to_the_ball_and_warm_starts() -> None:
 def test_implicit_matrices_and_a_zero_matrix() -> None:
     G, v = drawn("decaying", count=1)
     dense = G[0]
-    implicit = ImplicitMatrix(
-        dense.shape,
-        lambda V: dense @ V,
-        lambda U: dense.mT @ U,
-        lambda: dense,
-        dense.dtype,
-        dense.device,
-    )
     controller = learned.load("power-iteration")
     with torch.no_grad():
-        one, other = controller.pair(implicit, v[0]), controller.pair(dense, v[0])
+        one, other = controller.pair(implicit(dense), v[0]), controller.pair(dense, v[0])
         assert torch.allclose(one.sigma, other.sigma)
         zero = controller.pair(torch.zeros(4, 3), torch.ones(3))
     assert zero.sigma == 0
