@@ -3,21 +3,23 @@
 minimise 1/2 |Ax - b|^2,   z = Ax,   d = A e_i - z,   step_size = clip(-<d, z - b> / |d|^2)
 """
 
+from typing import Any
+
 import numpy as np
-import torch
 
 Array = np.ndarray
 
 
-def recomputing(a: Array, b: Array, x0: Array, steps: int) -> Array:
-    """Two passes over A per iteration: Ax, and the gradient A'(Ax - b)."""
-    x = x0.copy()
+def recomputing(a: Any, b: Any, x0: Any, steps: int) -> Any:
+    """Two passes over A per iteration: Ax, and the gradient A'(Ax - b); of arrays or tensors."""
+    x = 1.0 * x0
     for _ in range(steps):
         image = a @ x
         residual = image - b
         best = int((residual @ a).argmin())
         direction = a[:, best] - image
-        step_size = min(max(-(direction @ residual) / (direction @ direction), 0.0), 1.0)
+        step_size = float(-(direction @ residual) / (direction @ direction))
+        step_size = min(max(step_size, 0.0), 1.0)
         x *= 1 - step_size
         x[best] += step_size
     return x
@@ -34,23 +36,6 @@ def caching(a: Array, b: Array, x0: Array, steps: int) -> Array:
         x *= 1 - step_size
         x[best] += step_size
         image += step_size * direction
-    return x
-
-
-def recomputing_in_torch(
-    a: torch.Tensor, b: torch.Tensor, x0: torch.Tensor, steps: int
-) -> torch.Tensor:
-    """`recomputing` with tensors."""
-    x = x0.clone()
-    for _ in range(steps):
-        image = a @ x
-        residual = image - b
-        best = int((residual @ a).argmin())
-        direction = a[:, best] - image
-        step_size = float(-(direction @ residual) / (direction @ direction))
-        step_size = min(max(step_size, 0.0), 1.0)
-        x *= 1 - step_size
-        x[best] += step_size
     return x
 
 

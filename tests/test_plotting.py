@@ -3,13 +3,11 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
-import fwnet
-from fwnet.plotting import plot_comparison, plot_decision_boundary, plot_trace
+from fwnet.plotting import plot_comparison, plot_decision_boundary
 
 mpl.use("Agg")
 
@@ -68,19 +66,6 @@ def test_what_cannot_be_drawn_raises_a_clear_error():
         plot_decision_boundary(clf, X[:2], y[:2])
     with pytest.raises(ValueError, match="resolution must be at least 2; got 1"):
         plot_decision_boundary(clf, X, y, resolution=1)
-
-
-def test_a_trace_is_drawn():
-    problem = fwnet.LeastSquares(torch.eye(5), torch.linspace(0, 1, 5))
-    result = fwnet.FrankWolfe(fwnet.Simplex(), max_steps=20)(problem)
-    ax = plot_trace(result.trace)
-    assert ax.get_yscale() == "log"
-    assert ax.get_xlabel() == "step"
-    assert result.trace.plot("seconds").get_xlabel() == "seconds"
-    with pytest.raises(ValueError, match='against must be "t" or "seconds"'):
-        plot_trace(result.trace, "time")
-    with pytest.raises(ValueError, match="the trace is empty"):
-        plot_trace(fwnet.Trace())
 
 
 def test_a_comparison_has_few_colours():

@@ -49,7 +49,7 @@ def _rows(dtype: type, repeats: int) -> list[Row]:
         COMPILED: peers.contender("fwnet", _fwnet, *tensors, True),
         NUMPY: partial(_each, loops.recomputing, *arrays),
         CACHED: partial(_each, loops.caching, *arrays),
-        TORCH: partial(_each, loops.recomputing_in_torch, *tensors),
+        TORCH: partial(_each, loops.recomputing, *tensors),
         "chop": peers.contender("chop", _chop, *tensors, False),
         AUTOGRAD: peers.contender("chop", _chop, *tensors, True),
     }

@@ -8,20 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
+from cli.test_cli import call as run
 from fwnet import learned
-from fwnet.cli.app import app
 
-RUNNER = CliRunner()
 SMALL = ("--family", "quadratic", "--controller", "step", "--unroll", 5, "--size", 8, 12)
 
 
 def call(*arguments: object, code: int = 0) -> str:
     """What a command that ends with the code printed."""
-    done = RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
-    assert done.exit_code == code, (done.exit_code, done.output, done.exception)
-    return done.output
+    return "".join(run(*arguments, code=code))
 
 
 @pytest.mark.slow
