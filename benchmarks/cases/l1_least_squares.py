@@ -55,9 +55,9 @@ def run(repeats: int) -> list[Row]:
         stall = f"; copt never: it stalls at {np.median([g.min() for g in histories]):.0e}"
 
     contenders = {
-        OURS: peers.contender("fwnet", _solving, data, LOOSE, "Corrective"),
+        OURS: peers.contender("fwnet", _solving, data, LOOSE, "Corrective", False),
         "copt": peers.contender("copt", _repeating, data, counts),
-        "tight": peers.contender("fwnet", _solving, data, TIGHT, "Corrective"),
+        "tight": peers.contender("fwnet", _solving, data, TIGHT, "Corrective", False),
         **{
             f"{kind}, {goal:g}": peers.contender("fwnet", _solving, data, goal, PAIRWISE, how)
             for kind, how in (("pairwise", False), ("pairwise, compiled", True))
@@ -94,9 +94,7 @@ def run(repeats: int) -> list[Row]:
     return [*rows, figure(f"gap reached, tol = {TIGHT:g}", [gap], "", TIGHT, reached)]
 
 
-def _solving(
-    fwnet: Any, data: list[Data], tol: float, name: str, compiled: bool = False
-) -> Contender:
+def _solving(fwnet: Any, data: list[Data], tol: float, name: str, compiled: bool) -> Contender:
     solver = solver_of(fwnet, tol, name, compiled)
     return lambda: [solve(fwnet, solver, a, b) for a, b in data]
 

@@ -30,11 +30,11 @@ def proxsuite(batch: int, n: int) -> Layer:
     return lambda K: solve(K, torch.zeros(batch, n).double(), A, b, G, low, high)[0]
 
 
-def moreau(batch: int, n: int, solver: str = "auto") -> Layer:
+def moreau(batch: int, n: int) -> Layer:
     import moreau as package
     from moreau.torch import Solver
 
-    settings = package.Settings(solver=solver, device="cpu", batch_size=batch, enable_grad=True)
+    settings = package.Settings(solver="auto", device="cpu", batch_size=batch, enable_grad=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         engine = Solver(

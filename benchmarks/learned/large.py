@@ -20,7 +20,7 @@ GRID = (0.95, 0.99)  # FISTA's constants that validation chooses at smaller n
 
 
 def large(
-    controllers: Sequence[learned.Controller], sizes: dict[int, int], C: float = 1.0
+    controllers: Sequence[learned.Controller], sizes: dict[int, int]
 ) -> list[Target | Missing]:
     """Pairs of MNIST's test classes, rbf kernel; `sizes` says how many pairs of which n.
 
@@ -33,7 +33,7 @@ def large(
     for n, count in sizes.items():
         ratios, ours, theirs = [], [], []
         for pair in _pairs(count):
-            problem = _dual(*data, pair, n, C)
+            problem = _dual(*data, pair, n)
             target = 1.0001 * _best(controllers[0], problem)
             rival = min(_gradients(FISTA(c), problem, target, 1000) for c in GRID)
             for controller in controllers:
@@ -62,11 +62,11 @@ def _pairs(count: int) -> list[tuple[int, int]]:
     return [(a, c), (a, b), (b, c)][:count]
 
 
-def _dual(X: np.ndarray, y: np.ndarray, pair: tuple[int, int], n: int, C: float) -> Quadratic:
+def _dual(X: np.ndarray, y: np.ndarray, pair: tuple[int, int], n: int) -> Quadratic:
     """The first n/2 images of each class; K in float64, as f is a thousandth of its entries."""
     rows = np.concatenate([np.flatnonzero(y == digit)[: n // 2] for digit in pair])
     signs = 2.0 * torch.tensor(y[rows] == pair[0]).double() - 1.0
-    columns = RBFMap(torch.tensor(X[rows]).double() / 255, signs, C).columns(torch.arange(n))
+    columns = RBFMap(torch.tensor(X[rows]).double() / 255, signs, C=1.0).columns(torch.arange(n))
     return Quadratic((columns + columns.mT) / 2)  # the two halves of a product differ in rounding
 
 

@@ -38,6 +38,7 @@ from fwnet.numerics.linear_maps import LinearMap
 from fwnet.quadratic.solve import simplex_qp
 
 LIMIT = 1.3
+FEWEST = 1250  # points that are solved exactly
 
 
 @final
@@ -84,7 +85,6 @@ class CoarseToFine(Baseline):
     Arguments:
         points: how many -> the problem on the first so many points.
         correct: problem, guess -> start.
-        fewest: points that are solved exactly.
     """
 
     def __init__(
@@ -92,9 +92,8 @@ class CoarseToFine(Baseline):
         name: str,
         points: Callable[[int], RBFMap],
         correct: Callable[[Problem, Tensor], Tensor],
-        fewest: int = 1250,
     ) -> None:
-        self.name, self.points, self.correct, self.fewest = name, points, correct, fewest
+        self.name, self.points, self.correct = name, points, correct
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         solver = PairwiseFrankWolfe(domain, max_steps=max_steps, tol=0.0)
@@ -107,9 +106,9 @@ class CoarseToFine(Baseline):
         """The start from half of the points, 0 for the others."""
         assert problem.shape is not None
         (n,) = problem.shape
-        m = max(self.fewest, n // 2)
+        m = max(FEWEST, n // 2)
         coarse, x = self.points(m), torch.zeros(n, dtype=problem.dtype)
-        if m == self.fewest:
+        if m == FEWEST:
             K = coarse.columns(torch.arange(m)).double()
             x[:m] = simplex_qp((K + K.mT) / 2).float()
         else:

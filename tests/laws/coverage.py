@@ -9,6 +9,7 @@ from itertools import combinations, product
 Facts = dict[str, str]
 # Facts whose pairs are counted.
 PAIRED = ("problem", "domain", "solver", "rule", "oracle", "dtype", "face", "estimator", "kernel")
+_NAMED = 12  # pairs that were not met
 _noted: Facts = {}
 
 
@@ -24,14 +25,13 @@ def take() -> Facts:
     return facts
 
 
-def tables(met: Iterable[Facts], pairs: int = 12) -> str:
+def tables(met: Iterable[Facts]) -> str:
     """Counts of every fact by kind of case, and the pairs of facts that no case met.
 
     Not every pair exists: a solver may not suit a domain.
 
     Arguments:
         met: the facts of each case; `kind` separates the tables.
-        pairs: how many of the pairs that were not met are named.
     """
     lines: list[str] = []
     all_facts = list(met)
@@ -47,7 +47,7 @@ def tables(met: Iterable[Facts], pairs: int = 12) -> str:
             seen = {(facts.get(one, "-"), facts.get(other, "-")) for facts in rows}
             possible = list(product(sorted(counts[one]), sorted(counts[other])))
             missed = [f"{a}/{b}" for a, b in possible if (a, b) not in seen]
-            named = f"; not {', '.join(missed[:pairs])}" if missed else ""
-            more = " …" if len(missed) > pairs else ""
+            named = f"; not {', '.join(missed[:_NAMED])}" if missed else ""
+            more = " …" if len(missed) > _NAMED else ""
             lines.append(f"  {one} × {other}: {len(seen)} of {len(possible)} pairs{named}{more}")
     return "\n".join(lines)

@@ -42,9 +42,7 @@ def slope(leaves: list[Tensor], ways: list[Array], out: Tensor) -> float:
     return float(sum((g * torch.from_numpy(w)).sum() for g, w in zip(gradients, ways, strict=True)))
 
 
-def along_a_line(
-    network: Callable[[Tensor], Tensor], text: str, step: float = 1e-6
-) -> Difference | None:
+def along_a_line(network: Callable[[Tensor], Tensor], text: str) -> Difference | None:
     """The derivative of network(t), t `(2,)`, along the first axis at t = 0.
 
     None at a kink, or where f itself is rounding: where differences over two lengths, or to either
@@ -52,6 +50,8 @@ def along_a_line(
     derivative must be a number, no more. So it must where formulas meet in one point only, as those
     of relu(t) − relu(−t) do: right at all points around it.
     """
+
+    step = 1e-6
 
     def derivative(*place: float) -> float:
         t = torch.tensor(place, dtype=F64, requires_grad=True)

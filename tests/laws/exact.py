@@ -127,7 +127,7 @@ def parts(machine: Machine) -> Parts:
 Loss = Callable[[Array], Array]  # scores -> excesses e
 
 
-def relative_gap(machine: Machine, excess: Loss, linear: float | Any, bias: bool = True) -> Gap:
+def relative_gap(machine: Machine, excess: Loss, linear: float | Any) -> Gap:
     """(P − D)/P of the function that is returned, D at the best multiple of its coefficients.
 
         P = ½|w|² + ½b² + ½ Σ Cᵢeᵢ²,   D(β) = ⟨linear, β⟩ − ½ βᵀ(K + 1 + diag(1/C))β
@@ -142,7 +142,7 @@ def relative_gap(machine: Machine, excess: Loss, linear: float | Any, bias: bool
     scores = found.scores + b
     e = excess(scores)
     primal = (found.square + b * b + (box * e * e).sum()) / 2
-    total = coef.sum() if bias else 0 * b
+    total = coef.sum()
     curvature = found.dual_square + total * total + (coef * coef / box).sum()
     best = linear * linear / (2 * curvature) if curvature > 0 else 0 * b
     dual = max(linear - curvature / 2, best) if linear > 0 else 0 * b

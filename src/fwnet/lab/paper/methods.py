@@ -196,9 +196,9 @@ def training_facts(history: MetaHistory, plan: MetaTraining) -> dict[str, Any]:
     }
 
 
-def draw_seed(generator: torch.Generator, below: int = 2**31) -> int:
+def draw_seed(generator: torch.Generator) -> int:
     """A number to seed what takes no generator of torch."""
-    return int(torch.randint(below, (), generator=generator))
+    return int(torch.randint(2**31, (), generator=generator))
 
 
 @contextmanager

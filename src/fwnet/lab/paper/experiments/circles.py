@@ -348,17 +348,17 @@ def _decide_one(svm: DeepSVM, step: Iteration, start: int, points: Tensor) -> Te
     return decide(svm.nets, step, every)[start]
 
 
-def roughness(decision: Callable[[Tensor], Tensor], rays: int = 180) -> float:
+def roughness(decision: Callable[[Tensor], Tensor]) -> float:
     """Relative standard deviation of the radius of the boundary around 0, over angles.
 
     A circle has 0. Along a ray the boundary is the first change of sign; where more than a tenth
     of the rays meet none up to a radius of 2, the boundary does not close: NaN.
     """
-    angles = torch.linspace(0, 2 * torch.pi, rays + 1)[:-1]
+    angles = torch.linspace(0, 2 * torch.pi, 181)[:-1]
     radii = torch.linspace(0, 2, 201)
     rays_xy = torch.stack([angles.cos(), angles.sin()], -1)
     points = radii[None, :, None] * rays_xy[:, None, :]
-    inside = decision(points.reshape(-1, 2)).reshape(rays, -1) > 0
+    inside = decision(points.reshape(-1, 2)).reshape(len(angles), -1) > 0
     changed = inside[:, 1:] != inside[:, :1]
     met = changed.any(1)
     if met.float().mean() < 0.9:

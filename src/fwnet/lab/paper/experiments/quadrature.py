@@ -209,9 +209,9 @@ def _mixture(seed: int, n: int) -> dict[str, float]:
     return {"value": found.value, "std": found.std, "true": true}
 
 
-def _gauss_hermite(f: Callable[[Tensor], Tensor], measure: Gaussian, nodes: int = 80) -> float:
-    """∫ f dN in two dimensions by a product rule, to many digits for smooth f."""
-    at, weights = map(torch.from_numpy, np.polynomial.hermite_e.hermegauss(nodes))
+def _gauss_hermite(f: Callable[[Tensor], Tensor], measure: Gaussian) -> float:
+    """∫ f dN in two dimensions by a product rule of 80² nodes, to many digits for smooth f."""
+    at, weights = map(torch.from_numpy, np.polynomial.hermite_e.hermegauss(80))
     factor = torch.linalg.cholesky(measure.covariance)
     x = measure.mean + torch.cartesian_prod(at, at) @ factor.mT
     return float(torch.outer(weights, weights).flatten() @ f(x)) / (2.0 * math.pi)
