@@ -293,6 +293,21 @@ def test_a_zero_matrix_is_semidefinite(
         simplex_qp(saddle)
 
 
+@pytest.mark.parametrize("seed", [907, 1482])
+def test_factors_that_are_all_rounding_divide_nothing_by_zero(seed: int) -> None:
+    """Matrices of rank 1 or 2 whose rows differ by ten powers of ten; warnings are errors."""
+    random = np.random.default_rng(seed)
+    n, rank = (int(random.integers(*ends)) for ends in ((2, 7), (1, 3)))
+    rows = random.standard_normal((n, rank)) * 10 ** random.uniform(-5, 5, (n, 1))
+    c = random.standard_normal(n) * 10 ** random.uniform(-12, 2, n)
+    rows[0] = c[0] = 0.0
+    Q, linear = torch.from_numpy(rows @ rows.T), torch.from_numpy(c)
+    found = solve_simplex_qp(Q, linear, trusted=True)
+    g = Q @ found.x + linear
+    assert float(found.gap) == pytest.approx(float(found.x @ g - g.min()), rel=1e-6)
+    assert float(0.5 * found.x @ (g + linear)) <= 0.0  # f at the vertex of zeros
+
+
 @in_both
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_is_feasible_and_near(code: None, name: str) -> None:

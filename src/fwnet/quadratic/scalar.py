@@ -322,7 +322,8 @@ def _newton(factor, face, middle, g):  # type: ignore[no-untyped-def]
     u, v = middle - g[face], np.ones(face.size)
     _substitute(factor, u)
     _substitute(factor, v)
-    return u - (u.sum() / v.sum()) * v
+    total = v.sum()  # not positive only if the factor is all rounding
+    return u - (u.sum() / total) * v if total > 0.0 else 0.0 * v
 
 
 def _factor_by_loops(Q, lift, face, factor):  # type: ignore[no-untyped-def]
