@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from scipy.optimize import minimize as scipy_minimize
 
 import fwnet
 from fwnet import learned
+from fwnet.iterates import Iterate
 from fwnet.learned import families
+from fwnet.numerics.linear_maps import DenseMap
 from learned_cases import seeded, svm_family, two_gaussians
 
 FAMILIES = {
@@ -119,6 +123,75 @@ def test_the_minimum_of_softmax_regression_against_cvxpy() -> None:
     program = cp.Problem(cp.Minimize(loss / 20), [cp.normNuc(W) <= 2.0])
     wanted = program.solve(solver=cp.SCS, eps=1e-8)
     assert family.best_values(problem).item() == pytest.approx(wanted, rel=1e-5)
+
+
+class Logistic(learned.ProblemFamily):
+    """Logistic regression in float32 over an l1 ball."""
+
+    domain = fwnet.L1Ball(5.0)
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        X = torch.randn(batch, 40, 12, generator=generator)
+        noise = torch.randn(batch, 40, generator=generator)
+        return fwnet.LogisticRegression(X, torch.where(X[..., 0] + noise > 0, 1.0, -1.0))
+
+
+def test_the_minimum_of_logistic_regression_against_cvxpy() -> None:
+    problem = Logistic().sample(1, seeded(3))
+    assert isinstance(problem, fwnet.LogisticRegression)
+    w = cp.Variable(12)
+    assert isinstance(problem.matrix, DenseMap)
+    X, y = problem.matrix.matrix[0].double().numpy(), problem.y[0].double().numpy()
+    loss = cp.sum(cp.logistic(-cp.multiply(y, X @ w))) / 40
+    wanted = cp.Problem(cp.Minimize(loss), [cp.norm1(w) <= 5.0]).solve(cp.CLARABEL)
+    assert Logistic().best_values(problem).item() == pytest.approx(wanted, rel=1e-6)
+
+
+class Sensing(learned.ProblemFamily):
+    """½ |A vec W − b|² over trace-norm balls: a problem of a user's own, batched."""
+
+    def __init__(self, domain: fwnet.Domain) -> None:
+        self.domain = domain
+
+    def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+        A = torch.randn(batch, 40, 30, generator=generator, dtype=torch.float64)
+        return SensingProblem(A, torch.randn(batch, 40, generator=generator, dtype=torch.float64))
+
+
+class SensingProblem(fwnet.Problem):
+    def __init__(self, A: torch.Tensor, b: torch.Tensor) -> None:
+        self.A, self.b, self.dtype, self.device = A, b, A.dtype, A.device
+        self.shape, self.batch_dims = torch.Size((len(b), 6, 5)), 1
+
+    def residual(self, it: Iterate) -> torch.Tensor:
+        return torch.einsum("bmk,bk->bm", self.A, it.x.flatten(1)) - self.b
+
+    def value(self, it: Iterate) -> torch.Tensor:
+        return 0.5 * self.residual(it).square().sum(-1)
+
+    def gradient(self, it: Iterate) -> torch.Tensor:
+        return torch.einsum("bmk,bm->bk", self.A, self.residual(it)).unflatten(1, (6, 5))
+
+
+def test_the_minimum_of_matrix_sensing_against_cvxpy() -> None:
+    family = Sensing(fwnet.TraceNormBall(2.0))  # a line search is 1e-3 above it after 2000 steps
+    problem = family.sample(1, seeded(3))
+    assert isinstance(problem, SensingProblem)
+    W = cp.Variable((6, 5))
+    misfit = problem.A[0].numpy() @ cp.vec(W, order="C") - problem.b[0].numpy()
+    program = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(misfit)), [cp.normNuc(W) <= 2.0])
+    wanted = program.solve(cp.CLARABEL)
+    assert family.best_values(problem).item() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_minimum_that_is_hardly_known_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = partial(fwnet.minimize, max_steps=3)
+    monkeypatch.setattr(
+        families.base, "minimize", lambda problem, domain, **budgets: short(problem, domain)
+    )
+    family = Sensing(fwnet.SchattenBall(1.5))  # no projection
+    with pytest.warns(UserWarning, match=r"Sensing.best_values knows a minimum only to a relative"):
+        family.best_values(family.sample(1, seeded(3)))
 
 
 def test_a_spectrum_is_kept() -> None:
