@@ -300,3 +300,20 @@ def test_the_parts_of_real_data_share_nothing(make) -> None:  # type: ignore[no-
     assert not rows["validation"] & rows["test"]
     with pytest.raises(ValueError, match="part must be one of train, validation, test"):
         make("holdout")
+
+
+def test_a_controller_that_cannot_run_is_refused_before_anything_is_tuned() -> None:
+    class Logistic(learned.ProblemFamily):
+        domain = fwnet.L1Ball(2.0)
+
+        def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
+            X = torch.randn(batch, 9, 4, generator=generator)
+            return fwnet.LogisticRegression(X, torch.ones(batch, 9))
+
+    def fails(constant: float) -> Follows:
+        return Follows(lambda problem, x: (1 / 0, x))
+
+    tuned = learned.baselines.Tuned(fails, (1.0,))
+    for name, why in (("pairwise", "needs a quadratic problem"), ("paper-step", "only Simplex")):
+        with pytest.raises(TypeError, match=rf"'mine' cannot run on these problems: .*{why}"):
+            learned.evaluate({"mine": learned.load(name)}, Logistic(), [tuned], problems=1)

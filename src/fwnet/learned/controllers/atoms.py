@@ -41,9 +41,10 @@ class LearnedAtoms(HullDirection):
     below λ times the largest counts as rounding. They are dimensionless, so one θ serves every
     problem. Untrained, it is the hand-designed atom.
 
-    As many atoms and as many products with the matrix as `Corrections(memory)`, and the same
-    guarantees: every point of the hull is feasible whatever the weights, and f(y) is at most what
-    the exact line search toward the vertex reaches. Needs a quadratic problem.
+    As many atoms as `Corrections(memory)`, and the same guarantees: every point of the hull is
+    feasible whatever the weights, and f(y) is at most what the exact line search toward the vertex
+    reaches. Needs a quadratic problem. With K as a matrix (`Quadratic`, `SVMDual`), as many
+    products too; least squares take one more product with Aᵀ for each point of the hull.
 
     Arguments:
         memory: how many recent points stay in the hull.

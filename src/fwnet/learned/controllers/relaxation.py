@@ -35,8 +35,8 @@ class LearnedPairwise(Controller, StepRule):
         γ = ω_t γ_LS,   ω_t = 2σ(⟨θ, φ_t⟩) in [0.05, 1.95]
 
     φ: 1, f's curvature along the steps, how steep they are, how many ended at γ_max, and how
-    much room this one has. On a quadratic every ω in (0, 2) decreases f, by ω(2 − ω) of what the
-    line search gains: no weights make it rise. Untrained, the line search itself.
+    much room this one has. Every ω in (0, 2) decreases f, by ω(2 − ω) of what the line search
+    gains: no weights make it rise. Untrained, the line search itself. Needs a quadratic problem.
 
     Arguments:
         second_order: choose the partner by its own line search, as SMO does.

@@ -93,6 +93,7 @@ def evaluate(
     contest = _Contest(family, epsilons, max_steps)
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     held_out = contest.draw(family, problems, generator)
+    _check_runs(named, held_out[0][0], family.domain)
     others = family if validation is None else validation
     check_family("evaluate(validation)", others)
     tuning = contest.draw(others, TUNING_BATCHES, generator, TUNING_BATCH)
@@ -133,6 +134,16 @@ def _check_distinct(named: Iterable[str], chosen: Iterable[Baseline | Tuned]) ->
     shared = sorted(set(named) & {baseline.name for baseline in chosen})
     if shared:
         raise ValueError(f"controllers must not be named as a baseline is; rename {shared}.")
+
+
+def _check_runs(named: Mapping[str, list[Slot]], problem: Problem, domain: Domain) -> None:
+    """Raise before anything is tuned if a controller cannot solve such problems."""
+    for name, slots in named.items():
+        for slot in slots:
+            try:
+                as_solver(slot, domain).begin(problem, None)
+            except TypeError as error:
+                raise TypeError(f"{name!r} cannot run on these problems: {error}") from error
 
 
 def _epsilons(tolerances: Sequence[float]) -> list[float]:
