@@ -396,14 +396,6 @@ def test_a_state_of_adamw_loads() -> None:
     assert torch.equal(ours, theirs)
 
 
-def test_sparse_gradients_are_refused() -> None:
-    table = nn.Embedding(5, 3, sparse=True)
-    opt = FrankWolfe(table.parameters(), domain=fwnet.LInfBall(10.0))
-    table(torch.tensor([1])).sum().backward()
-    with pytest.raises(RuntimeError, match=r"parameter 0 of shape \(5, 3\) has a sparse gradient"):
-        opt.step()
-
-
 def test_conditional_gradient_in_closed_form() -> None:
     """Weights outside of the ball: the distance shrinks by 1 − lr; without the pull it stays."""
     G = torch.randn(6, 4, generator=seeded(3), dtype=torch.float64)
