@@ -234,6 +234,39 @@ def test_a_step_on_a_device_never_waits_for_it(domain, oracle, rescale) -> None:
         opt.step()
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_checkpoints_of_torch_distributed_resume_to_the_bit(tmp_path: Path) -> None:
+    """Their loader makes the state by a step with gradients of 0 before it fills it."""
+    import torch.distributed.checkpoint as files
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    sets = {"0.weight": rows(fwnet.Simplex()), "1.weight": fwnet.SpectralBall("0.5x init")}
+    X, y = torch.arange(12) % 6, torch.arange(12) % 4
+
+    def build(seed: int) -> tuple[nn.Module, FrankWolfe]:
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Embedding(6, 5), nn.Linear(5, 4))
+        return net, FrankWolfe(constrain(net, sets), averaging=8)
+
+    def train(net: nn.Module, opt: FrankWolfe) -> None:
+        for _ in range(5):
+            opt.zero_grad()
+            nn.functional.cross_entropy(net(X), y).backward()
+            opt.step()
+
+    first, second = build(0), build(1)
+    train(*first)
+    net, opt = get_state_dict(*first)
+    files.save({"net": net, "opt": opt}, checkpoint_id=tmp_path)
+    net, opt = get_state_dict(*second)
+    files.load({"net": net, "opt": opt}, checkpoint_id=tmp_path)
+    set_state_dict(*second, model_state_dict=net, optim_state_dict=opt)
+    train(*first)
+    train(*second)
+    for a, b in zip(first[0].parameters(), second[0].parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
 WORKER = """
 import sys, torch, torch.distributed as dist
 from optim.test_loops import shards

@@ -26,7 +26,6 @@ from fwnet.optim.weights import conform, forget_weights, local
 from fwnet.oracles import CostOracle, Exact, NewtonSchulz
 
 Closure = Callable[[], Any]
-Moving = tuple[Bucket, Tensor, list[State]]  # with gradients and states
 RESCALES = (None, "vertex", "diameter", "gradient")
 
 
@@ -35,7 +34,6 @@ class StepPlan(NamedTuple):
 
     signature: list[Any]
     free: list[AdamSteps]
-    held: list[Held]
     buckets: list[Bucket]
     averages: list[Averages]
 
@@ -141,14 +139,17 @@ class VertexOptimizer(torch.optim.Optimizer):
                 self.check_group(group)
             self._loaded = False
         plan = self._plan()
-        moving = self._moving(plan)  # errors come before changes
+        gradients = [bucket.gradient() for bucket in plan.buckets]
+        pairs = zip(plan.buckets, gradients, strict=True)
+        live = [bucket.live(gradient) for bucket, gradient in pairs]  # errors come before changes
         for adam in plan.free:
             self._notice_changes(adam.halves, [self.state[p] for p in adam.halves])
             adam.step(self.state)
             self._remember(adam.halves)
-        for bucket, gradient, owns in moving:
+        for bucket, gradient, parts in zip(plan.buckets, gradients, live, strict=True):
+            owns = [self.state[p] for p in bucket.parameters]
             self._notice_changes(bucket.parameters, owns)
-            bucket.move(gradient, owns)
+            bucket.move(gradient, parts, owns)
             self._remember(bucket.parameters)
         for averages in plan.averages:
             averages.update(self.state)
@@ -192,7 +193,7 @@ class VertexOptimizer(torch.optim.Optimizer):
         if plan is not None and plan.signature == signature and plan.is_current():
             return plan
         free: defaultdict[Any, list[tuple[Group, Tensor]]] = defaultdict(list)
-        held: list[Held] = []
+        alike: defaultdict[Any, list[Held]] = defaultdict(list)
         for group in self.param_groups:
             options = adam_options(group)
             for parameter in group["params"]:
@@ -205,30 +206,14 @@ class VertexOptimizer(torch.optim.Optimizer):
                     free[options].append((group, parameter))
                 else:
                     oracle = oracle_of(place.domain, group["oracle"])
-                    held.append(Held(parameter, group, place, oracle))
+                    held = Held(parameter, group, place, oracle)
+                    alike[bucket_key(held)].append(held)
         adams = [AdamSteps(*zip(*pairs, strict=True)) for pairs in free.values()]
         averages = [Averages(g) for g in self.param_groups if g["averaging"] is not None]
-        plan = StepPlan(signature, adams, held, self._buckets(held), averages)
+        buckets = [Bucket(members, self.feasible) for members in alike.values()]
+        plan = StepPlan(signature, adams, buckets, averages)
         self._plan_kept = plan
         return plan
-
-    def _buckets(self, held: Sequence[Held]) -> list[Bucket]:
-        alike: defaultdict[Any, list[Held]] = defaultdict(list)
-        for one in held:
-            alike[bucket_key(one)].append(one)
-        return [Bucket(members, self.feasible) for members in alike.values()]
-
-    def _moving(self, plan: StepPlan) -> list[Moving]:
-        """The buckets that move, without parameters that have no direction yet."""
-        moving = [self._ready(bucket) for bucket in plan.buckets]
-        still = {id(one) for bucket, g, owns in moving for one in bucket.still(g, owns)}
-        if still:
-            rest = [one for one in plan.held if id(one) not in still]
-            moving = [self._ready(bucket) for bucket in self._buckets(rest)]
-        return moving
-
-    def _ready(self, bucket: Bucket) -> Moving:
-        return bucket, bucket.gradient(), [self.state[p] for p in bucket.parameters]
 
     def _notice_changes(self, parameters: Sequence[Tensor], owns: Sequence[State]) -> None:
         """Forget what was computed from weights that the user has changed in place."""

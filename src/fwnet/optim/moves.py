@@ -114,32 +114,47 @@ class Bucket:
         stacked = self._joined(gradients)  # other points are parts of a weight as it is stored
         return stacked.reshape(*(len(gradients),) * self.batched, *self.shape)
 
-    def still(self, gradient: Tensor, owns: Sequence[State]) -> list[Held]:
-        """The members that have no direction yet; raise if a gradient is not finite.
+    def live(self, gradient: Tensor) -> Sequence[StepSize] | None:
+        """1 for each point whose gradient is not 0, and 0 for the others; None if all are 1.
 
-        A parameter whose gradients were all 0 so far has none: every vertex is optimal. On an
-        accelerator nothing is checked here, since reading a number would wait for it; see `_cost`.
+        A point without a gradient, such as the row of a token that no sentence of the minibatch
+        has, stays where it is: no vertex is better for it than another, and its momentum is old.
+        On the CPU a gradient that is not finite raises; on an accelerator, where reading a number
+        would wait for it, such a parameter stays where it is.
         """
+        if self.on_cpu and not self.sharded and len(self.shape) == self.event_dim:
+            sums = gradient.reshape(len(self.members), -1).sum(1).tolist()
+            if all(map(math.isfinite, sums)) and all(sums):
+                return None  # a sum with a number that is not finite is not finite
+        sizes = self._sizes(gradient)
         if not self.on_cpu:
-            return []
-        begun = all("momentum" in own for own in owns)
-        if begun and not self.sharded and math.isfinite(float(gradient.sum())):
-            return []  # a sum with a number that is not finite is not finite
-        sizes = [_size(member) for member in self.members]
-        return [
-            member
-            for member, own, size in zip(self.members, owns, sizes, strict=True)
-            if size == 0 and "momentum" not in own
-        ]
+            return [(size > 0) & torch.isfinite(size).all() for size in sizes]
+        for member, size in zip(self.members, sizes, strict=True):
+            if not bool(torch.isfinite(size).all()):  # or the square of a shard overflows
+                name = f"the gradient of {name_of(member.parameter, member.group)}"
+                checks.finite(name, gathered(gradient_of(member.parameter)))
+        if all(bool(size.all()) for size in sizes):
+            return None
+        return [(size > 0).to(size.dtype) if size.ndim else float(size > 0) for size in sizes]
 
-    def move(self, gradient: Tensor, owns: Sequence[State]) -> None:
-        """One step of every member."""
+    def _sizes(self, gradient: Tensor) -> Sequence[Tensor]:
+        """The size of each member's gradients `(*batch,)`: 0 only if they are 0."""
+        if self.sharded:
+            return [_size_of_shards(member) for member in self.members]
+        dims = tuple(range(-self.event_dim, 0))
+        sizes = gradient.abs().amax(dims)
+        return sizes.unbind(0) if self.batched else [sizes]
+
+    def move(
+        self, gradient: Tensor, live: Sequence[StepSize] | None, owns: Sequence[State]
+    ) -> None:
+        """One step of every member, as far as it is live."""
         xs = self.views or [
             m.place.points(read(m.parameter, own))
             for m, own in zip(self.members, owns, strict=True)
         ]
         self._begin(owns, xs)
-        cost, live = self._cost(gradient, owns)
+        cost = self._cost(gradient, live, owns)
         vertex, states = self.oracle.ask(self.asked, cost, self._states(owns))
         self._keep_states(owns, states)
         if self.factors is not None:
@@ -161,21 +176,25 @@ class Bucket:
                 own["radius"] = radius
                 own["bound"] = settle(member.place.domain, x, self.margin)
 
-    def _cost(self, gradient: Tensor, owns: Sequence[State]) -> tuple[Tensor, Any]:
-        """The momentum, or the gradient itself if β = 0; on an accelerator also who may move."""
-        beta = float(self.group["momentum"])
+    def _cost(
+        self, gradient: Tensor, live: Sequence[StepSize] | None, owns: Sequence[State]
+    ) -> Tensor:
+        """The momentum, or the gradient itself if β = 0."""
         if self.group["maximize"]:
             gradient = -gradient
-        if self.on_cpu:
-            return self.momenta.update(gradient, beta, owns), None
-        finite = torch.isfinite(self._largest(gradient))
-        gradient = torch.where(expand(finite, gradient.ndim - finite.ndim), gradient, 0.0)
-        cost = self.momenta.update(gradient, beta, owns)
-        live = finite & (self._largest(cost) != 0)
-        return cost, live.unbind(0) if self.batched else (live,)
+        if live is not None and not self.on_cpu:  # it may not be finite
+            gradient = self._masked(gradient, live)
+        return self.momenta.update(gradient, float(self.group["momentum"]), owns)
 
-    def _largest(self, points: Tensor) -> Tensor:
-        return (points.flatten(1) if self.batched else points.reshape(-1)).abs().amax(-1)
+    def _masked(self, gradient: Tensor, live: Sequence[Any]) -> Tensor:
+        """0 for members of which nothing is live."""
+        whole = [part.any() for part in live]
+        if self.sharded:
+            sizes = [local(parameter).numel() for parameter in self.parameters]
+            parts = zip(whole, gradient.split(sizes), strict=True)
+            return torch.cat([torch.where(moves, part, 0.0) for moves, part in parts])
+        moves = self._joined(whole)
+        return torch.where(expand(moves, gradient.ndim - moves.ndim), gradient, 0.0)
 
     def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
         return torch.stack(list(tensors)) if self.batched else tensors[0]
@@ -344,13 +363,16 @@ def _extremes(step_size: StepSize) -> tuple[float, float]:
     return float(least), float(most)
 
 
-def _size(held: Held) -> float:
-    """The size of a gradient on this machine, 0 only if it is 0; raise if it is not finite."""
+def _size_of_shards(held: Held) -> Tensor:
+    """The size of a sharded gradient's points `(*batch,)`, the same on all workers."""
     gradient = gradient_of(held.parameter)
-    size = float(norm_of_shards(gradient) if is_sharded(gradient) else gradient.abs().max())
-    if not math.isfinite(size):  # or its square overflows
-        checks.finite(f"the gradient of {name_of(held.parameter, held.group)}", gathered(gradient))
-    return size if size > 0 else float(gathered(gradient).abs().max())
+    event_dim = held.place.domain.event_dim
+    if len(held.place.shape(held.parameter)) == event_dim:
+        size = norm_of_shards(gradient)
+        if not gradient.is_cpu or size > 0:
+            return size
+    points = held.place.points(gathered(gradient))
+    return points.abs().amax(tuple(range(-event_dim, 0)))
 
 
 def _tiny(x: Tensor) -> float:
