@@ -277,3 +277,22 @@ def test_no_scale_of_the_features_makes_the_answer_worse_than_zero(
     assert model.value_ == pytest.approx(loss, rel=1e-6)
     if dtype is np.float64 and scale == 1e30:
         assert loss < 0.02 * at_zero  # what features of size 1 reach, without an intercept
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_losses_out_of_range_are_refused_with_advice(scale: float) -> None:
+    """Squares of such targets overflow or vanish in float32."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 5)).astype(np.float32), scale * rng.normal(size=(60, 3))
+    with pytest.raises(ValueError, match=r"out of the range of torch\.float32\. Scale"):
+        LowRankRegressor().fit(X, Y)
+    positions = np.argwhere(np.ones((12, 5)))
+    with pytest.raises(ValueError, match=r"out of the range of torch\.float64\. Scale"):
+        LowRankCompletion().fit(positions, scale**6 * rng.normal(size=60))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_radii_whose_product_vanishes_have_a_mean() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = 1e200 * rng.normal(size=(60, 5)), rng.normal(size=(60, 2))
+    assert 0.0 < LowRankRegressor().fit(X, Y).radius_ < 1e-190

@@ -147,7 +147,13 @@ class LowRankEstimator(LowRankMatrix):
         rows = min(max(problem.n // 4, _CHOICE[0]), _CHOICE[1])
         train, held_out = problem.split(rows, 0.2, generator)
         half = None if budget.max_seconds is None else budget.max_seconds / 2
-        return choose_radius(train, held_out, replace(budget, max_seconds=half), generator)
+        try:
+            return choose_radius(train, held_out, replace(budget, max_seconds=half), generator)
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise ValueError(
+                f"products of these numbers are out of the range of {problem.dtype}. Scale the "
+                "features and targets."
+            ) from error
 
     def _minimize(self, problem: FactoredProblem, budget: Budget) -> None:
         """Solve, and store what was found."""

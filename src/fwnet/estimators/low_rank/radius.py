@@ -33,7 +33,13 @@ def natural_radius(problem: FactoredProblem) -> float:
         1.0
     """
     found = certify(problem, Factors.zero(*problem.shape, problem.dtype), 1.0, 1e-3)
-    return found.value / found.gap if found.gap > 0 else 1.0
+    radius = found.value / found.gap if found.gap > 0 else 1.0
+    if not 0 < radius < math.inf:
+        raise ValueError(
+            f"{found.value:.3g}, the loss at W = 0, or {found.gap:.3g}, its steepest slope there, "
+            f"is out of the range of {problem.dtype}. Scale the features and targets."
+        )
+    return radius
 
 
 def path(
@@ -90,7 +96,7 @@ def choose_radius(
         path.try_out(radius, path.starts[middle])
     middle = path.best()
     beside = min((middle / 2, middle * 2), key=lambda radius: path.values.get(radius, math.inf))
-    path.try_out((middle * beside) ** 0.5, path.starts[middle])
+    path.try_out(math.sqrt(middle) * math.sqrt(beside), path.starts[middle])
     chosen = path.best()
     return min(chosen, float(path.starts[chosen].s.sum()) or chosen)
 
