@@ -183,3 +183,14 @@ def test_a_large_C_hides_no_support_vector_behind_rounding() -> None:
         X, y = scale * rng.normal(size=(20, 60)), rng.normal(size=20)
         model = FWSVR(C, kernel="linear", tol=1e-6).fit(X, y)  # a warning is an error here
         assert model.duality_gap_ <= 1e-6
+
+
+def test_targets_whose_fourth_powers_overflow() -> None:
+    """The optimum is that of scaled targets, scaled: gap and scores do not change."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((60, 5))
+    y = X @ random.standard_normal(5)
+    plain = FWSVR(kernel="linear", epsilon=0.0).fit(X, y)
+    huge = FWSVR(kernel="linear", epsilon=0.0).fit(X, 1e100 * y)
+    assert huge.coef_ / 1e100 == pytest.approx(plain.coef_, rel=1e-9)
+    assert huge.duality_gap_ <= 1e-3

@@ -115,7 +115,7 @@ class Part:
         )
         if total <= 0:  # no multiple of Ce is better than 0
             return 0.0, 1.0, 0.0
-        dual = 0.5 * total**2 / curve
+        dual = 0.5 * total * (total / curve)
         return dual, (primal - dual) / primal, total / curve
 
     def minimise(
