@@ -315,5 +315,5 @@ def test_a_controller_that_cannot_run_is_refused_before_anything_is_tuned() -> N
 
     tuned = learned.baselines.Tuned(fails, (1.0,))
     for name, why in (("pairwise", "needs a quadratic problem"), ("paper-step", "only Simplex")):
-        with pytest.raises(TypeError, match=rf"'mine' cannot run on these problems: .*{why}"):
-            learned.evaluate({"mine": learned.load(name)}, Logistic(), [tuned], problems=1)
+        with pytest.raises(TypeError, match=rf"'ours' cannot run on these problems: .*{why}"):
+            learned.evaluate({"ours": learned.load(name)}, Logistic(), [tuned], problems=1)
