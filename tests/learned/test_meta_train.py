@@ -450,3 +450,15 @@ def test_the_history_draws_itself() -> None:
     ax = history.plot()
     assert [line.get_label() for line in ax.get_lines()] == ["training", "validation"]
     assert ax.get_lines()[0].get_ydata().tolist() == [record.loss for record in history]
+
+
+def test_few_numbers_are_trained_by_the_config_that_suits_them() -> None:
+    """A plain config hardly moves them: its learning rate is for networks."""
+    for controller in (learned.LearnedAtoms(), learned.LearnedPairwise(), learned.LearnedStep()):
+        suited = learned.MetaConfig.suited_to(controller)
+        assert suited.learning_rate > 10 * learned.MetaConfig().learning_rate
+        assert isinstance(suited.gradient, learned.EvolutionStrategies)
+    _, history = learned.meta_train(learned.LearnedAtoms(), svm_family(n=(30, 60)))
+    assert len(history) == learned.MetaConfig.suited_to(learned.LearnedAtoms()).steps
+    assert not history.failed
+    assert learned.MetaConfig.suited_to(learned.LSTMStep()) == learned.MetaConfig()

@@ -14,7 +14,7 @@ from fwnet.cli.names import completes, is_own, known, own_family
 from fwnet.cli.output import FILE, as_json, facts_table, make_folder, save_picture, show
 
 if TYPE_CHECKING:
-    from fwnet.learned import Controller, MetaConfig, MetaHistory, ProblemFamily
+    from fwnet.learned import Controller, MetaHistory, ProblemFamily
 
 
 FAMILIES = ("svm", "deep-svm", "quadratic", "least-squares")
@@ -45,12 +45,13 @@ CONTROLLERS = (
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    help="Episodes. [default: step 60, direction 320, others 300]",
+    help="Episodes. [default: direction 320, step and pairwise 60, atoms 10, others 300]",
 )
 @click.option(
     "--unroll",
     type=click.IntRange(min=1),
-    help="Solver steps per update. [default: step all, direction 14, others 20]",
+    help="Solver steps per update. [default: step and pairwise all, direction 14, atoms 16, "
+    "others 20]",
 )
 @click.option("--size", type=(int, int), help="Smallest and largest n. [default: 64 384]")
 @click.option("--seed", default=0, help="Seed of all randomness.")
@@ -88,8 +89,8 @@ def meta_train(
     make_folder("--out", out)
     training, validation = _families(family, size)
     torch.manual_seed(seed)  # for the initial weights, which use torch's own generator
-    chosen, config = _controller(controller)
-    config = replace(config, seed=seed, **given)
+    chosen = _controller(controller)
+    config = replace(learned.MetaConfig.suited_to(chosen), seed=seed, **given)
     try:
         _, history = learned.meta_train(
             chosen,
@@ -118,10 +119,8 @@ def meta_train(
     show(facts, as_json, facts_table(str(out), facts))
 
 
-def _controller(name: str) -> tuple[Controller, MetaConfig]:
-    """A new controller and how it is trained."""
+def _controller(name: str) -> Controller:
     from fwnet import learned
-    from fwnet.lab.recipes.simplex import DIRECTION, STEP
 
     made: dict[str, Callable[[], Controller]] = {
         "step": learned.LearnedStep,
@@ -132,8 +131,7 @@ def _controller(name: str) -> tuple[Controller, MetaConfig]:
         "lstm-direction": learned.LSTMDirection,
         "hierarchical": lambda: learned.HierarchicalDirection(blocks=2),
     }
-    recipes = {"step": STEP, "direction": DIRECTION}
-    return made[name](), recipes.get(name) or learned.MetaConfig()
+    return made[name]()
 
 
 def _families(

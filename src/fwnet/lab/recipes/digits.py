@@ -18,7 +18,6 @@ from fwnet.learned.families import LogUniform, SVMFamily
 from fwnet.learned.families.real import Part, circle_points, digits
 from fwnet.learned.recurring import Starts, judge_start
 from fwnet.learned.training.config import Linear, MetaConfig
-from fwnet.learned.training.gradients import EvolutionStrategies
 from fwnet.solvers import Corrective, PairwiseFrankWolfe
 
 DIGITS = "scikit-learn's digits 0 to 3; chosen by the digits 4 to 6"
@@ -50,28 +49,13 @@ def judge_starts(controller: Controller) -> dict[str, Any]:
     return judge_start(controller, *digits("validation"))
 
 
-ATOMS = MetaConfig(
-    steps=10,
-    unroll=16,
-    learning_rate=5e-2,
-    gradient=EvolutionStrategies(3, 0.15),
-    validate_every=5,
-)
-PAIRWISE = MetaConfig(
-    steps=60,
-    unroll=200,
-    horizon=(40, 200),
-    learning_rate=8e-2,
-    gradient=EvolutionStrategies(4, 0.3),
-    validate_every=10,
-)
 RECIPES = {
     "corrective-atoms": on_simplex(
         "Evolution strategies over 16 steps, begun where a few trials on training problems led.",
         first_atoms,
         families,
         (64, 256),
-        ATOMS,
+        MetaConfig.suited_to(LearnedAtoms()),
         {"corrective": partial(Corrective, Simplex())},
         60,
         WITH_CIRCLES,
@@ -81,7 +65,7 @@ RECIPES = {
         LearnedPairwise,
         families,
         (64, 200),
-        PAIRWISE,
+        MetaConfig.suited_to(LearnedPairwise()),
         {
             "line search": partial(PairwiseFrankWolfe, Simplex()),
             "second-order partner": partial(PairwiseFrankWolfe, Simplex(), second_order=True),

@@ -18,7 +18,6 @@ from fwnet.learned.controllers import LearnedDirection, LearnedStep
 from fwnet.learned.families import SVMFamily
 from fwnet.learned.families.real import Part, digits, sklearn_datasets
 from fwnet.learned.training.config import MetaConfig
-from fwnet.learned.training.gradients import EvolutionStrategies
 from fwnet.solvers import Corrective, FrankWolfe
 from fwnet.steps import LineSearch
 
@@ -50,23 +49,13 @@ def _two_classes(features: int, seed: int) -> Any:
     )
 
 
-STEP = MetaConfig(
-    steps=60,
-    unroll=1000,
-    horizon=(30, 1000),
-    batch=12,
-    learning_rate=1e-1,
-    gradient=EvolutionStrategies(4, 0.3),
-    validate_every=15,
-)
-DIRECTION = MetaConfig(steps=320, unroll=14, validation_problems=24)
 RECIPES = {
     "simplex-step": on_simplex(
         "Evolution strategies over 30 to 1000 steps.",
         LearnedStep,
         svm_families,
         (64, 256),
-        STEP,
+        MetaConfig.suited_to(LearnedStep()),
         {
             "2/(t+2)": partial(FrankWolfe, Simplex()),
             "1.1/(t+2)": partial(FrankWolfe, Simplex(), lambda t: 1.1 / (t + 2)),
@@ -83,7 +72,7 @@ RECIPES = {
         partial(LearnedDirection, hidden=16, memory=8, exchanges=4),
         svm_families,
         (64, 384),
-        DIRECTION,
+        MetaConfig.suited_to(LearnedDirection()),
         {
             "corrective": partial(Corrective, Simplex(), memory=8),
             "corrective, same hull": partial(

@@ -18,21 +18,11 @@ from fwnet.learned.families import SoftmaxFamily
 from fwnet.learned.families.real import all_digits
 from fwnet.learned.spectra import SPECTRA, Spectra, matrices
 from fwnet.learned.training.config import Cosine, MetaConfig
-from fwnet.learned.training.gradients import EvolutionStrategies
 from fwnet.numerics.singular import power_iteration
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import LineSearch
 
-LOW_RANK = MetaConfig(
-    steps=36,
-    unroll=40,
-    horizon=(10, 40),
-    batch=4,
-    learning_rate=6e-2,
-    gradient=EvolutionStrategies(3, 0.2),
-    validate_every=6,
-    validation_problems=12,
-)
+LOW_RANK = MetaConfig.suited_to(LearnedLowRank())
 POWER = MetaConfig(
     steps=400,
     unroll=3,

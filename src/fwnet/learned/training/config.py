@@ -9,8 +9,15 @@ from typing import final
 
 import torch
 
+from fwnet.learned.controllers import (
+    LearnedAtoms,
+    LearnedDirection,
+    LearnedLowRank,
+    LearnedPairwise,
+    LearnedStep,
+)
 from fwnet.learned.ranges import check_limits, low_and_high, sample_size
-from fwnet.learned.training.gradients import Backpropagation, MetaGradient
+from fwnet.learned.training.gradients import Backpropagation, EvolutionStrategies, MetaGradient
 from fwnet.learned.training.losses import LogSuboptimality, MetaLoss
 from fwnet.numerics import checks
 
@@ -129,6 +136,19 @@ class MetaConfig:
     restarts: int = 1
     validation_loss: MetaLoss | None = None
 
+    @classmethod
+    def suited_to(cls, controller: object) -> MetaConfig:
+        """What trains such a controller well, and what `meta_train` uses without a config.
+
+        Example:
+            >>> from dataclasses import replace
+            >>> from fwnet import learned
+            >>> config = learned.MetaConfig.suited_to(learned.LearnedStep())
+            >>> config.learning_rate, replace(config, steps=20).steps
+            (0.1, 20)
+        """
+        return _SUITED.get(type(controller), cls())
+
     def __post_init__(self) -> None:
         whole = ("steps", "unroll", "batch", "groups", "validate_every", "patience", "restarts")
         for name in (*whole, "validation_problems"):
@@ -178,3 +198,42 @@ class MetaConfig:
             share = min(1.0, 2 * (step + 1) / self.steps)
             high = round(low * (high / low) ** share)
         return sample_size((low, high), generator)
+
+
+_SUITED: dict[type, MetaConfig] = {
+    LearnedStep: MetaConfig(
+        steps=60,
+        unroll=1000,
+        horizon=(30, 1000),
+        batch=12,
+        learning_rate=1e-1,
+        gradient=EvolutionStrategies(4, 0.3),
+        validate_every=15,
+    ),
+    LearnedDirection: MetaConfig(steps=320, unroll=14, validation_problems=24),
+    LearnedAtoms: MetaConfig(
+        steps=10,
+        unroll=16,
+        learning_rate=5e-2,
+        gradient=EvolutionStrategies(3, 0.15),
+        validate_every=5,
+    ),
+    LearnedPairwise: MetaConfig(
+        steps=60,
+        unroll=200,
+        horizon=(40, 200),
+        learning_rate=8e-2,
+        gradient=EvolutionStrategies(4, 0.3),
+        validate_every=10,
+    ),
+    LearnedLowRank: MetaConfig(
+        steps=36,
+        unroll=40,
+        horizon=(10, 40),
+        batch=4,
+        learning_rate=6e-2,
+        gradient=EvolutionStrategies(3, 0.2),
+        validate_every=6,
+        validation_problems=12,
+    ),
+}

@@ -75,7 +75,7 @@ def meta_train(
         family: problems to train on; a test family should share nothing with it, see
             `SVMFamily.split`. Or a `TrainingTask`: `families.TrainingRuns`, `recurring.Starts`,
             `spectra.Spectra`.
-        config: how.
+        config: how; `MetaConfig.suited_to(controller)` if left out.
         solver: the solver in whose slots controllers are trained, with all other slots; its
             `max_steps` is the horizon unless the config has one. If left out, the solver that the
             controller is made for.
@@ -105,14 +105,14 @@ def meta_train(
         (2, False)
         >>> solver = fwnet.FrankWolfe(fwnet.Simplex(), gamma, oracle=fwnet.Softmin(beta=10.0))
     """
-    config = MetaConfig() if config is None else config
-    if not isinstance(config, MetaConfig):
+    if not isinstance(config, MetaConfig | None):
         raise TypeError(f"meta_train(config) must be a MetaConfig; got {config!r}.")
     if minutes is not None:
         checks.positive("meta_train(minutes=...)", minutes)
     task, others = _tasks(family, validation, solver)
     learned = _placed(controller, solver)
     _check_fit(learned, task, solver)
+    config = MetaConfig.suited_to(learned) if config is None else config
     if config.horizon is None:
         config = replace(config, horizon=task.horizon(learned))
     attempts = [
