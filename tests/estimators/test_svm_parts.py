@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kern
 import fwnet
 import fwnet.estimators.svm.svc
 from fwnet.estimators import FWSVC
-from fwnet.estimators.svm.encoding import Encoding
+from fwnet.estimators.svm.encoding import FeatureEncoding
 from fwnet.estimators.svm.gaps import dual_gap
 from fwnet.estimators.svm.hull import exact_weights, line_search
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
@@ -224,7 +224,7 @@ def test_rare_features_are_added_pair_by_pair(dtype: type) -> None:
     X = rng.normal(size=(1100, 40)) + 2.0
     for f in range(30):  # one value for all points but some, up to a tenth of them
         X[rng.random(1100) > f / 300, f] = 0.5 * f
-    encoding = Encoding.of(X, 0.05)
+    encoding = FeatureEncoding.of(X, 0.05)
     others = (0.5 * np.arange(40) != X).mean(axis=0)
     assert encoding.rare.tolist() == [f for f in range(30) if others[f] < 0.05]
     K = np.exp(-0.05 * cdist(X, X, "sqeuclidean"))  # differences: no rounding of norms

@@ -85,7 +85,7 @@ def _sums(
     threads: int = 1,
 ) -> Array:
     """Return Σ weightsⱼ k(xᵢ, xⱼ) for the points i on the left and j on the right."""
-    sums = np.zeros(len(left.dense))
+    sums = np.zeros(len(left))
     for rows, columns, tile in tiles(spec, left, right, clock=clock, threads=threads):
         sums[rows] += tile @ weights[columns]
     return sums

@@ -6,70 +6,116 @@
 A feature that nearly always has one value (a pixel at the border, a one-hot code) costs a matrix
 product as much as any other. Distances do not see where the origin is: measured from that value the
 feature is nearly always 0, and only the pairs of points that both have it add anything. Rare
-features of sparse input are measured from 0. Pixels of 256 levels are multiplied as integers.
+features of sparse input are measured from 0.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fwnet.estimators.svm import levels
-from fwnet.estimators.svm.levels import Levels
 from fwnet.estimators.svm.pairwise import compiled
 
 Array = NDArray[Any]
 TILE = 512  # points on either side of a product: one that stays in the cache, worth its packing
 _CACHED = 1 << 18  # numbers that are encoded at a time: what lies between stays in the cache
-_WIDE = 32  # features from where it is worth looking for rare ones
+WIDE = 32  # features from where it is worth looking for rare ones
 EXACT = 1e-13  # an error of kernel values that float64 makes too
 _RARE = 0.05  # share of points with a feature below which its pairs cost less than its products
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Encoded:
+class Encoded(ABC):
     """Points in one precision; the products of two such sides are what a kernel starts from."""
 
-    dense: Array  # (n, k) common features; for rbf also 1 and −γ|x|²
-    rare: Any  # (n, r) CSR, or None
-    distances: bool  # whether the products are exponents of rbf
-    start: int = 0  # place of the first point, for pieces
-    levels: Array | None = (
-        None  # (n, d) instead of both, 8-bit integers; dense is then (n, 1), −γ|x|²
-    )
-    unit: float = 1.0  # by which their squared distances are multiplied
+    start: int  # place of the first point, for pieces
 
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """The precision of the products."""
+
+    @property
+    @abstractmethod
+    def exponents(self) -> Array:
+        """−γ|x|² (n,), for rbf."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
     def take(self, index: Any, start: int = 0) -> Encoded:
         """Return some of the points: an array of indices or a slice."""
-        rare = None if self.rare is None else self.rare[index]
-        dense = self.dense[index] if isinstance(index, slice) else self.dense.take(index, 0)
-        some = self.levels
-        if some is not None:
-            some = some[index] if isinstance(index, slice) else some.take(index, 0)
-        return replace(self, dense=dense, rare=rare, start=start, levels=some)
+
+    @abstractmethod
+    def products(self, right: Any, out: Array) -> None:
+        """Write the products (n, m) with the points on the right, which are encoded alike."""
 
     @cached_property
     def pieces(self) -> list[Encoded]:
         """The points in pieces of at most TILE."""
-        n = len(self.dense)
+        n = len(self)
         if n <= TILE:
             return [self]
         return [self.take(slice(lo, lo + TILE), lo) for lo in range(0, n, TILE)]
 
-    def products(self, right: Encoded, out: Array) -> None:
-        """Write the products (n, m) with the points on the right."""
-        if self.levels is not None:
-            assert right.levels is not None
-            norms = (self.squares, right.squares)
-            levels.distances(self.levels, right.levels, norms, out)
-            out *= out.dtype.type(self.unit)
-        elif self.distances and self.dense.shape[1] > 2 * _WIDE:
+
+class Encoding(ABC):
+    """How points are encoded.
+
+    Attributes:
+        exact: whether the products are exact in float32, but for one rounding.
+    """
+
+    exact: ClassVar[bool] = False
+
+    @property
+    def error(self) -> float:
+        """A bound for the error of the kernel values that comes from encoding the points."""
+        return 0.0
+
+    @abstractmethod
+    def encode(self, X: Any, dtype: Any, index: Array | None = None) -> Encoded:
+        """Return the points X, or some of them, in one precision."""
+
+    def for_few(self, X: Any, n: int) -> Encoding:
+        """Return the encoding for n of the points."""
+        return self
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedFeatures(Encoded):
+    """Common features dense, rare ones sparse."""
+
+    dense: Array  # (n, k) common features; for rbf also 1 and −γ|x|²
+    rare: Any  # (n, r) CSR, or None
+    distances: bool  # whether the products are exponents of rbf
+    start: int = 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.dense.dtype
+
+    @property
+    def exponents(self) -> Array:
+        return self.dense[:, -1]
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    def take(self, index: Any, start: int = 0) -> EncodedFeatures:
+        rare = None if self.rare is None else self.rare[index]
+        dense = self.dense[index] if isinstance(index, slice) else self.dense.take(index, 0)
+        return EncodedFeatures(dense, rare, self.distances, start)
+
+    def products(self, right: EncodedFeatures, out: Array) -> None:
+        if self.distances and self.dense.shape[1] > 2 * WIDE:
             # Norms by themselves: nothing is copied, and BLAS halves the work of X against X.
             np.matmul(self.dense[:, :-2], right.dense[:, :-2].T, out=out)
             out += self.dense[:, -1:]
@@ -79,12 +125,6 @@ class Encoded:
         if self.rare is not None:
             a, b = self.rare, right._by_feature
             add_pairs(out, a.indptr, a.indices, a.data, b.indptr, b.indices, b.data)
-
-    @cached_property
-    def squares(self) -> Array:
-        """|k|² (n,) of the levels."""
-        assert self.levels is not None
-        return levels.squares(self.levels)
 
     @cached_property
     def _left(self) -> Array:
@@ -102,7 +142,7 @@ class Encoded:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Encoding:
+class FeatureEncoding(Encoding):
     """Which features are common and which are rare, and where each one's origin is."""
 
     common: Array  # (k,) indices
@@ -111,14 +151,10 @@ class Encoding:
     scale: float
     distances: bool
     entries: int  # that rare features have at most, over all points of a dense X
-    levels: Levels | None = None  # of all features
 
     @classmethod
-    def of(cls, X: Any, gamma: float | None, slack: float = EXACT) -> Encoding:
-        """Look at points X (n, d), dense or CSR; gamma is None for products without distances.
-
-        `slack` is an error of kernel values that integers in place of the points may make.
-        """
+    def of(cls, X: Any, gamma: float | None) -> FeatureEncoding:
+        """Look at points X (n, d), dense or CSR; gamma is None for products without distances."""
         n, d = X.shape
         scale = 1.0 if gamma is None else float(np.sqrt(2.0 * gamma))
         common, rare, entries = np.arange(d), np.arange(0), 0
@@ -130,12 +166,7 @@ class Encoding:
                 origin[common] = np.asarray(X.mean(axis=0)).ravel()[common]
         elif gamma is not None:  # products see where the origin is
             origin = np.full(n, 1.0 / n) @ X  # rounding errors grow with the norms
-            grid = None
-            if d > _WIDE and n > TILE and levels.has_fast_products():
-                grid = Levels.of(X, 0.5 * slack / scale)
-            if grid is not None:
-                return cls(common[:0], rare, origin, scale, True, 0, grid)
-            if d > _WIDE:
+            if d > WIDE:
                 usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
                 count = np.zeros(d, np.int64)
                 count_others(X, usual, count)
@@ -144,29 +175,18 @@ class Encoding:
                 origin[rare], entries = usual[rare], int(count[rare].sum())
         return cls(common, rare, origin, scale, gamma is not None, entries)
 
-    @property
-    def error(self) -> float:
-        """A bound for the error of the kernel values that comes from the points."""
-        return 0.0 if self.levels is None else self.levels.error(0.5 * self.scale**2)
-
-    def for_few(self, X: Any, n: int) -> Encoding:
+    def for_few(self, X: Any, n: int) -> FeatureEncoding:
         """Return the encoding for n of the points: the pairs of rare features pay above TILE."""
         if n > TILE or not len(self.rare) or sparse.issparse(X):
             return self
         return replace(self, common=np.arange(X.shape[1]), rare=self.rare[:0])
 
-    def encode(self, X: Any, dtype: Any, index: Array | None = None) -> Encoded:
-        """Return the points X, or some of them, in one precision."""
+    def encode(self, X: Any, dtype: Any, index: Array | None = None) -> EncodedFeatures:
         if sparse.issparse(X):
             return self._sparse(X if index is None else X[index], dtype)
         if not self.distances:
             some = X if index is None else X[index]
-            return Encoded(some.astype(dtype), None, False)
-        if self.levels is not None:
-            whole, unit = self.levels.encode(X, index), -0.5 * (self.scale * self.levels.step) ** 2
-            squares = levels.squares(whole)
-            dense = unit * squares[:, None].astype(dtype)
-            return Encoded(dense, None, True, levels=whole, unit=unit)
+            return EncodedFeatures(some.astype(dtype), None, False)
         if not len(self.rare):  # a few passes of NumPy: nothing to compile
             n, d = len(X) if index is None else len(index), X.shape[1]
             dense, rows = np.empty((n, d + 2), dtype), 1 + _CACHED // d
@@ -176,7 +196,7 @@ class Encoding:
                 some = X[part] if index is None else X.take(index[part], 0)
                 np.multiply(some - self.origin, self.scale, out=scaled[part], casting="same_kind")
             dense[:, -2], dense[:, -1] = 1.0, -0.5 * squared_norms(scaled)
-            return Encoded(dense, None, True)
+            return EncodedFeatures(dense, None, True)
         index = np.arange(X.shape[0]) if index is None else index
         n, k = len(index), len(self.common)
         dense, starts = np.empty((n, k + 2), dtype), np.zeros(n + 1, np.int32)
@@ -187,9 +207,9 @@ class Encoding:
         last = starts[-1]
         shape = (n, len(self.rare))
         rare = sparse.csr_array((values[:last], places[:last], starts), shape=shape)
-        return Encoded(dense, rare, True)
+        return EncodedFeatures(dense, rare, True)
 
-    def _sparse(self, X: Any, dtype: Any) -> Encoded:
+    def _sparse(self, X: Any, dtype: Any) -> EncodedFeatures:
         X, k = sparse.csr_array(X), len(self.common)
         rare = sparse.csr_array(((X[:, self.rare] if k else X) * self.scale).astype(dtype))
         dense = np.ones((X.shape[0], k + 2 * self.distances), dtype)
@@ -197,7 +217,7 @@ class Encoding:
             dense[:, :k] = (X[:, self.common].toarray() - self.origin[self.common]) * self.scale
         if self.distances:
             dense[:, -1] = -0.5 * (squared_norms(dense[:, :k]) + squared_norms(rare))
-        return Encoded(dense, rare if len(self.rare) else None, self.distances)
+        return EncodedFeatures(dense, rare if len(self.rare) else None, self.distances)
 
 
 def squared_norms(X: Any) -> Array:
@@ -205,7 +225,7 @@ def squared_norms(X: Any) -> Array:
     if sparse.issparse(X):
         square = X.astype(np.float64)
         return np.asarray(square.multiply(square).sum(axis=1)).ravel()
-    if X.shape[1] <= _WIDE:  # einsum takes long over short rows
+    if X.shape[1] <= WIDE:  # einsum takes long over short rows
         return np.asarray(np.square(X, dtype=np.float64) @ np.ones(X.shape[1]))
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 

@@ -3,7 +3,7 @@
     rbf  exp(−γ|x − z|²)      poly  (γ⟨x, z⟩ + r)^p      sigmoid  tanh(γ⟨x, z⟩ + r)
 
 A tile is one matrix product and one elementwise function, done while it is in the processor's
-cache; `encoding` says what is multiplied.
+cache; `encoding` and `integer_grid` say what is multiplied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fwnet.estimators.svm.encoding import EXACT, TILE, Encoded, Encoding, squared_norms
+from fwnet.estimators.svm import integer_grid
+from fwnet.estimators.svm.encoding import (
+    EXACT,
+    TILE,
+    WIDE,
+    Encoded,
+    Encoding,
+    FeatureEncoding,
+    squared_norms,
+)
 from fwnet.estimators.svm.exponential import exponential
 from fwnet.estimators.svm.limits import check_time
 from fwnet.trace import Clock
@@ -30,7 +39,6 @@ from fwnet.trace import Clock
 Array = NDArray[Any]
 Tile = tuple[slice, slice, Array]  # rows, columns, values
 _PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
-_WIDE = 32  # features from which a block of rows is dear
 _EPS = float(np.finfo(np.float64).eps)
 _SINGLE = 0.37 * 1.8e-7 + 1.3e-7  # the error of e⁻ᵗ in float32: of t, of the polynomial and result
 _CALL, _SQUARE = 32, 16  # points on the left of one call of the user's kernel; for its diagonal
@@ -75,23 +83,21 @@ def tiles(
     `out`, or of a buffer that a later tile overwrites. Threads evaluate the next tiles meanwhile;
     values and their order are the same for any number of them. Raises OutOfTime by the clock.
     """
-    compiled = spec.name == "rbf" and left.dense.dtype == np.float32
+    compiled = spec.name == "rbf" and left.dtype == np.float32
     some = left.pieces
     pairs = combinations_with_replacement(some, 2) if right is None else product(some, right.pieces)
-    if len(some) * len((right or left).pieces) == 1:
+    if len(some) * len((left if right is None else right).pieces) == 1:
         threads = 1
     ahead = 2 * threads if threads > 1 else 0
-    width = min(TILE, len((right or left).dense)) + _PAD
-    shape = (min(TILE, len(left.dense)), width)
-    buffers = [
-        np.empty(shape, left.dense.dtype) for _ in range(0 if out is not None else ahead + 1)
-    ]
+    width = min(TILE, len(left if right is None else right)) + _PAD
+    shape = (min(TILE, len(left)), width)
+    buffers = [np.empty(shape, left.dtype) for _ in range(0 if out is not None else ahead + 1)]
 
     def evaluate(k: int, a: Encoded, b: Encoded) -> Tile:
         """The k-th tile: a against b."""
         if clock is not None:
             check_time(clock)
-        m, n = len(a.dense), len(b.dense)
+        m, n = len(a), len(b)
         whole = buffers[k % len(buffers)] if out is None else out
         top, first = (0, 0) if out is None else (a.start, b.start)
         tile = whole[top : top + m, first : first + n]
@@ -116,6 +122,23 @@ def tiles(
             yield waiting.popleft().result()
 
 
+def encoding_of(X: Any, gamma: float | None, slack: float = EXACT) -> Encoding:
+    """Return how to encode points X (n, d): as integers if they are pixels, else by features.
+
+    Arguments:
+        gamma: None for products without distances.
+        slack: an error of kernel values that integers in place of the points may make.
+    """
+    n, d = X.shape
+    if gamma is not None and n > TILE and d > WIDE and not sparse.issparse(X):
+        near = 0.5 * slack / math.sqrt(2.0 * gamma)
+        fast = integer_grid.has_fast_products()
+        grid = integer_grid.IntegerGrid.of(X, gamma, near) if fast else None
+        if grid is not None:
+            return grid
+    return FeatureEncoding.of(X, gamma)
+
+
 @final
 class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision.
@@ -134,7 +157,7 @@ class KernelRows:
         threads: int = 1,
     ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
-        self._X, self.wide = X, X.ndim > 1 and X.shape[1] > _WIDE
+        self._X, self.wide = X, X.ndim > 1 and X.shape[1] > WIDE
         self.clock, self._seconds, self._values = Clock(), 0.0, 0
         self.threads = threads
         self.encoding: Encoding | None = None
@@ -143,10 +166,10 @@ class KernelRows:
             self._diagonal = np.full(self.n, np.nan)  # of a callable, as far as it was asked for
             return
         gamma = spec.gamma if spec.name == "rbf" else None
-        self.encoding = encoding or Encoding.of(X, gamma, slack)
+        self.encoding = encoding or encoding_of(X, gamma, slack)
         if gamma is not None:
             self._points = self.encoding.encode(X, self.dtype)
-            self.reach = -float(self._points.dense[:, -1].min(initial=0.0))
+            self.reach = -float(self._points.exponents.min(initial=0.0))
         self.trusted = self.stored_rounding <= slack or self.trusted
 
     @contextmanager
@@ -264,7 +287,7 @@ class KernelRows:
         """
         if self.dtype == np.float64:
             return self.rounding()
-        exact = self.encoding is not None and self.encoding.levels is not None
+        exact = self.encoding is not None and self.encoding.exact
         return self.rounding() + _SINGLE if exact else np.inf
 
     def diagonal(self, index: Array | None = None) -> Array:

@@ -7,10 +7,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from fwnet.estimators import FWSVC
-from fwnet.estimators.svm import levels
-from fwnet.estimators.svm.encoding import Encoding
-from fwnet.estimators.svm.kernels import KernelRows, KernelSpec
-from fwnet.estimators.svm.levels import Levels
+from fwnet.estimators.svm import integer_grid
+from fwnet.estimators.svm.integer_grid import IntegerGrid
+from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, encoding_of
 
 GAMMA = 2.0 / 48
 
@@ -25,7 +24,7 @@ def pixels(n: int = 700, d: int = 48) -> np.ndarray:
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Integers on every processor: where they are not fast, they are exact all the same."""
-    monkeypatch.setattr(levels, "has_fast_products", lambda: True)
+    monkeypatch.setattr(integer_grid, "has_fast_products", lambda: True)
 
 
 def exact_values(X: np.ndarray) -> np.ndarray:
@@ -39,10 +38,10 @@ def exact_values(X: np.ndarray) -> np.ndarray:
 )  # fmt: skip
 def test_a_grid_is_found(fast: None, scale: float, shift: float, dtype: type) -> None:
     X = (pixels().astype(dtype) * dtype(scale) + dtype(shift)).astype(np.float64)
-    grid = Levels.of(X, 1e-5)
+    grid = IntegerGrid.of(X, GAMMA, 1e-5)
     assert grid is not None
-    assert grid.encode(X).astype(float) + 128.0 == pytest.approx(pixels())
-    assert grid.encode(X[::2]).tolist() == grid.encode(X, np.arange(0, 700, 2)).tolist()
+    assert grid.levels(X).astype(float) + 128.0 == pytest.approx(pixels())
+    assert grid.levels(X[::2]).tolist() == grid.levels(X, np.arange(0, 700, 2)).tolist()
     rounding = 1e-15 if dtype is np.float64 else 4e-7  # over √48 features
     assert np.linalg.norm(X - (scale * pixels() + shift), axis=1).max() <= rounding
     assert grid.off <= 2.0 * rounding
@@ -50,20 +49,22 @@ def test_a_grid_is_found(fast: None, scale: float, shift: float, dtype: type) ->
 
 def test_there_is_no_grid(fast: None) -> None:
     X = pixels() / 255
-    assert Levels.of(X + 1e-6 * np.random.default_rng(0).random(X.shape), 1e-9) is None
-    assert Levels.of(np.random.default_rng(0).random((600, 48)), 1e-6) is None
-    assert Levels.of(np.vstack([X, X + 1.0]), 1e-6) is None  # 510 levels
-    assert Levels.of(np.full((600, 48), 3.0), 1e-6) is None
+    assert IntegerGrid.of(X + 1e-6 * np.random.default_rng(0).random(X.shape), GAMMA, 1e-9) is None
+    assert IntegerGrid.of(np.random.default_rng(0).random((600, 48)), GAMMA, 1e-6) is None
+    assert IntegerGrid.of(np.vstack([X, X + 1.0]), GAMMA, 1e-6) is None  # 510 levels
+    assert IntegerGrid.of(np.full((600, 48), 3.0), GAMMA, 1e-6) is None
     X = pixels()
     X[1, :2] = -0.25, 255.25  # 255.5 apart: rounded, one level more than 8 bits hold
-    assert Levels.of(X, 1e3) is None
+    assert IntegerGrid.of(X, GAMMA, 1e3) is None
 
 
 def test_integers_multiply_exactly() -> None:
     left = np.full((5, 1 << 15), -128, np.int8)
     right = np.full((3, 1 << 15), 127, np.int8)
     out = np.empty((5, 3))
-    levels.distances(left, right, (levels.squares(left), levels.squares(right)), out)
+    integer_grid.distances(
+        left, right, (integer_grid.squares(left), integer_grid.squares(right)), out
+    )
     assert (out == 255.0**2 * (1 << 15)).all()
 
 
@@ -74,8 +75,7 @@ def test_kernel_values_are_as_exact_as_said(fast: None, dtype: type) -> None:
     whole[350:, 7:] = whole[:350, 7:]  # near each other, so that kernel values of all sizes occur
     X = (whole.astype(np.float32) / np.float32(255)).astype(np.float64)
     rows = KernelRows(X, KernelSpec("rbf", GAMMA), dtype, slack=2e-6)
-    assert rows.encoding is not None
-    assert rows.encoding.levels is not None
+    assert isinstance(rows.encoding, IntegerGrid)
     assert rows.trusted
     K = exact_values(X)
     assert np.abs(rows.square() - K).max() <= rows.stored_rounding < 2e-6
@@ -86,8 +86,8 @@ def test_kernel_values_are_as_exact_as_said(fast: None, dtype: type) -> None:
 
 def test_float64_takes_no_grid_with_rounding(fast: None) -> None:
     X = (pixels().astype(np.float32) / np.float32(255)).astype(np.float64)
-    assert Encoding.of(X, GAMMA).levels is None
-    assert Encoding.of(pixels() / 255, GAMMA).levels is not None
+    assert not isinstance(encoding_of(X, GAMMA), IntegerGrid)
+    assert isinstance(encoding_of(pixels() / 255, GAMMA), IntegerGrid)
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-7])

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, final
+from functools import cache, cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from fwnet.estimators.svm.encoding import Array, Encoded, Encoding
+
 _MOST = 255  # the highest level
 _LONGEST = 1 << 15  # features whose squared distances, at most 255² each, sum up in 32 bits
 _SAMPLE = 9  # points that are looked at for the step of the grid
@@ -31,16 +31,54 @@ _STEEPEST = 0.86  # max 2√t e⁻ᵗ, at t = ¼
 
 @final
 @dataclass(frozen=True, eq=False)
-class Levels:
+class GridPoints(Encoded):
+    """Points on a grid; their products are −γ|x − z|²."""
+
+    levels: Array  # (n, d) k
+    unit: float  # −γ step²
+    precision: Any
+    start: int = 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.precision)
+
+    @property
+    def exponents(self) -> Array:
+        return self.unit * self.squares
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def take(self, index: Any, start: int = 0) -> GridPoints:
+        whole = self.levels
+        some = whole[index] if isinstance(index, slice) else whole.take(index, 0)
+        return GridPoints(some, self.unit, self.precision, start)
+
+    def products(self, right: GridPoints, out: Array) -> None:
+        distances(self.levels, right.levels, (self.squares, right.squares), out)
+        out *= out.dtype.type(self.unit)
+
+    @cached_property
+    def squares(self) -> Array:
+        """|k|² (n,)."""
+        return squares(self.levels)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class IntegerGrid(Encoding):
     """The grid low + step·{0, …, 255}, and the largest distance of a point from it."""
 
+    gamma: float
     low: float
     step: float
     off: float
     known: tuple[Array, Array]  # points, and their k
+    exact: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, X: Array, most: float) -> Levels | None:
+    def of(cls, X: Array, gamma: float, most: float) -> IntegerGrid | None:
         """Return the grid from which no point of X (n, d) is further than `most`, if there is one.
 
         Pixels that were divided by 255 in float32 are off by some 1e-7.
@@ -65,9 +103,12 @@ class Levels:
             off = max(off, math.sqrt(np.einsum("ij,ij->i", levels, levels).max()))
             if not off <= most:
                 return None
-        return cls(low, step, off, (X, whole))
+        return cls(gamma, low, step, off, (X, whole))
 
-    def encode(self, X: Array, index: Array | None = None) -> Array:
+    def encode(self, X: Any, dtype: Any, index: Array | None = None) -> GridPoints:
+        return GridPoints(self.levels(X, index), -self.gamma * self.step**2, dtype)
+
+    def levels(self, X: Array, index: Array | None = None) -> Array:
         """Return k (n, d) as 8-bit integers, of the points in index."""
         if X is not self.known[0]:
             some, index = X if index is None else X[index], None
@@ -77,12 +118,13 @@ class Levels:
             return whole
         return self.known[1] if index is None else self.known[1].take(index, 0)
 
-    def error(self, gamma: float) -> float:
-        """Return a bound for the error of exp(−γ|x − z|²) if the grid stands for x and z.
+    @property
+    def error(self) -> float:
+        """A bound for the error of exp(−γ|x − z|²) if the grid stands for x and z.
 
         γ||x − z|² − |x' − z'|²| <= γ(2rδ + δ²),   r = |x' − z'|, δ twice the distance from the grid
         """
-        delta = 2.0 * math.sqrt(gamma) * self.off
+        delta = 2.0 * math.sqrt(self.gamma) * self.off
         return delta * (_STEEPEST + delta)
 
 
