@@ -14,11 +14,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from fwnet.estimators import FWSVC, FWSVR, FWOneClassSVM
 from fwnet.estimators.svm import liblinear, neural
+from fwnet.estimators.svm.gram_matrix import StoredGramMatrix
 from fwnet.estimators.svm.hull import cholesky, exact_weights
 from fwnet.estimators.svm.limits import Limits, OutOfTime
+from fwnet.estimators.svm.margin_problem import BinaryProblem, MarginProblem
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import BinaryProblem, MarginProblem
-from fwnet.estimators.svm.store import KernelStore
 from fwnet.trace import Clock
 
 SECONDS, OVERRUN = 0.6, 1.0
@@ -116,13 +116,13 @@ def test_a_network_builds_no_dual_that_would_not_end_in_time(
     X, y = points(60)
     duals: list[int] = []
     looks: list[int] = []  # at the clock since the kernel is known; each finds it 4 seconds later
-    square, honest = KernelStore.square, neural.SVMDual
+    square, honest = StoredGramMatrix.square, neural.SVMDual
 
     def dual(K: Any, *data: Any, **more: Any) -> Any:
         duals.append(len(K))
         return honest(K, *data, **more)
 
-    def known(store: KernelStore) -> np.ndarray:
+    def known(store: StoredGramMatrix) -> np.ndarray:
         kernel = square(store)
         looks.append(1)
         return kernel
@@ -132,7 +132,7 @@ def test_a_network_builds_no_dual_that_would_not_end_in_time(
         return 4.0 * len(looks)
 
     monkeypatch.setattr(neural, "SVMDual", dual)
-    monkeypatch.setattr(KernelStore, "square", known)
+    monkeypatch.setattr(StoredGramMatrix, "square", known)
     monkeypatch.setattr("fwnet.trace.time", SimpleNamespace(perf_counter=seconds_now))
     model = FWSVC(100.0, solver="fwnet", max_time=seconds).fit(X, y)
     assert duals == ([60] if built else [])

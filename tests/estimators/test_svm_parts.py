@@ -20,13 +20,13 @@ import fwnet.estimators.svm.svc
 from fwnet.estimators import FWSVC
 from fwnet.estimators.svm.encoding import FeatureEncoding
 from fwnet.estimators.svm.gaps import dual_gap
+from fwnet.estimators.svm.gram_matrix import DualMatrix, StoredGramMatrix
 from fwnet.estimators.svm.hull import exact_weights, line_search
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits, default_megabytes
+from fwnet.estimators.svm.margin_problem import BinaryProblem, MarginProblem
 from fwnet.estimators.svm.pairwise import HUGE, add_rows, gather, pairwise_steps, reflect
-from fwnet.estimators.svm.records import BinaryProblem, MarginProblem
-from fwnet.estimators.svm.store import DualKernel, KernelStore
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.trace import Clock
 
@@ -165,8 +165,8 @@ def test_the_hinge_gap_bounds_the_suboptimality(n: int, rng: np.random.Generator
 
 def test_a_dual_kernel_is_the_matrix_of_the_core(rng: np.random.Generator) -> None:
     X, p = problem(120)
-    store = KernelStore(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
-    kernel = DualKernel(store, p.y, p.box, p.bias)
+    store = StoredGramMatrix(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
+    kernel = DualMatrix(store, p.y, p.box, p.bias)
     alpha = torch.from_numpy(rng.dirichlet(np.full(120, 0.1)))
     Q = dual_matrix(rbf_kernel(X, gamma=0.5), p)
     assert kernel.apply(alpha).numpy() == pytest.approx(Q @ alpha.numpy(), abs=1e-12)
@@ -263,7 +263,7 @@ def wide_points() -> tuple[np.ndarray, np.ndarray]:
 def test_a_store_without_room_answers_the_same(rng: np.random.Generator) -> None:
     X, K = wide_points()
     kernel = KernelRows(X, KernelSpec("rbf", 0.5), np.float64)
-    store = KernelStore(kernel, 50 * 200 * 8 / 2**20)
+    store = StoredGramMatrix(kernel, 50 * 200 * 8 / 2**20)
     assert (store.limit, store.fits, store.transient) == (50, False, False)
     for round_ in range(6):
         index = rng.permutation(200)[:40]
@@ -282,7 +282,7 @@ def test_rows_of_few_features_are_not_kept_where_not_all_have_room(
 ) -> None:
     X, _ = problem(200)
     K, weights = rbf_kernel(X, gamma=0.5), rng.normal(size=120)
-    store = KernelStore(KernelRows(X, KernelSpec("rbf", 0.5), np.float32), 0.1)
+    store = StoredGramMatrix(KernelRows(X, KernelSpec("rbf", 0.5), np.float32), 0.1)
     assert (store.limit, store.transient) == (0, True)
     for _ in range(3):
         total = store.combine(np.arange(120), weights)
@@ -293,9 +293,9 @@ def test_rows_of_few_features_are_not_kept_where_not_all_have_room(
 def test_a_store_that_evaluates_rows_again_and_again_names_the_cache(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fwnet.estimators.svm.store._DEAR", 1000)
+    monkeypatch.setattr("fwnet.estimators.svm.gram_matrix._DEAR", 1000)
     kernel = KernelRows(wide_points()[0], KernelSpec("rbf", 0.5), np.float64)
-    store = KernelStore(kernel, 50 * 200 * 8 / 2**20)
+    store = StoredGramMatrix(kernel, 50 * 200 * 8 / 2**20)
     for _ in range(2):
         store.combine(np.arange(120), np.ones(120))
     store.warn_if_short()  # 70 rows were evaluated twice: no reason to complain
@@ -320,12 +320,12 @@ def test_the_default_cache_is_a_quarter_of_what_the_system_leaves(tmp_path: Path
 def test_the_next_store_takes_over_the_memory_of_one_that_was_released() -> None:
     X, _ = problem(300)
     K = rbf_kernel(X, gamma=0.5)
-    first = KernelStore(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
+    first = StoredGramMatrix(KernelRows(X, KernelSpec("rbf", 0.5), np.float64), 200)
     place = first.square().ctypes.data
     assert first.square() == pytest.approx(K, abs=1e-12)
     first.release()
-    second = KernelStore(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
-    other = KernelStore(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    second = StoredGramMatrix(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
+    other = StoredGramMatrix(KernelRows(X[:200], KernelSpec("rbf", 0.5), np.float32), 200)
     assert second.square().ctypes.data == place
     assert other.square().ctypes.data != place  # memory in use is never handed out
     assert second.square() == pytest.approx(K[:200, :200], abs=1e-5)
@@ -378,7 +378,7 @@ def test_float32_weights_get_the_gap_of_double_precision(n: int) -> None:
     X, p = problem(n)
     spec = KernelSpec("rbf", 0.5)
     points = Points.prepare(X, spec, Limits(1e-3, 2**62, Clock(), 200))
-    assert points.store.kernel.dtype == np.float32
+    assert points.gram.kernel.dtype == np.float32
     found = solve_kernel(points, p, Limits(1e-3, 2**62, Clock(), 200), "auto")
     alpha = np.abs(found.coef) / np.abs(found.coef).sum()
     gradient = dual_matrix(rbf_kernel(X, gamma=0.5), p) @ alpha

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.margin_problem import BinaryProblem
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import BinaryProblem
 from fwnet.numerics.line_search import batched_root
 from fwnet.problems.svm import dual_matrix
 from fwnet.quadratic.solve import simplex_qp

@@ -26,7 +26,7 @@ from scipy import sparse
 from fwnet.estimators.svm.encoding import Encoded, Encoding, squared_norms
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec, tiles
 from fwnet.estimators.svm.limits import BY_PRECISION
-from fwnet.estimators.svm.records import Expansion, MarginProblem
+from fwnet.estimators.svm.margin_problem import Expansion, MarginProblem
 from fwnet.trace import Clock
 
 _SAMPLE = 256  # points whose scores are taken in float64 where the time is short

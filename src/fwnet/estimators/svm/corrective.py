@@ -20,9 +20,9 @@ import torch
 from fwnet.directions import Direction
 from fwnet.domains import Domain, Simplex
 from fwnet.estimators.svm.gaps import dual_gap
+from fwnet.estimators.svm.gram_matrix import DualMatrix
 from fwnet.estimators.svm.kernels import Array
-from fwnet.estimators.svm.store import DualKernel
-from fwnet.estimators.svm.working_set import Work
+from fwnet.estimators.svm.working_set import WorkingSet
 from fwnet.iterates import Iterate, Move, Term
 from fwnet.oracles import Linearization, Oracle, linearize
 from fwnet.problems import Problem, Quadratic, SVMDual
@@ -41,31 +41,31 @@ def simplex_solver(tol: float) -> FrankWolfe:
 
 
 def corrective_solver(domain: Domain, tol: float) -> FrankWolfe:
-    """Full steps to the minimum over the working vertices; the slots' states are in `Work`."""
+    """Full steps to the minimum over the hull of a `WorkingSet`, which is the slots' state."""
     return FrankWolfe(
-        domain, Constant(1.0), direction=WorkingSet(), oracle=Margins(), tol=tol,
+        domain, Constant(1.0), direction=ToHullMinimum(), oracle=BestVertex(), tol=tol,
         max_steps=_ROUNDS, refresh_every=_ROUNDS, compiled=False,
     )  # fmt: skip
 
 
 @final
-class Margins(Oracle):
+class BestVertex(Oracle):
     """The best vertex, with the bound by the duality gap of the machine; see `MarginProblem.bound`.
 
     A violation counts squared there, and linearly in the gap of Frank-Wolfe, which is much larger
-    near the optimum. The matrix of the problem is a `DualKernel` with its `Work`; the vertex is
-    that of the quadratic without ε|u|₁.
+    near the optimum. The matrix of the problem is a `DualMatrix` with its `WorkingSet`; the vertex
+    is that of the quadratic without ε|u|₁.
     """
 
     relative_tol = True
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Work:
-        return work_of(problem)
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> WorkingSet:
+        return working_set_of(problem)
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        state.found = dual_gap(state.margins, *signed(problem, it), state.violations)
+        state.found = dual_gap(state.problem, *signed(problem, it), state.violations)
         state.seen.append(state.found)
         state.lin = linearize(problem, domain, it)
         return _bounded(state), state
@@ -73,20 +73,20 @@ class Margins(Oracle):
     def certify(
         self, problem: Problem, domain: Domain, it: Iterate
     ) -> tuple[Iterate, Linearization]:
-        work = work_of(problem)
-        work.certified = True
-        work.found = work.certificate(*signed(problem, it))
-        return it, _bounded(work)  # at the iterate that `forward` has seen
+        working = working_set_of(problem)
+        working.certified = True
+        working.found = working.certificate(*signed(problem, it))
+        return it, _bounded(working)  # at the iterate that `forward` has seen
 
     def patience(self, domain: Domain) -> int:
-        return 1  # `WorkingSet` stays only where nothing is left to do
+        return 1  # `ToHullMinimum` stays only where nothing is left to do
 
 
-def work_of(problem: Problem) -> Work:
-    """The work of a problem whose matrix has one."""
-    work = _matrix(problem).work
-    assert isinstance(work, Work)
-    return work
+def working_set_of(problem: Problem) -> WorkingSet:
+    """The working set of a problem whose matrix has one."""
+    working = _matrix(problem).working_set
+    assert isinstance(working, WorkingSet)
+    return working
 
 
 def signed(problem: Problem, it: Iterate) -> tuple[Array, Array]:
@@ -103,18 +103,18 @@ def unsigned(problem: Problem, u: Array, z: Array | None) -> Iterate:
     return problem.at(x) if z is None else Iterate(x, torch.from_numpy(labels * z))
 
 
-def _matrix(problem: Problem) -> DualKernel:
+def _matrix(problem: Problem) -> DualMatrix:
     form = problem.form if isinstance(problem, SVMDual) else problem
     assert isinstance(form, Quadratic)
-    assert isinstance(form.matrix, DualKernel)
+    assert isinstance(form.matrix, DualMatrix)
     return form.matrix
 
 
-def _bounded(work: Work) -> Linearization:
+def _bounded(working: WorkingSet) -> Linearization:
     """The last linearisation with the value and the bound of the last `DualGap`."""
-    numbers = np.array((work.found.value, work.margins.bound(work.found)))
+    numbers = np.array((working.found.value, working.problem.bound(working.found)))
     value, gap = torch.from_numpy(numbers).unbind()
-    return replace(work.lin, value=value, gap=gap)
+    return replace(working.lin, value=value, gap=gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +128,14 @@ class Arrival(Move):
 
 
 @final
-class WorkingSet(Direction):
+class ToHullMinimum(Direction):
     """To the minimum over the hull of the working vertices, after admitting the worst violators.
 
     d = y − α,   y = argmin of f over the hull
     """
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Work:
-        return work_of(problem)
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> WorkingSet:
+        return working_set_of(problem)
 
     def forward(
         self, problem: Problem, it: Iterate, lin: Linearization, state: Any

@@ -20,9 +20,9 @@ from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelSpec
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.linear import solve_linear
+from fwnet.estimators.svm.margin_problem import BinaryProblem, Expansion
 from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
-from fwnet.estimators.svm.records import BinaryProblem, Expansion
 from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
 
@@ -46,7 +46,7 @@ def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
     takes one thread in each of them.
     """
     points = _prepare(task, limits)
-    whole = points is None or points.store.fits
+    whole = points is None or points.gram.fits
     count = len(task.splits)
     # Rows of a shared store may be dropped, so threads need a matrix that is whole.
     several = limits.threads > 1 and count > 1 and whole
@@ -63,8 +63,8 @@ def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
         else:
             found = [solve(split, shown.share(count - k)) for k, (split, shown) in enumerate(jobs)]
     if points is not None:
-        points.store.warn_if_short()
-        points.store.release()
+        points.gram.warn_if_short()
+        points.gram.release()
     return found
 
 
@@ -73,9 +73,9 @@ def _make_all(points: Points, limits: Limits) -> None:
 
     Together they ask for most rows, and all at once are half the work.
     """
-    kernel = points.store.kernel
+    kernel = points.gram.kernel
     with suppress(OutOfTime), kernel.limited(limits.clock):
-        points.store.square()
+        points.gram.square()
     kernel.threads = 1
 
 
@@ -113,8 +113,8 @@ def _prepare(task: SVMTask, limits: Limits) -> Points | None:
     if linear and solver != "pairwise" and not network:
         return None
     points = Points.prepare(task.X, task.spec, limits)
-    if (solver == "pairwise" or network) and not points.store.fits:
-        size = points.store.kernel.megabytes
+    if (solver == "pairwise" or network) and not points.gram.fits:
+        size = points.gram.kernel.megabytes
         name = solver if isinstance(solver, str) else "fwnet"
         raise ValueError(
             f"solver={name!r} keeps the whole kernel matrix, {size:.0f} MB, but "

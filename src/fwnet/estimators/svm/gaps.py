@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fwnet.estimators.svm.kernels import Array, KernelRows
+from fwnet.estimators.svm.margin_problem import DualGap, MarginProblem
 from fwnet.estimators.svm.pairwise import survey
-from fwnet.estimators.svm.records import DualGap, MarginProblem
 
 NOTHING = np.zeros(3)  # outside the points of a survey
 _DOUBLE = 2.5  # the time of kernel values in float64, over that in float32

@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import check_time
-from fwnet.estimators.svm.records import MarginProblem
+from fwnet.estimators.svm.margin_problem import MarginProblem
 from fwnet.numerics.line_search import scalar_root
 from fwnet.trace import Clock
 

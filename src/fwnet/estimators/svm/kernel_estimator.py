@@ -17,8 +17,8 @@ from fwnet.estimators.svm import inputs
 from fwnet.estimators.svm.fitting import SVMTask, report, solve_all, trial_order
 from fwnet.estimators.svm.kernels import Array, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.margin_problem import Expansion
 from fwnet.estimators.svm.multiclass import Split
-from fwnet.estimators.svm.records import Expansion
 from fwnet.numerics import checks
 from fwnet.trace import Clock
 

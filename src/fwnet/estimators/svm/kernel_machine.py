@@ -21,17 +21,17 @@ from fwnet.estimators.svm.certificate import (
 from fwnet.estimators.svm.corrective import corrective_solver, simplex_solver, unsigned
 from fwnet.estimators.svm.encoding import EXACT, Encoding
 from fwnet.estimators.svm.gaps import dual_gap, seconds_in_double
+from fwnet.estimators.svm.gram_matrix import DualMatrix, GramMatrix, StoredGramMatrix
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.limits import BY_PRECISION, Limits, OutOfTime, check_time
-from fwnet.estimators.svm.pairwise import HUGE
-from fwnet.estimators.svm.records import (
+from fwnet.estimators.svm.margin_problem import (
     BinaryProblem,
     DualGap,
     Expansion,
     MarginProblem,
 )
-from fwnet.estimators.svm.store import DualKernel, GramMap, KernelStore
-from fwnet.estimators.svm.working_set import TINY, Work
+from fwnet.estimators.svm.pairwise import HUGE
+from fwnet.estimators.svm.working_set import TINY, WorkingSet
 from fwnet.problems import Quadratic, SVMDual
 from fwnet.trace import Clock, StepRecord, Trace
 
@@ -49,7 +49,7 @@ class Points:
 
     X: Any
     spec: KernelSpec
-    store: KernelStore
+    gram: StoredGramMatrix
     encoding: Encoding | None  # of X; None for kernels without one
 
     @classmethod
@@ -69,20 +69,20 @@ class Points:
             )
         if dtype is None and single and 1e-7 * kernel.reach > 0.1 * limits.tol:
             kernel = KernelRows(X, spec, np.float64, threads=limits.threads)
-        store = KernelStore(kernel, limits.room(kernel.megabytes))
+        gram = StoredGramMatrix(kernel, limits.room(kernel.megabytes))
         # Rows without a place are summed in their own precision.
-        kernel.trusted &= store.fits or kernel.dtype == np.float64
-        return cls(X, spec, store, kernel.encoding)
+        kernel.trusted &= gram.fits or kernel.dtype == np.float64
+        return cls(X, spec, gram, kernel.encoding)
 
     def part(self, index: Array, limits: Limits) -> Points:
         """Return some of the points, with a block of the whole kernel matrix if that is there."""
-        if not self.store.complete:
+        if not self.gram.complete:
             some = (index[:, None], index) if self.spec.name == "precomputed" else index
-            return Points.prepare(self.X[some], self.spec, limits, self.store.kernel.dtype)
-        block = self.store.entries(index, index)
+            return Points.prepare(self.X[some], self.spec, limits, self.gram.kernel.dtype)
+        block = self.gram.entries(index, index)
         rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
         X = block if self.spec.name == "precomputed" else self.X[index]
-        return Points(X, self.spec, KernelStore(rows, rows.megabytes), self.encoding)
+        return Points(X, self.spec, StoredGramMatrix(rows, rows.megabytes), self.encoding)
 
     def certificate(self, problem: MarginProblem, limits: Limits) -> Certificate:
         """Return the function u, z -> `DualGap` from kernel values in float64, or trusted ones.
@@ -92,7 +92,7 @@ class Points:
         """
 
         def certify(u: Array, z: Array) -> DualGap:
-            kernel, p, error = self.store.kernel, problem, None
+            kernel, p, error = self.gram.kernel, problem, None
             shares = u / p.box
             scores, rough = z - shares, dual_gap(p, u, z)
             grace = max(_GRACE, _GRACE_SHARE * limits.clock.max_seconds)
@@ -117,7 +117,7 @@ class Points:
     def _scores(
         self, problem: MarginProblem, u: Array, scores: Array, scale: float, clock: Clock
     ) -> Array:
-        kernel = self.store.kernel
+        kernel = self.gram.kernel
         if not kernel.trusted:
             assert self.encoding is not None  # only named kernels are evaluated in float32
             return scores_in_double(
@@ -125,7 +125,7 @@ class Points:
             )
         support = np.flatnonzero(u)
         with kernel.limited(clock):
-            return self.store.combine(support, u[support]) + problem.bias * u.sum()
+            return self.gram.combine(support, u[support]) + problem.bias * u.sum()
 
 
 def solve_kernel(
@@ -135,13 +135,13 @@ def solve_kernel(
 
     `start` are coefficients of an earlier fit; those that its labels do not allow are left out.
     """
-    if isinstance(problem, BinaryProblem) and points.store.transient:
+    if isinstance(problem, BinaryProblem) and points.gram.transient:
         problem = problem.unscaled()
     certificate = points.certificate(problem, limits)
     coef = None if start is None else problem.feasible(start)
     first = None if coef is None or not coef.any() else problem.weights(coef)
-    solved = solve_dual(certificate, points.store, problem, limits, mode, first)
-    single = points.store.kernel.dtype == np.float32
+    solved = solve_dual(certificate, points.gram, problem, limits, mode, first)
+    single = points.gram.kernel.dtype == np.float32
     if single and solved.status in BY_PRECISION and not solved.gap <= limits.tol:
         double = Points.prepare(points.X, points.spec, limits, np.float64)
         return solve_kernel(double, problem, limits, mode, solved.coef).after(solved)
@@ -150,7 +150,7 @@ def solve_kernel(
 
 def solve_dual(
     certificate: Certificate,
-    kernel: GramMap,
+    gram: GramMatrix,
     problem: MarginProblem,
     limits: Limits,
     mode: str = "auto",
@@ -162,36 +162,37 @@ def solve_dual(
     See `corrective` for its slots, and `WorkingSet` for `mode` and `soft`.
     """
     p = problem
-    work = Work(p, kernel, limits, mode, certificate, soft)
+    working = WorkingSet(p, gram, limits, mode, certificate, soft)
     dual: SVMDual | Quadratic
     if p.width != HUGE:
         labels = np.ones(len(p.y))
-        matrix = DualKernel(kernel, labels, p.box, p.bias, work)
+        matrix = DualMatrix(gram, labels, p.box, p.bias, working)
         dual = Quadratic(matrix, torch.from_numpy(-p.y))
         solver = corrective_solver(L1Ball(p.radius or 1.0), limits.tol)
     else:
         labels = p.y
-        dual = SVMDual(DualKernel(kernel, labels, p.box, p.bias, work), C=None)
+        dual = SVMDual(DualMatrix(gram, labels, p.box, p.bias, working), C=None)
         solver = simplex_solver(limits.tol)
-    first = unsigned(dual, *work.start(start))
+    first = unsigned(dual, *working.start(start))
 
     def on_step(record: StepRecord) -> bool:
-        limits.show(work.found.gap)
-        return work.halt is not None
+        limits.show(working.found.gap)
+        return working.halt is not None
 
     result = solver(dual, first, on_step=on_step)
     if result.status == "interrupted":
         raise KeyboardInterrupt
-    status = work.halt if result.status == "stopped" else result.status
+    status = working.halt if result.status == "stopped" else result.status
     assert status is not None
     assert not isinstance(status, tuple)  # one problem, no batch
     status = "non_finite" if status == "oracle_failed" else status  # an infinite gap
-    counts, seconds = [*work.spent, work.steps], result.trace.column("seconds").tolist()
+    counts, seconds = [*working.spent, working.steps], result.trace.column("seconds").tolist()
     trace = Trace()
-    for steps, found, time in zip(counts, [*work.seen[:-1], work.found], seconds, strict=False):
+    working.seen[-1] = working.found
+    for steps, found, time in zip(counts, working.seen, seconds, strict=False):
         trace.append(StepRecord(steps, -found.dual, found.gap, math.nan, time))
-    name = "pairwise" if work.whole else "corrective"
-    coef = problem.scale(work.found) * (result.x.numpy() * labels)
+    name = "pairwise" if working.whole else "corrective"
+    coef = problem.scale(working.found) * (result.x.numpy() * labels)
     return Expansion(coef, problem.intercept(coef), name, status, trace)
 
 

@@ -12,8 +12,8 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.margin_problem import Expansion, MarginProblem, record
 from fwnet.estimators.svm.newton import Part
-from fwnet.estimators.svm.records import Expansion, MarginProblem, record
 from fwnet.trace import Clock, Trace
 
 _MOST = 10_000  # iterations of one run

@@ -10,13 +10,13 @@ import numpy as np
 
 from fwnet.estimators.svm.certificate import certified_linear, combination
 from fwnet.estimators.svm.gaps import dual_gap
+from fwnet.estimators.svm.gram_matrix import FeatureGramMatrix
 from fwnet.estimators.svm.kernel_machine import Points, solve_dual, solve_kernel
 from fwnet.estimators.svm.kernels import Array, KernelRows, KernelSpec
 from fwnet.estimators.svm.liblinear import solve_liblinear
 from fwnet.estimators.svm.limits import Limits
+from fwnet.estimators.svm.margin_problem import Expansion, MarginProblem
 from fwnet.estimators.svm.newton import solve_newton
-from fwnet.estimators.svm.records import Expansion, MarginProblem
-from fwnet.estimators.svm.store import FeatureGramMap
 from fwnet.estimators.svm.working_set import TINY
 
 _NARROW, _WIDE = 256, 2000  # features: Newton needs no second thought; Newton costs too much
@@ -74,9 +74,9 @@ def _from_dual(X: Any, problem: MarginProblem, limits: Limits, solver: str) -> E
     n, d = X.shape
     soft = _SOFT if solver == "auto" and d <= _WIDE and n > d else np.inf
     dtype = np.float32 if limits.tol >= 1e-5 and n > _NARROW else np.float64
-    kernel = FeatureGramMap(KernelRows(X, KernelSpec("linear"), dtype), X)
+    gram = FeatureGramMatrix(KernelRows(X, KernelSpec("linear"), dtype), X)
     # Qα is summed in float64 here, whatever the working vertices' matrix is.
-    solved = solve_dual(partial(dual_gap, problem), kernel, problem, limits, solver, soft=soft)
+    solved = solve_dual(partial(dual_gap, problem), gram, problem, limits, solver, soft=soft)
     solved = replace(solved, w=combination(X, solved.coef))
     if solved.status != "stopped":
         return solved

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from fwnet.estimators.svm.kernels import Array
-from fwnet.estimators.svm.records import BinaryProblem, MarginProblem
+from fwnet.estimators.svm.margin_problem import BinaryProblem, MarginProblem
 
 
 @final

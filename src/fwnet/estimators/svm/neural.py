@@ -10,7 +10,7 @@ import torch
 from fwnet.domains import Simplex
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel, with_vector
 from fwnet.estimators.svm.limits import Limits, OutOfTime
-from fwnet.estimators.svm.records import BinaryProblem, Expansion, record
+from fwnet.estimators.svm.margin_problem import BinaryProblem, Expansion, record
 from fwnet.layers import FWNet
 from fwnet.oracles import Softmin
 from fwnet.problems import SVMDual
@@ -54,8 +54,8 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     if isinstance(solver, str):
         network = default_network(min(limits.max_steps, _DEPTH))
     try:
-        with points.store.kernel.limited(limits.clock):
-            kernel, y = np.asarray(points.store.square(), dtype=np.float64), problem.y
+        with points.gram.kernel.limited(limits.clock):
+            kernel, y = np.asarray(points.gram.square(), dtype=np.float64), problem.y
         began = limits.clock.seconds
         symmetric = (kernel + kernel.T) / 2
         if limits.clock.left < _PASSES * (limits.clock.seconds - began):

@@ -27,7 +27,7 @@ from scipy.linalg.lapack import dposv
 from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
-from fwnet.estimators.svm.records import Expansion, MarginProblem, record
+from fwnet.estimators.svm.margin_problem import Expansion, MarginProblem, record
 from fwnet.trace import Clock, Trace
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many

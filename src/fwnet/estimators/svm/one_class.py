@@ -10,8 +10,8 @@ from sklearn.base import OutlierMixin
 
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.margin_problem import BinaryProblem
 from fwnet.estimators.svm.multiclass import Split
-from fwnet.estimators.svm.records import BinaryProblem
 
 
 @dataclass(eq=False, repr=False)

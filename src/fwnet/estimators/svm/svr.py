@@ -12,8 +12,8 @@ from sklearn.base import RegressorMixin
 from fwnet.estimators.svm import inputs
 from fwnet.estimators.svm.kernel_estimator import KernelEstimator
 from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.margin_problem import MarginProblem
 from fwnet.estimators.svm.multiclass import Split
-from fwnet.estimators.svm.records import MarginProblem
 from fwnet.numerics import checks
 
 

@@ -19,9 +19,11 @@ from typing import final
 import numpy as np
 
 from fwnet.estimators.svm.gaps import NOTHING, dual_gap, seconds_in_double, vertices
+from fwnet.estimators.svm.gram_matrix import FeatureGramMatrix, GramMatrix, StoredGramMatrix
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
+from fwnet.estimators.svm.margin_problem import DualGap, MarginProblem
 from fwnet.estimators.svm.pairwise import (
     EXHAUSTED,
     FLAT,
@@ -30,8 +32,6 @@ from fwnet.estimators.svm.pairwise import (
     pairwise_steps,
     reflect,
 )
-from fwnet.estimators.svm.records import DualGap, MarginProblem
-from fwnet.estimators.svm.store import FeatureGramMap, GramMap, KernelStore
 from fwnet.oracles import Linearization
 from fwnet.trace import Status
 
@@ -58,14 +58,14 @@ _RESERVE = 0.25  # the most of max_time that is kept for the gap in float64
 
 
 @final
-class Work:
+class WorkingSet:
     """The working points of one solve, their kernel matrix and its budgets.
 
     A round takes signed weights u (n,) and z (n,), see `MarginProblem`, and returns such.
 
     Arguments:
         problem: labels or targets, C and the order in which points are tried first.
-        kernel: rows of the kernel matrix.
+        gram: the kernel matrix.
         limits: when to stop.
         mode: "pairwise" (the whole kernel matrix), "corrective" (working vertices) or "auto".
         certificate: returns the `DualGap` of u, given u and z, from kernel values in float64.
@@ -87,39 +87,35 @@ class Work:
     def __init__(
         self,
         problem: MarginProblem,
-        kernel: GramMap,
+        gram: GramMatrix,
         limits: Limits,
         mode: str,
         certificate: Callable[[Array, Array], DualGap],
         soft: float = np.inf,
     ) -> None:
-        self.margins, self.store, self.limits, self.certificate = (
-            problem,
-            kernel,
-            limits,
-            certificate,
-        )
+        self.problem, self.gram, self.limits = problem, gram, limits
+        self.certificate = certificate
         self.certified, self.violations = False, np.empty(len(problem.y))
         self.soft, self.spent, self.seen = soft, list[int](), list[DualGap]()
         self.halt: Status | None = None
-        n, dtype = len(problem.y), kernel.kernel.dtype
+        n, dtype = len(problem.y), gram.kernel.dtype
         self.steps, self.rounds, self.goal, self.idle = 0, 0, 0.1, False
         self.gaps: list[float] = []
         self.curvature = np.empty(0)  # diagonal of Q on the working vertices
-        room = limits.room(kernel.kernel.megabytes) * 2**20
+        room = limits.room(gram.kernel.megabytes) * 2**20
         self.most = max(256, int(math.sqrt(room / (2 * dtype.itemsize))))
-        self.working, self.kernel = np.empty(0, np.int64), np.empty((0, 0), dtype)
-        self.crowd = _CROWD if kernel.transient or (kernel.fits and mode == "auto") else np.inf
-        chosen = mode == "pairwise" or (mode == "auto" and kernel.complete)
-        self.whole = kernel.fits and (chosen or n <= TINY)
+        self.working, self.matrix = np.empty(0, np.int64), np.empty((0, 0), dtype)
+        self.crowd = _CROWD if gram.transient or (gram.fits and mode == "auto") else np.inf
+        chosen = mode == "pairwise" or (mode == "auto" and gram.complete)
+        self.whole = gram.fits and (chosen or n <= TINY)
         self.tiny = self.whole and n <= TINY and dtype == np.float64
         self.turns = False  # whether blocks take turns
         self.queue = np.empty(0, np.int64)  # points that had no turn yet
         self.block = min(max(_BLOCK[0], n // _BLOCKS), _BLOCK[1])
         self.chance: np.random.Generator | None = None  # of the draws of blocks
         # Entries are products of features and no row is ever made, so vertices may come and go.
-        self.lean = isinstance(kernel, FeatureGramMap)
-        self.first, self.least = _WIDE_ROUNDS if kernel.kernel.wide else _NARROW_ROUNDS
+        self.lean = isinstance(gram, FeatureGramMatrix)
+        self.first, self.least = _WIDE_ROUNDS if gram.kernel.wide else _NARROW_ROUNDS
         if self.lean:
             self.first, self.least = _LEAN_ROUNDS
 
@@ -130,15 +126,15 @@ class Work:
         """
         if u is not None:
             return u, None
-        p, first = self.margins, self.margins.order[0]
+        p, first = self.problem, self.problem.order[0]
         u, z = np.zeros(len(p.y)), np.zeros(len(p.y))
         if p.width == HUGE:
             u[first] = p.y[first]
         try:
-            with self.store.kernel.limited(self.limits.clock):
+            with self.gram.kernel.limited(self.limits.clock):
                 self._begin(u)
                 if p.width == HUGE:
-                    row = self.kernel[first if self.whole else 0, : len(self.working)]
+                    row = self.matrix[first if self.whole else 0, : len(self.working)]
                     z[self.working] = u[first] * (row + p.bias)
                     z[first] += u[first] / p.box[first]
                 found = self._corrected(u, z, 0.5 * float(u[first] * z[first]))
@@ -154,7 +150,7 @@ class Work:
         if self.halt is not None:
             return None
         try:
-            with self.store.kernel.limited(self.limits.clock):
+            with self.gram.kernel.limited(self.limits.clock):
                 if not self._admits(u):
                     return None
                 found = self._corrected(u, z, self.found.value)
@@ -170,14 +166,14 @@ class Work:
             return "max_steps"
         limit = self.limits.clock.max_seconds
         if limit < np.inf:
-            shares = u / self.margins.box
-            wanted = seconds_in_double(self.store.kernel, self.margins, self.found, u, z - shares)
+            shares = u / self.problem.box
+            wanted = seconds_in_double(self.gram.kernel, self.problem, self.found, u, z - shares)
             if self.limits.clock.left <= min(wanted, _RESERVE * limit):
                 return "max_seconds"
-        if self.certified and self.store.kernel.dtype == np.float32:
+        if self.certified and self.gram.kernel.dtype == np.float32:
             return "stalled"  # float32 is too coarse for this tol
         if self.rounds == 1 and self.soft < np.inf:
-            errors = float(u @ (u / self.margins.box))
+            errors = float(u @ (u / self.problem.box))
             # A ρ below the errors is rounding.
             if errors > self.soft * max(2.0 * self.found.value, errors):
                 return "stopped"
@@ -196,7 +192,7 @@ class Work:
             self._take_all()
             self.goal = 0.5 * self.limits.tol if len(u) <= TINY else 0.1
             return
-        support, order = np.flatnonzero(u), self.margins.order
+        support, order = np.flatnonzero(u), self.problem.order
         size = min(int(self.first * math.sqrt(len(u))), self.most // 2)
         first = order[:size]
         if len(support) > 1:  # else it is the first of the order
@@ -260,7 +256,7 @@ class Work:
 
     def _corrected(self, u: Array, z: Array, value: float) -> tuple[Array, Array]:
         """Return u and z at the minimum over the hull of the working vertices."""
-        w, p = self.working, self.margins
+        w, p = self.working, self.problem
         signs, gradient = vertices(p, u, z)
         alpha = signs * u
         y, found, slopes = signs[w], alpha[w], gradient[w]
@@ -283,16 +279,16 @@ class Work:
 
     def _product(self, u: Array, new: Array, z: Array) -> Array:
         """Return z at the new weights, from the one at u after the first round."""
-        if isinstance(self.store, KernelStore):
-            self.store.keep = self.working
+        if isinstance(self.gram, StoredGramMatrix):
+            self.gram.keep = self.working
         if self.rounds:
-            return z + self.store.ridged(new - u, self.margins.bias, self.margins.box)
+            return z + self.gram.ridged(new - u, self.problem.bias, self.problem.box)
         self._guess_crowd(new)
-        return self.store.ridged(new, self.margins.bias, self.margins.box)
+        return self.gram.ridged(new, self.problem.bias, self.problem.box)
 
     def _outside(self, signs: Array, alpha: Array, gradient: Array, value: float) -> Array:
         """Return what the points outside the working set add to the sums of `pairwise.survey`."""
-        p, rest = self.margins, np.ones(len(alpha), bool)
+        p, rest = self.problem, np.ones(len(alpha), bool)
         rest[self.working] = False
         alpha, gradient, box = alpha[rest], gradient[rest], p.box[rest]
         scale = p.scale(DualGap(value, 0.0, 0.0))
@@ -302,7 +298,7 @@ class Work:
 
     def _pairwise(self, y: Array, box: Array, alpha: Array, gradient: Array, state: Array) -> int:
         """Take compiled pairwise steps in place, in pieces between looks at the clock."""
-        size, p, scratch = len(alpha), self.margins, np.empty(len(alpha))
+        size, p, scratch = len(alpha), self.problem, np.empty(len(alpha))
         most = (_LEAN_STEPS if self.lean else _STEPS) * size + 1000
         most = _TURN * size if self.turns else most
         left = min(self.limits.max_steps - self.steps, most)
@@ -312,7 +308,7 @@ class Work:
             flat = FLAT * (2.0 * state[3] if p.width == HUGE else p.size)
             every = max(16, size // 100)
             taken, status = pairwise_steps(
-                self.kernel, y, box, alpha, gradient, self.curvature, state, scratch,
+                self.matrix, y, box, alpha, gradient, self.curvature, state, scratch,
                 self.goal, some, every, p.bias, p.width, flat,
             )  # fmt: skip
             steps += int(taken)
@@ -323,57 +319,57 @@ class Work:
     def _guess_crowd(self, u: Array) -> None:
         """Take all points, or let blocks take turns, if the first round says that most come in."""
         many = np.count_nonzero(u) > self.crowd * len(self.working)
-        if many and self.store.transient:
-            self.turns, self.queue = True, self.margins.order[len(self.working) :]
+        if many and self.gram.transient:
+            self.turns, self.queue = True, self.problem.order[len(self.working) :]
             return
-        seconds = self.store.kernel.seconds_for(len(u) ** 2 / 2)
+        seconds = self.gram.kernel.seconds_for(len(u) ** 2 / 2)
         if many and seconds < 0.3 * self.limits.clock.left:
             self.whole = True
             self._take_all()
 
     def _exact(self, u: Array, z: Array) -> tuple[Array, Array]:
         """Return the exact weights on the hull, where they are an improvement."""
-        p, w = self.margins, self.working
+        p, w = self.problem, self.working
         before = dual_gap(p, u, z)
         try:
             start = p.scale(before) * u[w]
-            best = exact_weights(self.kernel, p.part(w), p.bias, start, self.limits.clock)
+            best = exact_weights(self.matrix, p.part(w), p.bias, start, self.limits.clock)
         except (np.linalg.LinAlgError, OutOfTime):
             return u, z
         found = np.zeros(len(u))
         found[w] = best
         found = p.weights(p.feasible(found))
-        there = self.store.ridged(found, p.bias, p.box)
+        there = self.gram.ridged(found, p.bias, p.box)
         after = dual_gap(p, found, there)
         if after.value < before.value or after.gap < before.gap:
             return found, there
         return u, z
 
     def _take_all(self) -> None:
-        self.kernel = self.store.square()
-        self.working = np.arange(len(self.margins.y))
+        self.matrix = self.gram.square()
+        self.working = np.arange(len(self.problem.y))
         self.curvature = self._diagonal(self.working)
 
     def _diagonal(self, index: Array) -> Array:
-        p = self.margins
-        return np.asarray(self.store.kernel.diagonal(index) + p.bias + 1.0 / p.box[index])
+        p = self.problem
+        return np.asarray(self.gram.kernel.diagonal(index) + p.bias + 1.0 / p.box[index])
 
     def _admit(self, new: Array) -> None:
         old, m = len(self.working), len(self.working) + len(new)
         self.working = np.concatenate([self.working, new])
         self.curvature = np.concatenate([self.curvature, self._diagonal(new)])
-        if not old and m > len(self.kernel):
-            self.kernel = self.store.entries(new, new)
+        if not old and m > len(self.matrix):
+            self.matrix = self.gram.entries(new, new)
             return
-        if m > len(self.kernel):  # grow by doubling; the loop uses the first m of each row
-            wide = np.empty((max(m, 2 * old),) * 2, self.kernel.dtype)
-            wide[:old, :old] = self.kernel[:old, :old]
-            self.kernel = wide
-        self.kernel[old:m, :m] = self.store.entries(new, self.working)
-        reflect(self.kernel, old, m)
+        if m > len(self.matrix):  # grow by doubling; the loop uses the first m of each row
+            wide = np.empty((max(m, 2 * old),) * 2, self.matrix.dtype)
+            wide[:old, :old] = self.matrix[:old, :old]
+            self.matrix = wide
+        self.matrix[old:m, :m] = self.gram.entries(new, self.working)
+        reflect(self.matrix, old, m)
 
     def _trim(self, u: Array, size: int) -> None:
         """Keep the `size` working vertices with the largest weights."""
         keep = np.sort(np.argsort(-np.abs(u[self.working]), kind="stable")[: max(size, 1)])
         self.working, self.curvature = self.working[keep], self.curvature[keep]
-        self.kernel[: len(keep), : len(keep)] = self.kernel[keep[:, None], keep]
+        self.matrix[: len(keep), : len(keep)] = self.matrix[keep[:, None], keep]

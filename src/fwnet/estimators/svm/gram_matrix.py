@@ -34,7 +34,7 @@ def _memory(size: int) -> Array:
     return last if last.nbytes >= size else torch.empty(size, dtype=torch.uint8).numpy()
 
 
-class GramMap(ABC):
+class GramMatrix(ABC):
     """K, K_ij = k(x_i, x_j): vectors in float64, kernel values in the precision of `kernel`.
 
     Attributes:
@@ -74,23 +74,23 @@ class GramMap(ABC):
 
 
 @final
-class DualKernel(LinearMap):
+class DualMatrix(LinearMap):
     """Q = yyᵀ∘(K + bias) + diag(1/C), the matrix of `fwnet.SVMDual`, for a K that makes its rows.
 
     Arguments:
         y: labels; ones for a regression.
-        work: what the slots of a solver keep for this problem.
+        working_set: what the slots of a solver keep for this problem.
     """
 
     def __init__(
-        self, kernel: GramMap, y: Array, box: Array, bias: float, work: object = None
+        self, gram: GramMatrix, y: Array, box: Array, bias: float, working_set: object = None
     ) -> None:
-        self.kernel, self.y, self.box, self.bias, self.work = kernel, y, box, bias, work
-        self.shape, self.dtype = torch.Size((kernel.n, kernel.n)), torch.float64
+        self.gram, self.y, self.box, self.bias, self.working_set = gram, y, box, bias, working_set
+        self.shape, self.dtype = torch.Size((gram.n, gram.n)), torch.float64
         self.device = torch.device("cpu")
 
     def apply(self, x: Tensor) -> Tensor:
-        total = self.kernel.ridged(self.y * x.numpy(), self.bias, self.box)
+        total = self.gram.ridged(self.y * x.numpy(), self.bias, self.box)
         return torch.from_numpy(self.y * total)
 
     def adjoint(self, z: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class DualKernel(LinearMap):
 
 
 @final
-class KernelStore(GramMap):
+class StoredGramMatrix(GramMatrix):
     """Rows of the kernel matrix: evaluated once, kept while `megabytes` allow.
 
     Pages of the store are touched only when a row is put there, so a large limit costs nothing
@@ -202,7 +202,7 @@ class KernelStore(GramMap):
 
 
 @final
-class FeatureGramMap(GramMap):
+class FeatureGramMatrix(GramMatrix):
     """K = XXᵀ through feature space, without a store.
 
     Σ_j c_j k(x_j, ·) = X (Σ_j c_j x_j)
