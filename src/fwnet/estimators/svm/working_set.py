@@ -2,12 +2,8 @@
 
 Only the rows of vertices whose weight changed are evaluated against all points, in one block; the
 next gradient is then one matrix-vector product. When nearly every point would come in, the hull is
-the simplex itself and the kernel matrix is made at once.
-
-Where they have no room and rows are cheap to evaluate, blocks of points take turns instead, each
-with a few steps: first all points in random order, so that the machine is at any time about that of
-the points so far; then blocks that are drawn with a chance that grows with the violation. The worst
-violators together would be outliers of one kind, which the next block has to take back.
+the simplex itself and the kernel matrix is made at once. Where it has no room and rows are cheap to
+evaluate, blocks of points take turns instead, each with a few steps; see `block_turns`.
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ from typing import final
 
 import numpy as np
 
+from fwnet.estimators.svm.block_turns import NEGLIGIBLE, BlockTurns
 from fwnet.estimators.svm.gaps import NOTHING, dual_gap, seconds_in_double, vertices
 from fwnet.estimators.svm.gram_matrix import FeatureGramMatrix, GramMatrix, StoredGramMatrix
 from fwnet.estimators.svm.hull import exact_weights
@@ -48,10 +45,6 @@ _MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 _UNTIMED = 5 * 10**7  # weights that pairwise steps see between two looks at the clock
 _CROWD = 0.35  # share of support vectors in the first round from which all points are taken
-_BLOCKS, _BLOCK = (
-    25,
-    (512, 4096),
-)  # in which all points take a turn, of at least and at most so many
 _COARSE = 0.01  # a gap down to which the trace has a record for each digit
 _TURN = 3  # steps for each point of a block
 _RESERVE = 0.25  # the most of max_time that is kept for the gap in float64
@@ -109,10 +102,7 @@ class WorkingSet:
         chosen = mode == "pairwise" or (mode == "auto" and gram.complete)
         self.whole = gram.fits and (chosen or n <= TINY)
         self.tiny = self.whole and n <= TINY and dtype == np.float64
-        self.turns = False  # whether blocks take turns
-        self.queue = np.empty(0, np.int64)  # points that had no turn yet
-        self.block = min(max(_BLOCK[0], n // _BLOCKS), _BLOCK[1])
-        self.chance: np.random.Generator | None = None  # of the draws of blocks
+        self.turns: BlockTurns | None = None
         # Entries are products of features and no row is ever made, so vertices may come and go.
         self.lean = isinstance(gram, FeatureGramMatrix)
         self.first, self.least = _WIDE_ROUNDS if gram.kernel.wide else _NARROW_ROUNDS
@@ -201,13 +191,13 @@ class WorkingSet:
 
     def _widen(self, u: Array, gap: float) -> bool:
         """Admit the points outside that violate their optimality condition most."""
-        if self.turns:
-            return self._turn(gap)
+        if self.turns is not None:
+            return self._turn(self.turns.next(self.violations, gap))
         tol, outside = self.limits.tol, self.violations
         if self.lean and gap > _COARSE and self.rounds < _DROPPING:
             self._trim(u, int(np.count_nonzero(u[self.working])))
         outside[self.working] = 0.0
-        wanting = int(np.count_nonzero(outside > 1e-20))
+        wanting = int(np.count_nonzero(outside > NEGLIGIBLE))
         # Steps on few vertices cost less than another round; on many, the round decides. Where no
         # vertex comes in, the first rounds are records of the trace.
         share = 0.01 if len(self.working) > _MANY else 0.0
@@ -224,35 +214,14 @@ class WorkingSet:
         self._admit(np.argpartition(outside, -extra)[-extra:])
         return True
 
-    def _turn(self, gap: float) -> bool:
-        """Make a block of violators the working vertices; False where nothing is left to do.
-
-        After the first turn of all points, the k largest log(chance)/violation^½ are k draws
-        without replacement with chances proportional to the square root of C·s².
-        """
-        wanting = self.violations > 1e-20
+    def _turn(self, block: Array | None) -> bool:
+        """Make a block the working vertices; False where there is none."""
+        if block is None:
+            return False
         self.goal = 0.5 * self.limits.tol
-        if len(self.queue):
-            block = self.queue[: self.block]
-            block = block[wanting[block]]
-        else:
-            self.gaps.append(gap)
-            last = self.gaps[-2 * _BLOCKS :]
-            if not wanting.any() or (len(last) == 2 * _BLOCKS and gap > 0.9 * last[0]):
-                return False
-            size = min(self.block, int(np.count_nonzero(wanting)))
-            draws = np.full(len(wanting), -np.inf)
-            self.chance = self.chance or np.random.default_rng(0)
-            chances = self.chance.random(np.count_nonzero(wanting))
-            draws[wanting] = np.log(chances) / np.sqrt(self.violations[wanting])
-            block = np.argpartition(draws, -size)[-size:]
-        self._next_block(block)
-        return True
-
-    def _next_block(self, block: Array) -> None:
-        self.queue = self.queue[self.block :]
         self.working, self.curvature = self.working[:0], self.curvature[:0]
         self._admit(block)
+        return True
 
     def _corrected(self, u: Array, z: Array, value: float) -> tuple[Array, Array]:
         """Return u and z at the minimum over the hull of the working vertices."""
@@ -266,7 +235,7 @@ class WorkingSet:
         state = np.array([*outside, value, 0.0])
         status = self._pairwise(y, p.box[w], found, slopes, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps and len(w) <= _EXACT
-        slow = slow and not self.turns
+        slow = slow and self.turns is None
         new = u.copy()
         new[w] = y * found
         if self.whole and covered:
@@ -300,7 +269,7 @@ class WorkingSet:
         """Take compiled pairwise steps in place, in pieces between looks at the clock."""
         size, p, scratch = len(alpha), self.problem, np.empty(len(alpha))
         most = (_LEAN_STEPS if self.lean else _STEPS) * size + 1000
-        most = _TURN * size if self.turns else most
+        most = most if self.turns is None else _TURN * size
         left = min(self.limits.max_steps - self.steps, most)
         steps, status = 0, EXHAUSTED
         while status == EXHAUSTED and steps < left and not (steps and self.limits.clock.is_over):
@@ -320,7 +289,7 @@ class WorkingSet:
         """Take all points, or let blocks take turns, if the first round says that most come in."""
         many = np.count_nonzero(u) > self.crowd * len(self.working)
         if many and self.gram.transient:
-            self.turns, self.queue = True, self.problem.order[len(self.working) :]
+            self.turns = BlockTurns(self.problem.order[len(self.working) :], len(u))
             return
         seconds = self.gram.kernel.seconds_for(len(u) ** 2 / 2)
         if many and seconds < 0.3 * self.limits.clock.left:
