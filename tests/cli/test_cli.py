@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,11 +45,11 @@ class Plain(Toy):
 
 
 def call(*arguments: object, code: int = 0) -> tuple[str, str]:
-    """Standard output and error of a command that ends with the code."""
+    """Standard output and error of a command that ends with the code, as in a later use of it."""
     done = RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
     assert done.exit_code == code, (done.exit_code, done.output, done.exception)
     assert "Traceback" not in done.output
-    return done.stdout, done.stderr
+    return done.stdout, re.sub("fwnet compiles machine code .*\n", "", done.stderr)
 
 
 @pytest.fixture(autouse=True)
