@@ -76,6 +76,7 @@ MOVED = {  # links to files outside docs/
 }
 GALLERY = {  # the examples, in the order of the gallery
     "Networks": (
+        "noisy_digits",
         "constrained_mlp",
         "few_shot_head",
         "svm_head_in_a_convnet",
