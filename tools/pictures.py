@@ -29,9 +29,9 @@ def main() -> None:
         "certificate": certificate,
         "learned": learned_direction,
     }.items():
-        figure, ax = pyplot.subplots(figsize=(3.6, 3.0), layout="constrained")
+        figure, ax = pyplot.subplots(figsize=(3.1, 2.6), layout="constrained")
         draw(ax)
-        figure.savefig(FOLDER / f"{name}.png", dpi=150)
+        figure.savefig(FOLDER / f"{name}.png", dpi=200)
 
 
 def constrained(ax: Any) -> None:
@@ -52,12 +52,13 @@ def constrained(ax: Any) -> None:
             nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
             opt.step()
             norms.append(float(torch.linalg.matrix_norm(net.get_parameter("0.weight").detach(), 2)))
-        ax.plot(norms, color=colour, label=name)
-    ax.axhline(LIMIT, color="black", linestyle=":", label="limit")
+        ax.plot(norms, color=colour)
+        ax.text(STEPS, norms[-1] - 0.6, name, color=colour, ha="right", va="top")
+    ax.axhline(LIMIT, color="black", linestyle=":")
+    ax.text(STEPS, LIMIT + 0.1, "limit", ha="right")
     ax.set(xlabel="training step", ylabel="largest singular value", ylim=(0, None))
     ax.set_title("A layer that stays within its limit", fontsize=10)
     ax.grid(alpha=0.3)
-    ax.legend()
 
 
 def certificate(ax: Any) -> None:
