@@ -56,7 +56,7 @@ GUIDES = {  # what to read first
     "kernels": "graphs.md",
     "quadrature": "quadrature.md",
     "learned": "learned-optimizers.md",
-    "learned.families": "learned-optimizers.md#train-your-own",
+    "learned.families": "train-an-optimizer.md",
     "learned.baselines": "evaluate-learned-optimizers.md",
     "distributed": "distributed.md",
     "data": "reproduce.md#data",
@@ -274,7 +274,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def moved(match: re.Match[str]) -> str:
         path, anchor = match.groups()
-        return f"]({MOVED.get(path, path)}{anchor or ''})"
+        return f"]({MOVED.get(path, path.removeprefix('docs/'))}{anchor or ''})"
 
     if page.file.src_uri == "api.md":
         markdown = linked(markdown, reference())
