@@ -22,7 +22,6 @@ class ProblemCase:
     name: str
     problem: fwnet.Problem
     value: Callable[[Tensor], Tensor]  # x -> f(x), or (batch,)
-    convex: bool = True
     tags: frozenset[str] = field(default_factory=frozenset)
 
     def __str__(self) -> str:

@@ -363,9 +363,7 @@ def known(case: ProblemCase) -> Objective:
         return look
 
     count = 3 if case.batched else 1
-    return Objective(
-        case.name, case.problem, [look_at(k) for k in range(count)], 40, case.batched, case.convex
-    )
+    return Objective(case.name, case.problem, [look_at(k) for k in range(count)], 40, case.batched)
 
 
 def draw_objective(generator: np.random.Generator, place: Set, dtype: torch.dtype) -> Objective:

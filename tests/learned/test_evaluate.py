@@ -6,7 +6,7 @@ import html
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Given(learned.ProblemFamily):
     """Least squares whose truth, of four equal weights, lies in the simplex: min f = 0."""
 
     make: Callable[[Tensor, Tensor], fwnet.Problem]
-    domain: fwnet.Domain = field(default_factory=fwnet.Simplex)
+    domain = fwnet.Simplex()
 
     def sample(self, batch: int, generator: torch.Generator) -> fwnet.Problem:
         A = torch.randn(5, 6, generator=generator, dtype=torch.float64)

@@ -67,16 +67,14 @@ class Lagrangian(Coordinates):
     """θ ≥ 0 with the objective ½ θᵀKθ − λ Σθ, the paper's eq. 8; α = θ / Σθ.
 
     At the optimum θ = λ α*/(2 f*): λ is a unit of length for θ. Only lr/λ matters to Adam, so
-    λ stays 1 and the learning rate is tuned.
+    λ is 1 and the learning rate is tuned.
     """
-
-    multiplier: float = 1.0
 
     def start(self, shape: torch.Size) -> Tensor:
         return torch.full(shape, 1 / shape[-1])
 
     def gradient(self, problem: SVMDual, theta: Tensor) -> Tensor:
-        return problem.gradient(problem.at(theta)) - self.multiplier
+        return problem.gradient(problem.at(theta)) - 1
 
     def point(self, theta: Tensor) -> Tensor:
         total = theta.sum(-1, keepdim=True)
