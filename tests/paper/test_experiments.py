@@ -25,6 +25,8 @@ from fwnet.lab.paper.experiments.quadrature import Quadrature, QuadratureConfig
 from fwnet.lab.paper.experiments.scaling import Scaling, ScalingConfig
 from fwnet.lab.paper.figures import Curves, Maps, Table
 from fwnet.lab.paper.judged import Judged
+from fwnet.lab.paper.simplex_methods import parts
+from fwnet.lab.paper.simplex_runs import SimplexTasks
 from fwnet.lab.paper.store import plain
 
 META = configs.MetaTraining(episodes=1, horizon=4, window=2, lrs=(0.01,), check_every=1)
@@ -169,6 +171,23 @@ def test_claims_cover_every_question() -> None:
         for claim in kind().claims(results(kind(), config, [first_run(kind)[0]])):
             questions |= set(claim.question.split(", "))
     assert questions == {"Q1", "Q2", "Q3", "Q4", "abstract"}
+
+
+def test_every_second_problem_of_the_first_pair_has_flipped_labels() -> None:
+    config = replace(CIFAR2, per_class=40, batch=4, held=4, flipped=0.1)
+    training, held, test = parts(config, 0)
+
+    def flips(tasks: SimplexTasks) -> list[int]:
+        assert tasks.problem.labels is not None
+        clean = torch.tensor([1.0, -1.0]).repeat_interleave(tasks.problem.labels.shape[-1] // 2)
+        return (tasks.problem.labels != clean).sum(-1).tolist()
+
+    assert flips(test) == [0, 0, 0]
+    drawn = np.array([flips(training.draw(torch.Generator().manual_seed(k))) for k in range(200)])
+    assert (drawn[:, ::2] == 0).all()
+    # Of 80 labels a share is flipped that is uniform in [0, 0.1]: 4 on average, deviation 3.
+    assert abs(drawn[:, 1::2].mean() - 4) < 3 * 3 / 20
+    assert flips(held)[0] == flips(held)[2] == 0 < flips(held)[3]
 
 
 def test_images_of_four_parts_are_disjoint() -> None:

@@ -80,6 +80,7 @@ class Cifar2Config:
         lr: the untuned learning rate.
         betas, gd_grid, adam_grid: what the tuned runs choose from, on validation rows.
         meta, batch, held: training of the learned optimizers; problems an episode and a validation.
+        flipped: the largest share of labels that are flipped in every second one of these.
     """
 
     meta: MetaTraining
@@ -94,10 +95,11 @@ class Cifar2Config:
     gd_grid: Grid = (0.001, 0.01, 0.1, 0.3, 1.0, 3.0)
     adam_grid: Grid = (0.001, 0.01, 0.03, 0.1, 0.3)
     batch: int = 2
-    held: int = 4
+    held: int = 8
+    flipped: float = 0.1
 
 
-_CIFAR2 = Cifar2Config(MetaTraining(300, 200, check_every=3, final=0.0))
+_CIFAR2 = Cifar2Config(MetaTraining(300, 200, lrs=(1e-2,), check_every=3, restarts=2))
 CIFAR2 = {
     Profile.QUICK: replace(
         _CIFAR2,
@@ -106,12 +108,10 @@ CIFAR2 = {
         steps=100,
         gd_grid=(0.1, 1.0, 10.0, 100.0),
         adam_grid=(0.01, 0.1, 0.3),
-        meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2, final=0.0),
+        meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2),
     ),
     Profile.PAPER: _CIFAR2,
-    Profile.FULL: replace(
-        _CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=2, final=0.0)
-    ),
+    Profile.FULL: replace(_CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=3)),
 }
 
 
@@ -165,9 +165,7 @@ class CirclesConfig(DeepConfig):
         return replace(self, points=self.meta_points, C=self.C * self.points / self.meta_points)
 
 
-_CIRCLES = CirclesConfig(
-    MetaTraining(200, (30, 120), lrs=(1e-2,), check_every=20), meta_batch=16, scale=0.2
-)
+_CIRCLES = CirclesConfig(MetaTraining(200, (30, 120), check_every=20), meta_batch=16, scale=0.2)
 CIRCLES = {
     Profile.QUICK: replace(
         _CIRCLES,

@@ -46,37 +46,51 @@ FIRST = (0, 1)  # the pair that optimizers are trained on
 
 @final
 class Pairs:
-    """Problems of pairs of classes, from one part of the rows."""
+    """Problems of pairs of classes, from one part of the rows.
+
+    Every second problem of the first pair, whose optimizers must do for all pairs, has some labels
+    flipped: it is harder, with more support vectors, as a pair of classes that look alike.
+    """
 
     def __init__(self, config: Cifar2Config, x: np.ndarray, y: np.ndarray, rows: np.ndarray):
         self.config, self.x, self.y, self.rows = config, x, y, rows
         counts = [int((y[rows] == label).sum()) for label in np.unique(y)]
         self.per_class = min(config.per_class, *counts)
 
-    def problem(self, pairs: Sequence[tuple[int, int]], generator: np.random.Generator) -> SVMDual:
-        """One SVM a pair, each on a fresh draw of its rows."""
-        kernels, signs = [], np.repeat([1.0, -1.0], self.per_class)
-        for pair in pairs:
+    def problem(
+        self, pairs: Sequence[tuple[int, int]], flipped: np.ndarray, generator: np.random.Generator
+    ) -> SVMDual:
+        """One SVM a pair, each on a fresh draw of its rows, a share of their labels flipped."""
+        kernels, labels, signs = [], [], np.repeat([1.0, -1.0], self.per_class)
+        for pair, share in zip(pairs, flipped, strict=True):
             chosen = [
                 generator.permutation(self.rows[self.y[self.rows] == label])[: self.per_class]
                 for label in pair
             ]
             x = torch.from_numpy(self.x[np.concatenate(chosen)])
             kernels.append(x @ x.T)
-        labels = torch.tensor(signs, dtype=torch.float32).expand(len(pairs), -1)
-        return SVMDual(torch.stack(kernels), labels, C=self.config.C)
+            labels.append(np.where(generator.random(len(signs)) < share, -signs, signs))
+        y = torch.tensor(np.stack(labels), dtype=torch.float32)
+        return SVMDual(torch.stack(kernels), y, C=self.config.C)
 
-    def solved(
-        self, pairs: Sequence[tuple[int, int]], generator: np.random.Generator
-    ) -> SimplexTasks:
-        """The same with their optima."""
-        return SimplexTasks.solved(self.problem(pairs, generator))
+    def others(self, pairs: Sequence[tuple[int, int]], seed: int) -> SimplexTasks:
+        """Problems of other pairs, with their optima."""
+        generator = np.random.default_rng(seed)
+        return SimplexTasks.solved(self.problem(pairs, np.zeros(len(pairs)), generator))
+
+    def held(self, seed: int) -> SimplexTasks:
+        """Problems of the first pair, with their optima."""
+        count = self.config.held
+        shares = np.linspace(0, self.config.flipped, count) * (np.arange(count) % 2)
+        generator = np.random.default_rng(seed)
+        return SimplexTasks.solved(self.problem([FIRST] * count, shares, generator))
 
     def draw(self, generator: torch.Generator) -> SimplexTasks:
         """An episode: fresh draws of the first pair; their optima are not needed."""
-        rows = np.random.default_rng(draw_seed(generator))
-        problem = self.problem([FIRST] * self.config.batch, rows)
-        return SimplexTasks(problem, torch.ones(self.config.batch, dtype=torch.float64))
+        rows, count = np.random.default_rng(draw_seed(generator)), self.config.batch
+        shares = rows.uniform(0, self.config.flipped, count) * (np.arange(count) % 2)
+        problem = self.problem([FIRST] * count, shares, rows)
+        return SimplexTasks(problem, torch.ones(count, dtype=torch.float64))
 
 
 def parts(config: Cifar2Config, seed: int) -> tuple[Pairs, SimplexTasks, SimplexTasks]:
@@ -84,10 +98,9 @@ def parts(config: Cifar2Config, seed: int) -> tuple[Pairs, SimplexTasks, Simplex
     data = load(config.data)
     x = data.train()[0].reshape(len(data.y), -1)
     rows = splits(data.y, (0.3, 0.3, 0.4), seed=seed)  # raises unless disjoint
-    generator = np.random.default_rng(seed)
-    held = Pairs(config, x, data.y, rows.optimizer).solved([FIRST] * config.held, generator)
     others = list(combinations(range(len(data.classes)), 2))[1:][: config.pairs]
-    test = Pairs(config, x, data.y, rows.test).solved(others, generator)
+    held = Pairs(config, x, data.y, rows.optimizer).held(seed)
+    test = Pairs(config, x, data.y, rows.test).others(others, seed)
     return Pairs(config, x, data.y, rows.optimizee), held, test
 
 
