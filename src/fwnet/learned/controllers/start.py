@@ -50,7 +50,7 @@ class LearnedStart(Controller, Start):
     point of the simplex where f is at most f(guess). Untrained, S is empty: the guess itself.
 
     A round costs one product with the matrix, the |S| columns of S and |S|³/3 operations. Needs a
-    quadratic problem.
+    quadratic problem. Trained on `recurring.Starts`, whose problems come with guesses.
 
     Arguments:
         hidden: units of the network's two layers.
