@@ -85,7 +85,7 @@ def evaluate(
     Reference: Moré and Wild (2009) for the data profiles.
     """
     check_family("evaluate(family)", family)
-    named, chosen = _named(controllers, family.domain), _chosen(baselines)
+    named, chosen = _named(controllers), _chosen(baselines)
     _check_distinct(named, chosen)
     checks.at_least("problems", problems, 1)
     checks.at_least("max_steps", max_steps, 1)
@@ -281,7 +281,7 @@ def _silent(done: float, text: str | None) -> None:
     pass
 
 
-def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
+def _named(controllers: Controllers) -> dict[str, list[Slot]]:
     if not isinstance(controllers, Mapping):
         controllers = {"learned": controllers}
     if not controllers:
@@ -296,7 +296,6 @@ def _named(controllers: Controllers, domain: Domain) -> dict[str, list[Slot]]:
                     "controllers must be step rules, directions, oracles or FrankWolfe solvers; "
                     f"got {_brief(slot)}. learned.load(...) reads one, shipped or from a file."
                 )
-            as_solver(slot, domain)  # raises before anything is tuned
         kinds = sorted({type(slot).__name__ for slot in slots})
         if len(kinds) > 1:
             raise ValueError(
