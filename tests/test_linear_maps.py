@@ -146,6 +146,11 @@ def test_empty_columns_and_rows_of_a_sparse_matrix() -> None:
 
 
 def test_errors() -> None:
+    for wrong in (3, (3,), "x", None):
+        with pytest.raises(TypeError, match=r"MatrixFree\(shape\) must be \(rows, columns\); got"):
+            fwnet.MatrixFree(torch.neg, torch.neg, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"MatrixFree\(shape\) must be a whole number of at least"):
+        fwnet.MatrixFree(torch.neg, torch.neg, (3, -1))
     bad = A.clone()
     bad[0, 0] = torch.nan
     with pytest.raises(ValueError, match=r"A must be finite; entry .* is nan"):

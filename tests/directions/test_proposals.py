@@ -84,6 +84,9 @@ def test_exchanges_are_for_the_simplex() -> None:
         solver(fwnet.Quadratic(torch.eye(3)))
     with pytest.raises(ValueError, match=r"Exchanges\(count=...\) must be a whole number"):
         Exchanges(0)
+    for wrong in (Exchanges(), [Exchanges], 3, "x"):
+        with pytest.raises(TypeError, match=r"proposals=...\) must be a list of proposals such as"):
+            Corrections(2, wrong)  # type: ignore[arg-type]
 
 
 def test_the_length_is_barzilai_and_borweins_and_survives_a_step_of_zero() -> None:

@@ -259,6 +259,10 @@ def test_a_wrong_domain_is_refused(make: Callable[[], Any], text: str) -> None:
 
 
 def test_wrong_types_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Product\(domains=...\) must be a list or tuple, an item"):
+        Product(Simplex(), ((2,),))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Product\(shapes=...\) must be a list or tuple, .* got 2"):
+        Product((Simplex(),), 2)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"Product\(domains=...\), block 0: 3 is not a Domain"):
         Product((3,), ((2,),))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"block 0 must be a tuple of sizes such as \(3,\); got 2"):

@@ -75,7 +75,12 @@ class Corrections(Direction):
         super().__init__()
         self.rounds = checks.at_least("Corrections(rounds=...)", rounds, 0)
         self.memory = checks.at_least("Corrections(memory=...)", memory, 0)
-        chosen = [ProjectedStep()] if proposals is None else list(proposals)
+        chosen: Any = [ProjectedStep()] if proposals is None else proposals
+        if not isinstance(chosen, list | tuple) or not all(isinstance(p, Proposal) for p in chosen):
+            raise TypeError(
+                "Corrections(proposals=...) must be a list of proposals such as [Exchanges()]; "
+                f"got {proposals!r}."
+            )
         self.proposals: Any = nn.ModuleList(chosen)  # mypy takes its items for tensors
 
     def extra_repr(self) -> str:

@@ -145,6 +145,12 @@ class Product(Domain):
     blocks: tuple[ProductBlock, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("domains", "shapes"):
+            value = getattr(self, name)
+            if not isinstance(value, Sequence):
+                raise TypeError(
+                    f"Product({name}=...) must be a list or tuple, an item a block; got {value!r}."
+                )
         if not self.domains or len(self.domains) != len(self.shapes):
             raise ValueError(
                 "Product(domains=..., shapes=...) must hold one shape for each domain, and at "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
 import torch
@@ -191,6 +191,10 @@ class MatrixFree(LinearMap):
         checks.a_function("MatrixFree(matvec)", matvec)
         checks.a_function("MatrixFree(rmatvec)", rmatvec)
         self.apply_one, self.adjoint_one = matvec, rmatvec
+        if not isinstance(shape, Sequence) or len(shape) != 2:
+            raise TypeError(f"MatrixFree(shape) must be (rows, columns); got {shape!r}.")
+        for size in shape:
+            checks.at_least("MatrixFree(shape)", size, 1)
         self.shape, self.dtype, self.device = torch.Size(shape), dtype, torch.device(device)
 
     def apply(self, x: Tensor) -> Tensor:
