@@ -80,6 +80,8 @@ class Walk:
         )
         limit = 0.0 if self.dtype in (torch.bfloat16, torch.float16) else 1e-6
         weight, size = net["w"], 10 ** generator.uniform(-3, 3)
+        if size < 2e-3:  # as small as numbers get
+            size = torch.finfo(self.dtype).smallest_normal * torch.finfo(self.dtype).eps
         for t in range(steps):
             opt.param_groups[0]["lr"] = float(10 ** generator.uniform(-6, 0))
             if self.steady and t % 20:
