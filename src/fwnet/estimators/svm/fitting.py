@@ -40,15 +40,15 @@ class SVMTask:
 
 
 def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
-    """Solve the problems, all with one store of kernel rows.
+    """Solve the problems, all with one kernel matrix.
 
-    Threads evaluate kernel values or, where all of these are there, solve several problems. BLAS
-    takes one thread in each of them.
+    Threads evaluate kernel values; once the matrix is complete, they solve several problems at
+    once. BLAS takes one thread in each of them.
     """
     points = _prepare(task, limits)
     whole = points is None or points.gram.fits
     count = len(task.splits)
-    # Rows of a shared store may be dropped, so threads need a matrix that is whole.
+    # Rows of a shared matrix may be dropped, so threads need one that fits as a whole.
     several = limits.threads > 1 and count > 1 and whole
     with ExitStack() as stack:
         if several or (limits.threads > 1 and points is not None):
@@ -69,9 +69,9 @@ def solve_all(task: SVMTask, limits: Limits) -> list[Expansion]:
 
 
 def _make_all(points: Points, limits: Limits) -> None:
-    """Evaluate all kernel values for several problems, which may then take a thread each.
+    """Evaluate the whole kernel matrix before several problems, which may take a thread each.
 
-    Together they ask for most rows, and all at once are half the work.
+    Together they need most of its rows, and by symmetry all rows at once are half the work.
     """
     kernel = points.gram.kernel
     with suppress(OutOfTime), kernel.limited(limits.clock):
@@ -106,7 +106,7 @@ def _shown(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> l
 
 
 def _prepare(task: SVMTask, limits: Limits) -> Points | None:
-    """Return the points with their store of kernel rows; None where the features serve instead."""
+    """Return the points with their kernel matrix; None where features take its place."""
     solver, network = task.solver, is_network(task.solver)
     # There the bias is a feature.
     linear = task.spec.name == "linear" and task.splits[0].problem.bias == 1.0

@@ -38,7 +38,7 @@ from fwnet.trace import Clock, StepRecord, Trace
 Certificate = Callable[[Array, Array], DualGap]
 _FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
 _GRACE, _GRACE_SHARE = 0.5, 0.03  # seconds, or share of max_time, for a gap taken after it
-_SLACK = 1e-3  # errors of kernel values in float32, of tol: they count in the gap
+_SLACK = 1e-3  # share of tol that float32 kernel values may be off by; the gap includes it
 _SINGLE = 1e-5  # the smallest tol that float32 kernel values are trusted with
 
 

@@ -38,7 +38,7 @@ from fwnet.trace import Clock
 
 Array = NDArray[Any]
 Tile = tuple[slice, slice, Array]  # rows, columns, values
-_PAD = 16  # a stride that is no power of two: such ones put a column into a few lines of the cache
+_PAD = 16  # makes a stride no power of two, for which a column falls into few cache lines
 _EPS = float(np.finfo(np.float64).eps)
 _SINGLE = 0.37 * 1.8e-7 + 1.3e-7  # the error of e⁻ᵗ in float32: of t, of the polynomial and result
 _CALL, _SQUARE = 32, 16  # points on the left of one call of the user's kernel; for its diagonal

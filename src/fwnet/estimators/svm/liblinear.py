@@ -17,7 +17,7 @@ from fwnet.estimators.svm.newton import Part
 from fwnet.trace import Clock, Trace
 
 _MOST = 10_000  # iterations of one run
-_SAFE = 0.5  # share of the time left that a run may take by the time of the last one
+_SAFE = 0.5  # share of the time left that a run may take, judged by the last run
 
 
 def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion:

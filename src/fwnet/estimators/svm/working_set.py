@@ -33,8 +33,8 @@ from fwnet.oracles import Linearization
 from fwnet.trace import Status
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
-# Vertices of the first round, times √n, and the least that a later round adds: with many features
-# a first block is dear, and so is a round.
+# Vertices of the first round over √n, and the fewest that a later round adds. With many features a
+# first block costs much, and so does every round.
 _NARROW_ROUNDS, _WIDE_ROUNDS, _LEAN_ROUNDS = (7.0, 128), (5.0, 256), (5.0, 512)
 _DROPPING = (
     20  # rounds in which vertices without weight are dropped, where the features are at hand
@@ -66,9 +66,11 @@ class WorkingSet:
             then many points will be support vectors.
 
     Attributes:
-        found: the last `DualGap`; certified, whether one was a certificate.
+        found: the last `DualGap`.
+        certified: whether any `DualGap` was a certificate.
         violations: of each point (n,), see `pairwise.survey`.
-        steps: pairwise steps taken so far; spent, those before each round; seen, its `DualGap`.
+        steps: pairwise steps taken so far.
+        spent, seen: the steps before each round, and its `DualGap`.
         whole: whether all vertices are working.
         halt: why the solve must stop here, or None. A round that the clock breaks off counts for
             nothing.
