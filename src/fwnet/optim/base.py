@@ -141,15 +141,15 @@ class VertexOptimizer(torch.optim.Optimizer):
         plan = self._plan()
         gradients = [bucket.gradient() for bucket in plan.buckets]
         pairs = zip(plan.buckets, gradients, strict=True)
-        live = [bucket.live(gradient) for bucket, gradient in pairs]  # errors come before changes
+        known = [bucket.has_gradients(g) for bucket, g in pairs]  # errors come before changes
         for adam in plan.free:
             self._notice_changes(adam.halves, [self.state[p] for p in adam.halves])
             adam.step(self.state)
             self._remember(adam.halves)
-        for bucket, gradient, parts in zip(plan.buckets, gradients, live, strict=True):
+        for bucket, gradient, has in zip(plan.buckets, gradients, known, strict=True):
             owns = [self.state[p] for p in bucket.parameters]
             self._notice_changes(bucket.parameters, owns)
-            bucket.move(gradient, parts, owns)
+            bucket.move(gradient, has, owns)
             self._remember(bucket.parameters)
         for averages in plan.averages:
             averages.update(self.state)

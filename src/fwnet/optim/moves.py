@@ -114,54 +114,46 @@ class Bucket:
         stacked = self._joined(gradients)  # other points are parts of a weight as it is stored
         return stacked.reshape(*(len(gradients),) * self.batched, *self.shape)
 
-    def live(self, gradient: Tensor) -> Sequence[StepSize] | None:
-        """1 for each point whose gradient is not 0, and 0 for the others; None if all are 1.
+    def has_gradients(self, gradient: Tensor) -> bool:
+        """Whether every member is one point whose gradient is not 0; False also if unknown.
 
-        A point without a gradient, such as the row of a token that no sentence of the minibatch
-        has, stays where it is: no vertex is better for it than another, and its momentum is old.
-        On the CPU a gradient that is not finite raises; on an accelerator, where reading a number
-        would wait for it, such a parameter stays where it is.
+        On the CPU a gradient that is not finite raises. On an accelerator nothing is read, since
+        that would wait for it; see `_only_finite`.
         """
-        if self.on_cpu and not self.sharded and len(self.shape) == self.event_dim:
-            sums = gradient.reshape(len(self.members), -1).sum(1).tolist()
-            if all(map(math.isfinite, sums)) and all(sums):
-                return None  # a sum with a number that is not finite is not finite
-        sizes = self._sizes(gradient)
         if not self.on_cpu:
-            return [(size > 0) & torch.isfinite(size).all() for size in sizes]
-        for member, size in zip(self.members, sizes, strict=True):
-            if not bool(torch.isfinite(size).all()):  # or the square of a shard overflows
-                name = f"the gradient of {name_of(member.parameter, member.group)}"
-                checks.finite(name, gathered(gradient_of(member.parameter)))
-        if all(bool(size.all()) for size in sizes):
-            return None
-        return [(size > 0).to(size.dtype) if size.ndim else float(size > 0) for size in sizes]
-
-    def _sizes(self, gradient: Tensor) -> Sequence[Tensor]:
-        """The size of each member's gradients `(*batch,)`: 0 only if they are 0."""
+            return False
         if self.sharded:
-            return [_size_of_shards(member) for member in self.members]
-        dims = tuple(range(-self.event_dim, 0))
-        sizes = gradient.abs().amax(dims)
-        return sizes.unbind(0) if self.batched else [sizes]
+            sizes = [_size(member) for member in self.members]
+        else:
+            sizes = gradient.reshape(len(self.members), -1).sum(1).tolist()
+            if not all(map(math.isfinite, sizes)):  # sums of finite numbers may overflow
+                sizes = [_size(member) for member in self.members]
+        return all(sizes) and len(self.shape) == self.event_dim
 
-    def move(
-        self, gradient: Tensor, live: Sequence[StepSize] | None, owns: Sequence[State]
-    ) -> None:
-        """One step of every member, as far as it is live."""
+    def move(self, gradient: Tensor, has_gradients: bool, owns: Sequence[State]) -> None:
+        """One step of every member.
+
+        Points whose gradients were all 0 so far stay where they are, since every vertex is optimal
+        for them: rows of tokens that no minibatch had, experts that had no inputs.
+        """
         xs = self.views or [
             m.place.points(read(m.parameter, own))
             for m, own in zip(self.members, owns, strict=True)
         ]
         self._begin(owns, xs)
-        cost = self._cost(gradient, live, owns)
+        gradient = -gradient if self.group["maximize"] else gradient
+        finite: Sequence[Any] = [1.0] * len(self.members)
+        if not self.on_cpu:
+            gradient, finite = self._only_finite(gradient)
+        cost = self.momenta.update(gradient, float(self.group["momentum"]), owns)
         vertex, states = self.oracle.ask(self.asked, cost, self._states(owns))
         self._keep_states(owns, states)
         if self.factors is not None:
             vertex = scaled(vertex, self.factors)
         sizes = self._step_sizes(vertex, xs)
-        if live is not None:
-            sizes = [size * part for size, part in zip(sizes, live, strict=True)]
+        if not has_gradients:
+            live = zip(sizes, self._have_directions(cost), finite, strict=True)
+            sizes = [size * has * part for size, has, part in live]
         self._advance(owns, xs, vertex, sizes)
         if not self.views:
             for m, own, x in zip(self.members, owns, xs, strict=True):
@@ -176,25 +168,23 @@ class Bucket:
                 own["radius"] = radius
                 own["bound"] = settle(member.place.domain, x, self.margin)
 
-    def _cost(
-        self, gradient: Tensor, live: Sequence[StepSize] | None, owns: Sequence[State]
-    ) -> Tensor:
-        """The momentum, or the gradient itself if β = 0."""
-        if self.group["maximize"]:
-            gradient = -gradient
-        if live is not None and not self.on_cpu:  # it may not be finite
-            gradient = self._masked(gradient, live)
-        return self.momenta.update(gradient, float(self.group["momentum"]), owns)
+    def _have_directions(self, cost: Tensor) -> Sequence[StepSize]:
+        """1 for points of each member with a momentum, 0 for those whose gradients were all 0."""
+        some = cost.abs().amax(tuple(range(-self.event_dim, 0))) > 0
+        parts = some.to(cost.dtype).unbind(0) if self.batched else [some.to(cost.dtype)]
+        return [1.0 if self.on_cpu and bool(part.all()) else part for part in parts]
 
-    def _masked(self, gradient: Tensor, live: Sequence[Any]) -> Tensor:
-        """0 for members of which nothing is live."""
-        whole = [part.any() for part in live]
+    def _only_finite(self, gradient: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """0 instead of gradients that are not finite; which are, 1 or 0 for each member."""
+        counts = [local(parameter).numel() for parameter in self.parameters]
+        parts = gradient.reshape(-1).split(counts)
         if self.sharded:
-            sizes = [local(parameter).numel() for parameter in self.parameters]
-            parts = zip(whole, gradient.split(sizes), strict=True)
-            return torch.cat([torch.where(moves, part, 0.0) for moves, part in parts])
-        moves = self._joined(whole)
-        return torch.where(expand(moves, gradient.ndim - moves.ndim), gradient, 0.0)
+            sizes = [norm_of_shards(gradient_of(parameter)) for parameter in self.parameters]
+        else:
+            sizes = [part.abs().amax() for part in parts]
+        finite = [torch.isfinite(size) for size in sizes]
+        zeroed = [torch.where(is_so, part, 0.0) for is_so, part in zip(finite, parts, strict=True)]
+        return torch.cat(zeroed).reshape(gradient.shape), finite
 
     def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
         return torch.stack(list(tensors)) if self.batched else tensors[0]
@@ -363,16 +353,13 @@ def _extremes(step_size: StepSize) -> tuple[float, float]:
     return float(least), float(most)
 
 
-def _size_of_shards(held: Held) -> Tensor:
-    """The size of a sharded gradient's points `(*batch,)`, the same on all workers."""
+def _size(held: Held) -> float:
+    """The size of a gradient on this machine, 0 only if it is 0; raise if it is not finite."""
     gradient = gradient_of(held.parameter)
-    event_dim = held.place.domain.event_dim
-    if len(held.place.shape(held.parameter)) == event_dim:
-        size = norm_of_shards(gradient)
-        if not gradient.is_cpu or size > 0:
-            return size
-    points = held.place.points(gathered(gradient))
-    return points.abs().amax(tuple(range(-event_dim, 0)))
+    size = float(norm_of_shards(gradient) if is_sharded(gradient) else gradient.abs().max())
+    if not math.isfinite(size):  # or its square overflows
+        checks.finite(f"the gradient of {name_of(held.parameter, held.group)}", gathered(gradient))
+    return size if size > 0 else float(gathered(gradient).abs().max())
 
 
 def _tiny(x: Tensor) -> float:
