@@ -119,34 +119,3 @@ def test_a_stopped_training_goes_on(tmp_path: Path) -> None:
         again = learned(1.0)
     assert again.training == first.training == learned(1.0).training
     assert files[0].stat().st_mtime_ns >= before
-
-
-def test_all_seeds_take_the_learning_rate_of_the_first(tmp_path: Path) -> None:
-    """The first seed's rates are tried once; a later seed's own problem has no say in the choice.
-
-    By the opposite problem both rates fail, and the later seed would take the first of them.
-    """
-    drawn = 0
-
-    def draw(generator: torch.Generator) -> float:
-        nonlocal drawn
-        drawn += 1
-        return 1.0
-
-    def run(seed: int, held: float, shared: Path | None) -> Methods:
-        methods = Methods({}, held, steps=4)
-        version = (weight, method)
-        with trainings_in(None, shared):
-            methods.learn("L2L", version, lambda _: 1.0, PLAN, seed, lambda: (draw, 1.0))
-        return methods
-
-    first = run(0, 1.0, tmp_path)
-    assert first.training == learned(1.0).training
-    before = drawn
-    for held in (1.0, -1.0):
-        later = run(1, held, tmp_path)
-        assert drawn == before
-        assert later.training["L2L"]["rates"] == first.training["L2L"]["rates"]
-        assert later.chosen["L2L"].startswith("meta lr = 0.05")
-    assert later.training == run(1, -1.0, None).training  # whoever tried the rates
-    assert drawn > before

@@ -71,16 +71,21 @@ def test_a_second_run_does_nothing_and_a_fresh_one_everything(tmp_path: Path) ->
     assert toy.ran == [0, 1, 2, 0, 1]
 
 
-def test_a_fresh_run_forgets_what_its_seeds_shared(tmp_path: Path) -> None:
-    store, toy = Store(tmp_path), Toy()
-    _, shared = store.trainings("toy", Profile.QUICK, toy.config(Profile.QUICK), 0)
-    assert shared == store.trainings("toy", Profile.QUICK, toy.config(Profile.QUICK), 1)[1]
-    run(plan([toy], Profile.QUICK, seeds=1), Profile.QUICK, store)
-    shared.mkdir()
-    run(plan([toy], Profile.QUICK, seeds=2), Profile.QUICK, store)
-    assert shared.exists()
-    run(plan([toy], Profile.QUICK, seeds=1), Profile.QUICK, store, resume=False)
-    assert not shared.exists()
+def test_a_fresh_run_forgets_trainings_that_its_seed_began(tmp_path: Path) -> None:
+    found: list[bool] = []
+
+    class Looks(Toy):
+        def run(self, config: Any, seed: int, progress: Progress) -> dict[str, Any]:
+            found.append(folder.exists())
+            return super().run(config, seed, progress)
+
+    store, toy = Store(tmp_path), Looks()
+    folder = store.trainings("toy", Profile.QUICK, toy.config(Profile.QUICK), 0)
+    for resume in (True, False):
+        folder.mkdir(parents=True)
+        run(plan([toy], Profile.QUICK, seeds=1), Profile.QUICK, store, resume=resume)
+        assert not folder.exists()
+    assert found == [True, False]
 
 
 def test_one_seed_gives_the_same_numbers(tmp_path: Path) -> None:

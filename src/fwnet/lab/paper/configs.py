@@ -31,7 +31,6 @@ class MetaTraining:
         check_every: episodes between validations, which choose the weights that are kept.
         restarts: initial weights that are tried, with every rate.
         average: of the weights, which validation judges; see `MetaConfig`.
-        final: share of the rate that is left at the end of its cosine.
     """
 
     episodes: int
@@ -41,7 +40,6 @@ class MetaTraining:
     check_every: int = 5
     restarts: int = 1
     average: float = 0.98
-    final: float = 0.1
 
     @property
     def patience(self) -> int:
@@ -56,7 +54,7 @@ class MetaTraining:
             horizon=self.horizon,
             batch=1,
             learning_rate=self.lrs,
-            schedule=Cosine(self.final),
+            schedule=Cosine(0.1),
             average=self.average,
             validate_every=self.check_every,
             patience=self.patience,
@@ -111,7 +109,9 @@ CIFAR2 = {
         meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2),
     ),
     Profile.PAPER: _CIFAR2,
-    Profile.FULL: replace(_CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=3)),
+    Profile.FULL: replace(
+        _CIFAR2, per_class=250, meta=MetaTraining(400, 200, lrs=(1e-2,), restarts=3)
+    ),
 }
 
 

@@ -195,7 +195,7 @@ class Judged:
         )
 
     def _rates(self) -> str:
-        """How the first seed compared learning rates; empty where there was one."""
+        """What the first seed found with each learning rate; empty where there was one."""
         said = []
         for name, facts in self.results.seeds[0].metrics.get("training", {}).items():
             rates = facts.get("rates", {})
@@ -203,7 +203,7 @@ class Judged:
                 said.append(f"{name} {', '.join(f'{rate}: {v:.3g}' for rate, v in rates.items())}")
         if not said:
             return ""
-        return f" Least validation by meta lr (all seeds take the best): {'; '.join(said)}."
+        return f" Least validation of the first seed by meta lr: {'; '.join(said)}."
 
     def _ends(self) -> str:
         """Which trainings failed, and which were still improving."""

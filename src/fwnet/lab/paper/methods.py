@@ -1,8 +1,7 @@
 """The methods of an experiment: hand-designed, tuned on validation, learned.
 
 A method is a function that begins a run on a problem. Whatever is tuned or trained is chosen by the
-score of its runs on the same held-out problem. Learning rates of training may be chosen once: the
-first seed tries them, and the others train with its choice.
+score of its runs on the same held-out problem.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -31,8 +29,6 @@ Version = tuple[Callable[[], nn.Module], Callable[[Any], Method]]
 """What builds the module that is trained, and the method of such a module."""
 Draw = Callable[[torch.Generator], Any]
 """Draws a problem to train on."""
-FIRST_SEED = 0
-"""The seed that tries learning rates for all."""
 
 
 @final
@@ -90,7 +86,6 @@ class Methods(dict[str, Method]):
         draw: Draw,
         plan: MetaTraining,
         seed: int,
-        first: Callable[[], tuple[Draw, Any]] | None = None,
     ) -> nn.Module:
         """Add a method that is trained on problems that are drawn.
 
@@ -100,26 +95,22 @@ class Methods(dict[str, Method]):
             draw: problems to train on.
             plan: of the training.
             seed: of the initial weights and the draws.
-            first: gives what the first seed draws from and its held-out problem. That seed tries
-                the plan's learning rates and the others take its choice, which they find by the
-                same training if nobody has kept it. If left out, every seed tries all rates.
 
         Returns:
             What was trained.
         """
-        tried, own = None, plan
-        if first is not None and len(plan.lrs) > 1:
-            folder = _place(name, FIRST_SEED, shared=True)
-            tried = self._trained(version, *first(), plan, FIRST_SEED, folder)
-            own = replace(plan, lrs=(tried[1].learning_rate,))
-        if tried is not None and seed == FIRST_SEED:
-            module, history = tried
-        else:
-            folder = _place(name, seed, shared=False)
-            module, history = self._trained(version, draw, self.held, own, seed, folder)
-        self[name] = version[1](module)
-        rates = _rates(history if tried is None else tried[1])
-        self.training[name] = training_facts(history, plan) | {"rates": rates}
+        build, make = version
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrainingFailed)  # the history says so
+            module, history = meta_train(
+                with_seed(build, seed),
+                Runs(lambda module, generator: make(module)(draw(generator))),
+                plan.config(seed),
+                validation=Runs(lambda module, generator: make(module)(self.held), self.steps),
+                out=_place(name, seed),
+            )
+        self[name] = make(module)
+        self.training[name] = training_facts(history, plan) | {"rates": _rates(history)}
         failed = "; not trained: no validation beat the initial weights" if history.failed else ""
         self.chosen[name] = f"meta lr = {history.learning_rate:g}{failed}"
         return module
@@ -128,26 +119,6 @@ class Methods(dict[str, Method]):
         score = OptimizerRun(method(self.held)).score(self.steps)
         return score if math.isfinite(score) else math.inf
 
-    def _trained(
-        self,
-        version: Version,
-        draw: Draw,
-        held: Any,
-        plan: MetaTraining,
-        seed: int,
-        folder: Path | None,
-    ) -> tuple[nn.Module, MetaHistory]:
-        build, make = version
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrainingFailed)  # the history says so
-            return meta_train(
-                with_seed(build, seed),
-                Runs(lambda module, generator: make(module)(draw(generator))),
-                plan.config(seed),
-                validation=Runs(lambda module, generator: make(module)(held), self.steps),
-                out=folder,
-            )
-
 
 def _rates(history: MetaHistory) -> dict[str, float]:
     """The best validation of any restart by the learning rate."""
@@ -155,27 +126,22 @@ def _rates(history: MetaHistory) -> dict[str, float]:
     return {rate: min(end for other, end in ends if other == rate) for rate, _ in ends}
 
 
-_folders: ContextVar[tuple[Path | None, Path | None]] = ContextVar("folders", default=(None, None))
+_folder: ContextVar[Path | None] = ContextVar("folder", default=None)
 
 
 @contextmanager
-def trainings_in(folder: Path | None, shared: Path | None = None) -> Iterator[None]:
-    """Keep the states of trainings in a folder; the same trainings go on from there.
-
-    Arguments:
-        folder: of the seed.
-        shared: of trainings that all seeds need, of the first seed with every learning rate.
-    """
-    token = _folders.set((folder, shared))
+def trainings_in(folder: Path | None) -> Iterator[None]:
+    """Keep the states of a seed's trainings in a folder; the same trainings go on from there."""
+    token = _folder.set(folder)
     try:
         yield
     finally:
-        _folders.reset(token)
+        _folder.reset(token)
 
 
-def _place(name: str, seed: int, shared: bool) -> Path | None:
+def _place(name: str, seed: int) -> Path | None:
     """The folder of one training; None if nothing is kept."""
-    folder, short = _folders.get()[shared], hashlib.sha256(f"{name}--{seed}".encode()).hexdigest()
+    folder, short = _folder.get(), hashlib.sha256(f"{name}--{seed}".encode()).hexdigest()
     return None if folder is None else folder / short[:12]
 
 

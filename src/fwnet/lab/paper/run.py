@@ -36,14 +36,12 @@ class Job:
         config: of it.
         seed: of it.
         trainings: where the states of the seed's trainings are kept.
-        shared: where those of trainings that all seeds need are kept.
     """
 
     experiment: Experiment[Any]
     config: Any
     seed: int
     trainings: Path | None = None
-    shared: Path | None = None
 
     @property
     def name(self) -> str:
@@ -113,11 +111,10 @@ def run(
     for job in jobs:
         done = store.done(job.name, profile, job.config, job.seed) if resume else None
         if done is None:
-            own, shared = store.trainings(job.name, profile, job.config, job.seed)
+            folder = store.trainings(job.name, profile, job.config, job.seed)
             if not resume:
-                for folder in (own, shared):
-                    shutil.rmtree(folder, ignore_errors=True)
-            left.append(replace(job, trainings=own, shared=shared))
+                shutil.rmtree(folder, ignore_errors=True)
+            left.append(replace(job, trainings=folder))
         else:
             watch.end(job, "kept from before")
     failures: list[Failure] = []
@@ -155,7 +152,7 @@ _Outcomes = Generator[tuple[Job, _Outcome], None, None]
 def _compute(job: Job, progress: Progress) -> _Outcome:
     start = time.perf_counter()
     try:
-        with note_sources() as noted, trainings_in(job.trainings, job.shared):
+        with note_sources() as noted, trainings_in(job.trainings):
             metrics = plain(job.experiment.run(job.config, job.seed, progress))
     except DataError as error:
         return str(error)

@@ -87,12 +87,9 @@ class Store:
         path = self.place(experiment, profile, config) / f"seed-{seed}.json"
         return self.read(path) if path.exists() else None
 
-    def trainings(
-        self, experiment: str, profile: Profile, config: Any, seed: int
-    ) -> tuple[Path, Path]:
-        """The folders for trainings that a seed has begun, and for those that all seeds need."""
-        place = self.place(experiment, profile, config)
-        return place / f"seed-{seed}.trainings", place / "shared.trainings"
+    def trainings(self, experiment: str, profile: Profile, config: Any, seed: int) -> Path:
+        """The folder for trainings that a seed has begun."""
+        return self.place(experiment, profile, config) / f"seed-{seed}.trainings"
 
     def results(self) -> list[Results]:
         """All results, by profile and experiment; of two configurations, the newer."""

@@ -13,7 +13,7 @@ from fwnet.lab.paper.experiment import Experiment, Profile, Progress, Results
 from fwnet.lab.paper.figures import Curves, Figure
 from fwnet.lab.paper.judged import CRITERIA, Judged, judge, readings
 from fwnet.lab.paper.measures import grid_text
-from fwnet.lab.paper.methods import FIRST_SEED, Draw, Methods, no_denormals
+from fwnet.lab.paper.methods import Methods, no_denormals
 from fwnet.lab.paper.simplex_methods import (
     ADAPTIVE,
     FWNETS,
@@ -60,17 +60,12 @@ class Cifar2(Experiment[Cifar2Config]):
     @no_denormals()
     def run(self, config: Cifar2Config, seed: int, progress: Progress) -> dict[str, Any]:
         training, held, test = parts(config, seed)
-
-        def first() -> tuple[Draw, Any]:
-            training, held, _ = parts(config, FIRST_SEED)
-            return training.draw, held
-
         methods = Methods(hand_designed(config), held, config.steps)
         for name, choices in tuned(config).items():
             methods.tune(name, choices)
         for place, (name, version) in enumerate(trained(config).items()):
             progress(0.1 + 0.2 * place, f"training {name}")
-            methods.learn(name, version, training.draw, config.meta, seed, first)
+            methods.learn(name, version, training.draw, config.meta, seed)
         progress(0.9, "solving the held-out pairs")
         runs = {
             name: curve(descent(method, test), config.steps) for name, method in methods.items()
