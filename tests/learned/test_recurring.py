@@ -153,6 +153,7 @@ def test_controllers_of_quadratics_say_what_they_need() -> None:
     problem = fwnet.LogisticRegression(torch.eye(4), torch.tensor([1.0, -1.0, 1.0, -1.0]))
     for controller in (
         learned.LearnedAtoms(),
+        learned.LearnedPairwise(),
         learned.LearnedPairwise(second_order=False),
         learned.LearnedStart(),
     ):

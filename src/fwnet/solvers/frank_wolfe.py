@@ -185,10 +185,11 @@ class FrankWolfe(Method):
         return it, self._first_states(problem, it)
 
     def _first_states(self, problem: Problem, it: Iterate) -> SlotStates:
+        rule = self.rule.init(problem, it)  # first: its error names what the user chose
         return SlotStates(
             self.oracle.init(problem, self.domain, it),
             self.direction.init(problem, self.domain, it),
-            self.rule.init(problem, it),
+            rule,
         )
 
     def _check_slots(self) -> None:
