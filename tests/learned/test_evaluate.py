@@ -97,6 +97,14 @@ def test_medians_and_ratios_by_hand() -> None:
     assert shares.tolist() == [0.25, 0.5, 0.75]
 
 
+def test_a_report_has_one_short_line_for_each_loss() -> None:
+    costs = {"ours": {1e-1: 8, 1e-2: 10, 1e-3: 10}, "theirs": {1e-1: 4, 1e-2: 2, 1e-3: 9}}
+    rows = [Cost(m, 0, 0, tol, n, n, n / 1e3) for m, to in costs.items() for tol, n in to.items()]
+    lines = Evaluation(("ours",), tuple(rows)).report().splitlines()
+    found = [line for line in lines if "ours against theirs" in line]
+    assert found == ["  ours against theirs: 0.20× to 1e-02"] * 2  # by gradients, and by seconds
+
+
 def test_tables_name_their_constants(evaluation: Evaluation) -> None:
     text = evaluation.report()
     constant = evaluation.choices["c/(t+2)"].constant
