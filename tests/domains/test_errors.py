@@ -271,6 +271,8 @@ def test_wrong_types_are_refused() -> None:
         Simplex().start(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"GroupL1Ball\(groups=...\) must hold whole numbers; got"):
         GroupL1Ball(torch.tensor([0.5, 1.0]))
+    with pytest.raises(TypeError, match=r"LpBall\(p=...\) must be a number; got tensor"):
+        LpBall(torch.ones(2))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"Box\(lower=...\) must be a number or a torch.Tensor"):
         Box("low", 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"ConvexHull\(vertices=...\) must be float32 or float64"):

@@ -209,6 +209,8 @@ def test_where_power_iterations_begin() -> None:
         ValueError, match=r"\(start=...\) must be one of warm, fixed, random; got 3"
     ):
         fwnet.PowerIteration(start=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"\(warm_start=...\) must be True or False; got tensor"):
+        fwnet.PowerIteration(warm_start=torch.ones(2))  # type: ignore[arg-type]
 
 
 def test_the_number_of_power_iterations_may_grow() -> None:

@@ -170,6 +170,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "rule must be a StepRule or a function of t; got 'line search'.",
     ),
     (
+        "a preset's rule",
+        lambda: fwnet.Corrective(fwnet.Simplex(), torch.ones(2)),
+        TypeError,
+        "rule must be a StepRule or a function of t; got tensor([1., 1.]).",
+    ),
+    (
         "a direction as rule",
         lambda: fwnet.FrankWolfe(fwnet.Simplex(), fwnet.Pairwise()),
         TypeError,
@@ -321,6 +327,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         lambda: fwnet.Function(lambda x: x.sum(), gradient=3),
         TypeError,
         "Function(gradient=...) must be a function; got 3.",
+    ),
+    (
+        "batched not a bool",
+        lambda: fwnet.Function(lambda x: x.sum(), batched="yes"),
+        ValueError,
+        "Function(batched=...) must be True or False; got 'yes'.",
     ),
     (
         "gradient not a tensor",

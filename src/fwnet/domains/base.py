@@ -223,14 +223,14 @@ def settle_radius(domain: Any) -> None:
 
 def check_exponent(ball: Any, others: dict[float, str]) -> None:
     """Set p of a frozen ball as a float above 1, unless another class is the ball of that p."""
-    name = f"{type(ball).__name__}(p=...)"
-    other = next((ball_of_p for p, ball_of_p in others.items() if ball.p == p), None)
-    if other is not None:
+    name, given = f"{type(ball).__name__}(p=...)", ball.p
+    settle(ball, p=checks.number(name, given))
+    if ball.p in others:
         between = "must lie strictly between 1 and infinity" + ", other than 2" * (2 in others)
-        raise ValueError(f"{name} {between}; got {ball.p!r}. Use {other}(radius={ball.radius!r}).")
-    settle(ball, p=checks.positive(name, ball.p))
-    if ball.p < 1:
-        raise ValueError(f"{name} must be above 1 to be convex; got {ball.p!r}.")
+        use = f"{others[ball.p]}(radius={ball.radius!r})"
+        raise ValueError(f"{name} {between}; got {given!r}. Use {use}.")
+    if checks.positive(name, given) < 1:
+        raise ValueError(f"{name} must be above 1 to be convex; got {given!r}.")
 
 
 def _check_strings(kind: type, args: tuple[Any, ...], options: dict[str, Any]) -> None:

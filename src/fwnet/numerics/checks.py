@@ -12,20 +12,37 @@ import torch
 from torch import Tensor
 
 
+def number(name: str, value: Any) -> float:
+    """Return a Python or NumPy number, or a tensor or array without dimensions, as a float."""
+    plain = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (plain or getattr(value, "ndim", None) == 0):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    if getattr(value, "requires_grad", False):
+        raise ValueError(
+            f"{name} has no gradient; got {value!r}, which requires one. Pass its .item()."
+        )
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number; got {value!r}.") from None
+    except OverflowError:
+        return math.inf
+
+
 def positive(name: str, value: float) -> float:
     """Return `value` as a float if it is a finite number above 0."""
-    number = _number(name, value)
-    if not (math.isfinite(number) and number > 0):
+    converted = number(name, value)
+    if not (math.isfinite(converted) and converted > 0):
         raise ValueError(f"{name} must be a positive finite number; got {value!r}.")
-    return number
+    return converted
 
 
 def non_negative(name: str, value: float) -> float:
     """Return `value` as a float if it is a finite number of at least 0."""
-    number = _number(name, value)
-    if not (math.isfinite(number) and number >= 0):
+    converted = number(name, value)
+    if not (math.isfinite(converted) and converted >= 0):
         raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
-    return number
+    return converted
 
 
 def at_least(name: str, value: Any, least: int) -> int:
@@ -134,23 +151,6 @@ def a_function(name: str, value: Any) -> None:
     """Check that `value` can be called."""
     if not callable(value):
         raise TypeError(f"{name} must be a function; got {value!r}.")
-
-
-def _number(name: str, value: Any) -> float:
-    """A Python or NumPy number, or a tensor or array of one entry without dimensions."""
-    plain = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (plain or getattr(value, "ndim", None) == 0):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    if getattr(value, "requires_grad", False):
-        raise ValueError(
-            f"{name} has no gradient; got {value!r}, which requires one. Pass its .item()."
-        )
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number; got {value!r}.") from None
-    except OverflowError:
-        return math.inf
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:

@@ -61,7 +61,8 @@ class PowerIteration(CostOracle):
             raise ValueError(
                 f"PowerIteration(start=...) must be one of {', '.join(_STARTS)}; got {start!r}."
             )
-        self.start = start or ("warm" if warm_start else "fixed")
+        warm = checks.switch("PowerIteration(warm_start=...)", warm_start)
+        self.start = start or ("warm" if warm else "fixed")
         self.warm_start, self.generator = self.start == "warm", generator
 
     def extra_repr(self) -> str:

@@ -43,7 +43,7 @@ class Function(Problem):
         if gradient is not None:
             checks.a_function("Function(gradient=...)", gradient)
         self.function, self.own_gradient = function, gradient
-        self.batch_dims = int(batched)
+        self.batch_dims = int(checks.switch("Function(batched=...)", batched))
 
     def value(self, it: Iterate) -> Tensor:
         return self._checked(self.function(it.x), it.x)

@@ -119,7 +119,9 @@ class Corrective(FrankWolfe):
         memory: int = 6,
         **budgets: Unpack[Budgets],
     ) -> None:
-        super().__init__(domain, rule or LineSearch(), direction=Corrections(memory), **budgets)
+        super().__init__(
+            domain, LineSearch() if rule is None else rule, direction=Corrections(memory), **budgets
+        )
 
 
 @final
@@ -147,7 +149,9 @@ class LazyFrankWolfe(FrankWolfe):
         memory: int = 1000,
         **budgets: Unpack[Budgets],
     ) -> None:
-        super().__init__(domain, rule or LineSearch(), oracle=Lazy(memory), **budgets)
+        super().__init__(
+            domain, LineSearch() if rule is None else rule, oracle=Lazy(memory), **budgets
+        )
 
 
 @final
@@ -178,7 +182,10 @@ class StochasticFrankWolfe(FrankWolfe):
         **budgets: Unpack[Budgets],
     ) -> None:
         super().__init__(
-            domain, rule or OpenLoop(), oracle=Stochastic(batch_size, generator), **budgets
+            domain,
+            OpenLoop() if rule is None else rule,
+            oracle=Stochastic(batch_size, generator),
+            **budgets,
         )
 
 
@@ -208,4 +215,9 @@ class BlockCoordinateFrankWolfe(FrankWolfe):
         generator: torch.Generator | None = None,
         **budgets: Unpack[Budgets],
     ) -> None:
-        super().__init__(domain, rule or LineSearch(), oracle=Blocks(shuffle, generator), **budgets)
+        super().__init__(
+            domain,
+            LineSearch() if rule is None else rule,
+            oracle=Blocks(shuffle, generator),
+            **budgets,
+        )
