@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fwnet.estimators import FWSVC, FWSVR, DeepSVC, FWOneClassSVM
-from fwnet.estimators.svm import levels
+from fwnet.estimators.svm import integer_grid
 from laws.coverage import note
 from laws.exact import FEW, Array, Gap, Kernel, Machine, U, lifted, parts, positive, relative_gap
 from laws.fits import Points, draw_pixels, draw_points, fitted, two_sides
@@ -27,7 +27,9 @@ KERNELS = ("linear", "linear", "rbf", "poly", "precomputed")
 def draw_kernel(generator: np.random.Generator, points: Points) -> Kernel:
     name = "rbf" if points.pixels else str(generator.choice(KERNELS))
     spread = max(float(points.X.var(axis=0).sum()), 1e-30)
-    return Kernel(name, gamma=float(generator.choice([0.3, 1.0, 3.0]) / spread), degree=2)
+    gamma = float(generator.choice([0.3, 1.0, 3.0]) / spread)
+    coef0 = float(generator.choice([0.0, 0.3, 1.0, 10.0])) if name == "poly" else 1.0
+    return Kernel(name, gamma, degree=2, coef0=coef0)
 
 
 def draw_budget(generator: np.random.Generator) -> dict[str, Any]:
@@ -209,7 +211,7 @@ def attack_pixels(generator: np.random.Generator) -> str | None:
     note(points="pixels")
     points = draw_pixels(generator)
     machine = generator.choice(3, p=[0.5, 0.25, 0.25])
-    with mock.patch.object(levels, "has_fast_products", return_value=True):
+    with mock.patch.object(integer_grid, "has_fast_products", return_value=True):
         return (attack_svc, attack_svr, attack_one_class)[machine](generator, points)
 
 
