@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import fwnet
 from fwnet.domains import (
     Box,
     Domain,
@@ -291,3 +293,13 @@ def test_polyhedral_domains_are_those_with_known_vertices(case: Case) -> None:
     curved |= {"Spectraplex", "SchattenBall"}
     parts = getattr(case.domain, "domains", [case.domain])
     assert case.domain.polyhedral == all(type(part).__name__ not in curved for part in parts)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e38])
+def test_vertices_of_a_schatten_ball_at_the_ends_of_float32(scale: float) -> None:
+    """⟨C, v⟩ = −(Σ σ_i^q)^(1/q), 1/p + 1/q = 1; the largest σ may exceed float32."""
+    cost = scale * torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    vertex = fwnet.SchattenBall(3.0).lmo(cost).dense().double()
+    s = np.linalg.svd(cost.double().numpy(), compute_uv=False)
+    wanted = -s[0] * ((s / s[0]) ** 1.5).sum() ** (2 / 3)
+    assert float((vertex * cost.double()).sum()) == pytest.approx(wanted, rel=1e-5)

@@ -156,7 +156,8 @@ class SchattenBall(NormBall):
         check_exponent(self, {1: "TraceNormBall", math.inf: "SpectralBall"})
 
     def vertex(self, cost: Cost) -> Vertex:
-        u, s, vh = _svd(dense_cost(cost).nan_to_num())
+        cost = dense_cost(cost).nan_to_num()
+        u, s, vh = _svd(cost / _scale_of(cost))
         seen = s.detach() > _noise(s.detach())  # a power of 0 may have an infinite derivative
         seen[..., 0] = True
         largest = s.detach()[..., :1]
@@ -286,10 +287,15 @@ def _svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if not (torch.is_grad_enabled() and x.requires_grad):
         u, s, vh = torch.linalg.svd(x, full_matrices=False)
         return u, s, vh
-    size = x.detach().abs().amax((-2, -1), keepdim=True)
-    scale = torch.where(size > 0, size.log2().floor().exp2(), 1.0)  # so squares stay in range
+    scale = _scale_of(x)  # so squares stay in range
     u, s, vh = _unit_svd(x / scale)
     return u, s * scale.squeeze(-1), vh
+
+
+def _scale_of(x: Tensor) -> Tensor:
+    """A power of two `(*batch, 1, 1)` near the largest entry, 1 if x is 0."""
+    size = x.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.where(size > 0, size.log2().floor().exp2(), 1.0)
 
 
 def _unit_svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
