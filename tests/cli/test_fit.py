@@ -169,6 +169,8 @@ def test_rows_without_a_target_are_left_out_and_options_reach_the_estimator() ->
         ("digits --drop id", "--target and --drop name columns of a CSV or Parquet file"),
         ("no.csv", "there is no file no.csv."),
         ("bad.csv", "bad.csv is not a csv file that pandas can read:"),
+        ("latin.csv", "latin.csv is not encoded in UTF-8 (Latin-1, perhaps). Save it as UTF-8"),
+        ("wide.csv", "wide.csv is not encoded in UTF-8 (UTF-16). Save it as UTF-8"),
         ("empty.csv", "empty.csv is not a csv file that pandas can read: No columns"),
     ],
 )
@@ -178,6 +180,8 @@ def test_fit_errors_on_tables(arguments: str, sentence: str) -> None:
     table.insert(4, "home", [f"h{i}" for i in range(200)])
     table.to_csv("people.csv", index=False)
     Path("bad.csv").write_text("a,b\n1,2\n1,2,3,4\n")
+    Path("latin.csv").write_text("größe,b\n1,2\n", encoding="latin-1")
+    Path("wide.csv").write_text("größe,b\n1,2\n", encoding="utf-16")
     Path("empty.csv").write_text("")
     error = " ".join(call("fit", *arguments.split(), code=1)[1].split())
     assert sentence in error

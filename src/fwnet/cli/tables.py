@@ -107,7 +107,9 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
             lines = [(reader.line_num, row) for row in reader if row]
     except FileNotFoundError:
         raise Failed(f"there is no file {path}.") from None
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from None
+    except (csv.Error, OSError) as error:
         raise Failed(f"{path} is not a CSV file: {error}.") from None
     if not lines:
         raise Failed(f"{path} is empty.")
@@ -121,6 +123,14 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
         if len(row) != width:
             raise Failed(f"{path}: line {line} has {len(row)} columns, but the first has {width}.")
     return lines
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> Failed:
+    found = "UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "Latin-1, perhaps"
+    return Failed(
+        f"{path} is not encoded in UTF-8 ({found}). Save it as UTF-8, in a spreadsheet as "
+        '"CSV UTF-8", or convert it with iconv.'
+    )
 
 
 @final
@@ -237,7 +247,9 @@ def _read_frame(path: Path, spelling: Spelling) -> Any:
             )
     except ImportError:
         raise Failed(f'reading {path} needs pyarrow: pip install "fwnet[parquet]".') from None
-    except (ValueError, OSError) as error:  # of which pandas derives its own, and Unicode's
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from None
+    except (ValueError, OSError) as error:  # of which pandas derives its own
         reason = " ".join(str(error).split())
         raise Failed(
             f"{path} is not a {path.suffixes[0][1:]} file that pandas can read: {reason}."
