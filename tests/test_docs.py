@@ -171,6 +171,17 @@ def test_the_site_shows_examples_in_docstrings_as_code() -> None:
     assert [section.kind.value for section in sections] == ["text", "examples"]
 
 
+def test_the_site_shows_functions_not_their_modules_and_joins_what_a_cell_prints() -> None:
+    pytest.importorskip("mkdocs")
+    from tools.site import joined, source
+
+    assert source("fwnet.minimize") == "fwnet.solvers.minimize.minimize"
+    assert source("fwnet.Simplex") == "fwnet.Simplex"
+    figure = {"data": {"image/png": ""}}
+    pieces = joined([{"text": ["a\n"]}, {"text": ["b\n"]}, figure, {"text": ["c\n"]}])
+    assert pieces == [{"text": ["a\n", "b\n"]}, figure, {"text": ["c\n"]}]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import base64
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,11 @@ def reference() -> dict[str, list[str]]:
 
 def source(name: str) -> str:
     """The path to document: a function that has the name of its module hides that module."""
-    file = ROOT / "src" / f"{name.replace('.', '/')}.py"
-    return f"{name}.{name.rpartition('.')[2]}" if file.exists() else name
+    package, _, last = name.rpartition(".")
+    folder = ROOT / "src" / package.replace(".", "/")
+    for file in folder.glob(f"*/{last}.py" if package == "fwnet" else f"{last}.py"):
+        return f"{'.'.join(file.relative_to(ROOT / 'src').with_suffix('').parts)}.{last}"
+    return name
 
 
 def opening(room: str, names: list[str]) -> str:
@@ -193,6 +197,7 @@ def gallery() -> str:
             if match is None:
                 raise ValueError(f"examples/{name}.py does not begin with a question and a text.")
             question, body, seen = match.groups()
+            question = question.removesuffix(".")
             picture = f"images/gallery/{name}.png"
             answer = f"**Answer.** {seen[0].upper()}{seen[1:].strip()}\n\n" if seen else ""
             printed = (ROOT / f"docs/images/gallery/{name}.txt").read_text(encoding="utf-8")
@@ -207,6 +212,17 @@ def gallery() -> str:
             )
         parts += [f"**{group}**", f'<div class="cards">{"".join(cards)}</div>']
     return "\n\n".join(parts + sections)
+
+
+def joined(outputs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The outputs of a cell, with what it prints in one piece, however often it was flushed."""
+    pieces: list[dict[str, Any]] = []
+    for output in outputs:
+        if pieces and "text" in output and "text" in pieces[-1]:
+            pieces[-1]["text"] = [*pieces[-1]["text"], *output["text"]]
+        else:
+            pieces.append(dict(output))
+    return pieces
 
 
 def notebooks() -> dict[str, str | bytes]:
@@ -229,7 +245,7 @@ def notebooks() -> dict[str, str | bytes]:
         for cell in cells[1:]:
             source = "".join(cell["source"])
             blocks.append(f"```python\n{source}\n```" if cell["cell_type"] == "code" else source)
-            for output in cell.get("outputs", ()):
+            for output in joined(cell.get("outputs", ())):
                 data = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
                 if "image/png" in data:
                     picture = f"{path.stem}-{len(found)}.png"
@@ -288,5 +304,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Keep short code on one line: browsers break `--option` after its hyphens."""
-    return re.sub(r"<code>(?=[^<\n]{1,24}</code>)", '<code class="short">', html)
+    """Say where code may break: short code nowhere, as browsers break `--option` after its hyphens;
+    longer code after brackets, dots and commas; blocks of at most two lines of text anywhere.
+    """
+
+    def breakable(match: re.Match[str]) -> str:
+        return re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", match.group(0))
+
+    html = re.sub(r"<code>(?=[^<\n]{1,25}</code>)", '<code class="short">', html)
+    html = re.sub(r"<code>[^<\n]{26,}</code>", breakable, html)
+    return re.sub(
+        r"<pre>(?=(<span></span>)?<code>([^<\n]*\n){1,2}</code>)", '<pre class="text">', html
+    )
