@@ -305,14 +305,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Say where code may break: short code nowhere, as browsers break `--option` after its hyphens;
-    longer code after brackets, dots and commas; blocks of at most two lines of text anywhere.
+    longer code in a table after brackets, dots and commas; blocks of at most two lines anywhere.
     """
 
-    def breakable(match: re.Match[str]) -> str:
-        return re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", match.group(0))
+    def breakable(code: re.Match[str]) -> str:
+        return re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", code.group(0))
+
+    def cell(found: re.Match[str]) -> str:
+        return re.sub(r"<code>[^<\n]{26,}</code>", breakable, found.group(0))
 
     html = re.sub(r"<code>(?=[^<\n]{1,25}</code>)", '<code class="short">', html)
-    html = re.sub(r"<code>[^<\n]{26,}</code>", breakable, html)
+    html = re.sub(r"<td>.*?</td>", cell, html)
     return re.sub(
         r"<pre>(?=(<span></span>)?<code>([^<\n]*\n){1,2}</code>)", '<pre class="text">', html
     )
