@@ -90,6 +90,18 @@ def test_top_pair_is_that_of_the_full_decomposition(
     check(matrix, top_singular_pair(counted(matrix)))
 
 
+def test_entries_whose_products_underflow_beside_large_ones() -> None:
+    """G = e₀(e₅ − e₁₀)ᵀ up to entries of 1e-36 to 1e-32: σ₁ = √2; LAPACK fails for some of them."""
+    for tiny in torch.logspace(-36, -32, 81).tolist():
+        matrix = torch.zeros(17, 15)
+        matrix[0] = tiny
+        matrix[0, 5], matrix[0, 10] = 1.0, -1.0
+        u, sigma, v = top_singular_pair(matrix)
+        assert float(sigma) == pytest.approx(2**0.5, rel=1e-6)
+        assert abs(float(u[0])) == pytest.approx(1.0, rel=1e-6)
+        assert float(v[5] * v[10]) == pytest.approx(-0.5, rel=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["dense", "implicit"])
 @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
 def test_huge_and_tiny_matrices_keep_their_digits(kind: str, scale: float) -> None:

@@ -170,8 +170,7 @@ def full_pair(matrix: Tensor) -> SingularPair:
         return SingularPair(u, sigma, v)
     scale = matrix.detach().abs().amax((-2, -1), keepdim=True)
     scaled = matrix / torch.where(scale == 0, 1.0, scale)
-    gram = (scaled.mT @ scaled).detach().nan_to_num()  # NaN flows on through u and sigma
-    values, vectors = torch.linalg.eigh(gram)
+    values, vectors = _eigh((scaled.mT @ scaled).detach())  # NaN flows on through u and sigma
     v = vectors[..., -1]
     if scaled.requires_grad:
         square = scaled.mT @ (scaled @ v.unsqueeze(-1))
@@ -184,12 +183,25 @@ def full_pair(matrix: Tensor) -> SingularPair:
 def full_bottom(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest eigenvalue of (C + Cᵀ)/2 and its vector, by a full decomposition."""
     symmetric = (matrix + matrix.mT) / 2
-    values, vectors = torch.linalg.eigh(symmetric.detach().nan_to_num())
+    values, vectors = _eigh(symmetric.detach())
     v = vectors[..., 0]
     image = symmetric @ v.unsqueeze(-1)
     if symmetric.requires_grad:
         v = _with_gradient(values, vectors, 0, image)
     return ((symmetric @ v.unsqueeze(-1)).squeeze(-1) * v).sum(-1), v
+
+
+def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and vectors; NaN counts as 0.
+
+    Entries below ε² of the largest count as 0 too, which is far below the rounding of the others:
+    LAPACK does not converge where its products of tiny entries underflow.
+    """
+    known = symmetric.nan_to_num()
+    size = known.abs()
+    least = torch.finfo(known.dtype).eps ** 2 * size.amax((-2, -1), keepdim=True)
+    values, vectors = torch.linalg.eigh(torch.where(size < least, 0.0, known))
+    return values, vectors
 
 
 def _with_gradient(values: Tensor, vectors: Tensor, which: int, image: Tensor) -> Tensor:
