@@ -40,8 +40,8 @@ class Coreset:
         >>> from fwnet.quadrature import Coreset, coreset
         >>> X = np.random.default_rng(0).normal(size=(200, 2))
         >>> chosen: Coreset = coreset(X, 20)
-        >>> len(chosen.indices), round(float(chosen.weights.sum()), 6)
-        (18, 1.0)
+        >>> len(chosen.indices) <= 20, round(float(chosen.weights.sum()), 6)
+        (True, 1.0)
     """
 
     indices: np.ndarray
