@@ -159,6 +159,14 @@ def claims(results: Results) -> list[Claim]:
     def above(name: str) -> str:
         return f"{100 * judged.typical(name, 'end'):.2g} %"
 
+    def averaged(names: Sequence[str], others: Sequence[str]) -> str:
+        first, second = judged.best(names, "area"), judged.best(others, "area")
+        numbers = [f"{100 * judged.typical(name, 'area'):.2g} %" for name in (first, second)]
+        return (
+            f" Averaged over the iterations, {first} is {numbers[0]} above the optimum, {second} "
+            f"{numbers[1]}."
+        )
+
     similar = [
         Reading.of(
             f"adaptive is {text}; {criterion}",
@@ -189,7 +197,7 @@ def claims(results: Results) -> list[Claim]:
             "(curves only)",
             f"After {config['steps']} iterations the best of them, {ours}, is {above(ours)} above "
             f"the optimum; the best baseline, {rival}, is {above(rival)} above it; the best tuned "
-            f"one, {tuned}, {above(tuned)}.",
+            f"one, {tuned}, {above(tuned)}." + averaged(FWNETS, (*every_baseline, *TUNED)),
             readings(
                 ("the best of them", judged.ahead(ours, every_baseline, TUNED)),
                 ("each of them", judged.ahead(worst, every_baseline, TUNED)),
@@ -228,7 +236,8 @@ def claims(results: Results) -> list[Claim]:
             "L2LC can be faster than L2LG.",
             "(curves only)",
             f"Trained in the same way, the better L2LC, {learnt}, ends {above(learnt)} above the "
-            f"optimum, and the better L2LG, {unconstrained}, {above(unconstrained)}.",
+            f"optimum, and the better L2LG, {unconstrained}, {above(unconstrained)}."
+            + averaged((GAMMA, NABLA), UNCONSTRAINED),
             judged.ahead(learnt, UNCONSTRAINED),
             judged.spread(unconstrained, "end", "pairs and seeds"),
             f"both {rate}, learned on the same pair",
@@ -241,7 +250,8 @@ def claims(results: Results) -> list[Claim]:
             "(no number)",
             f"The better L2LC, {learnt}, ends {above(learnt)} above the optimum; the best "
             f"hand-designed method, {hand}, {above(hand)}; the better L2LG, {unconstrained}, "
-            f"{above(unconstrained)}; the best tuned method, {strongest}, {above(strongest)}.",
+            f"{above(unconstrained)}; the best tuned method, {strongest}, {above(strongest)}."
+            + averaged((GAMMA, NABLA), (*HAND, *UNTUNED, *UNCONSTRAINED, *TUNED, OURS_TUNED)),
             judged.ahead(learnt, (*HAND, *UNTUNED, *UNCONSTRAINED), (*TUNED, OURS_TUNED)),
             judged.spread(learnt, "end", "pairs and seeds"),
             grid,
