@@ -27,7 +27,7 @@ from fwnet.lab.paper.simplex_runs import (
 from fwnet.lab.paper.updates import Adam, GradientDescent
 from fwnet.oracles import Softmin
 from fwnet.problems import SVMDual
-from fwnet.solvers import FrankWolfe, PairwiseFrankWolfe
+from fwnet.solvers import Corrective, FrankWolfe
 from fwnet.steps import Constant, LineSearch, OpenLoop, StepRule
 
 CONSTANT, OPEN, SEARCH = "FWNet γ = 0.01", "FWNet 2/(t+2)", "FWNet line search"
@@ -38,7 +38,7 @@ UNTUNED = ("GD", "Adam reparameterised", "Adam Lagrangian")
 TUNED = ("GD, tuned", "Adam reparameterised, tuned", "Adam Lagrangian, tuned")
 UNCONSTRAINED = (L2L, L2L_LAGRANGIAN)
 OURS_TUNED = "FWNet, tuned"
-TODAY = ("fwnet: pairwise", "fwnet: learned step")
+TODAY = ("fwnet: corrective", "fwnet: learned direction")
 ADAPTIVE = {"2/(t+2)": OPEN, "line search": SEARCH}  # two readings of "adaptive step size"
 _SEEN = ("digits", "circles")  # the shipped controllers were trained on these
 FIRST = (0, 1)  # the pair that optimizers are trained on
@@ -174,11 +174,9 @@ def trained(config: Cifar2Config) -> dict[str, Version]:
 def of_today(config: Cifar2Config) -> dict[str, FrankWolfe]:
     """What the library has for such problems: a hand-designed solver and a shipped controller."""
     budget: Any = {"max_steps": config.steps, "tol": 0.0}
-    solvers: dict[str, FrankWolfe] = {
-        TODAY[0]: PairwiseFrankWolfe(Simplex(), second_order=True, **budget)
-    }
+    solvers: dict[str, FrankWolfe] = {TODAY[0]: Corrective(Simplex(), **budget)}
     if config.data not in _SEEN:
-        solvers[TODAY[1]] = learned.load("simplex-step").solver(Simplex(), **budget)
+        solvers[TODAY[1]] = learned.load("simplex-qp").solver(Simplex(), **budget)
     return solvers
 
 
