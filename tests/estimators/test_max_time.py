@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from scipy.linalg import cho_solve
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
+import fwnet
 from fwnet.estimators import FWSVC, FWSVR, FWOneClassSVM
 from fwnet.estimators.svm import liblinear, neural
-from fwnet.estimators.svm.gram_matrix import StoredGramMatrix
 from fwnet.estimators.svm.hull import cholesky, exact_weights
 from fwnet.estimators.svm.limits import Limits, OutOfTime
 from fwnet.estimators.svm.margin_problem import BinaryProblem, MarginProblem
@@ -22,6 +21,7 @@ from fwnet.estimators.svm.newton import solve_newton
 from fwnet.trace import Clock
 
 SECONDS, OVERRUN = 0.6, 1.0
+OWN = fwnet.PairwiseFrankWolfe(fwnet.Simplex(), max_steps=50)
 
 
 def points(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -109,33 +109,26 @@ def test_exact_weights_and_newton_look_at_the_clock() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("seconds", "built"), [(20.0, False), (2000.0, True)])
-def test_a_network_builds_no_dual_that_would_not_end_in_time(
-    seconds: float, built: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("solver", "seconds", "built"),
+    [(OWN, 1e-5, True), (OWN, 10.0, False), ("fwnet", 1e-5, False)],
+    ids=["in time", "too late", "default network"],
+)
+def test_a_network_gets_no_matrix_that_would_not_be_ready_in_time(
+    solver: Any, seconds: float, built: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = points(60)
-    duals: list[int] = []
-    looks: list[int] = []  # at the clock since the kernel is known; each finds it 4 seconds later
-    square, honest = StoredGramMatrix.square, neural.SVMDual
+    sizes: list[int] = []
+    signed = neural._signed
 
-    def dual(K: Any, *data: Any, **more: Any) -> Any:
-        duals.append(len(K))
-        return honest(K, *data, **more)
+    def counted(kernel: np.ndarray, problem: BinaryProblem) -> np.ndarray:
+        sizes.append(len(kernel))
+        return signed(kernel, problem)
 
-    def known(store: StoredGramMatrix) -> np.ndarray:
-        kernel = square(store)
-        looks.append(1)
-        return kernel
-
-    def seconds_now() -> float:
-        looks.extend(looks[:1])
-        return 4.0 * len(looks)
-
-    monkeypatch.setattr(neural, "SVMDual", dual)
-    monkeypatch.setattr(StoredGramMatrix, "square", known)
-    monkeypatch.setattr("fwnet.trace.time", SimpleNamespace(perf_counter=seconds_now))
-    model = FWSVC(100.0, solver="fwnet", max_time=seconds).fit(X, y)
-    assert duals == ([60] if built else [])
+    monkeypatch.setattr(neural, "_signed", counted)
+    monkeypatch.setattr(neural, "_SECONDS", seconds)  # for each of 60 * 60 entries
+    model = FWSVC(100.0, solver=solver, max_time=1000.0).fit(X, y)
+    assert sizes == ([60] if built else [])
     assert np.isfinite(model.duality_gap_)
 
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import fwnet
 from fwnet.estimators import FWSVC
+from fwnet.estimators.svm.neural import default_network
 
 
 def circles():
@@ -50,3 +51,18 @@ def test_a_network_of_the_user_is_cloned_and_deeper_is_nearer():
         assert model.coef_.shape == (3, 64)
         gaps.append(model.duality_gap_)
     assert gaps[1] < gaps[0]
+
+
+def test_the_default_network_multiplies_as_the_matrix_does():
+    X, y = circles()
+    fits = []
+    # The second one gets Q as a dense matrix; after more steps β is so large that rounding decides.
+    for solver in ("fwnet", default_network(30)):
+        model = FWSVC(3.0, solver=solver, class_weight={0: 0.5, 1: 2.0}, max_iter=30)
+        with pytest.warns(ConvergenceWarning):
+            fits.append(model.fit(X, y))
+    factors, dense = fits
+    np.testing.assert_allclose(
+        factors.decision_function(X), dense.decision_function(X), rtol=1e-9, atol=1e-9
+    )
+    assert factors.duality_gap_ == pytest.approx(dense.duality_gap_, rel=1e-9)

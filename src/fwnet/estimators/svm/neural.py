@@ -8,10 +8,13 @@ import numpy as np
 import torch
 
 from fwnet.domains import Simplex
+from fwnet.estimators.svm.gram_matrix import DualMatrix
 from fwnet.estimators.svm.kernel_machine import Points, solve_kernel, with_vector
-from fwnet.estimators.svm.limits import Limits, OutOfTime
+from fwnet.estimators.svm.kernels import Array
+from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
 from fwnet.estimators.svm.margin_problem import BinaryProblem, Expansion, record
 from fwnet.layers import FWNet
+from fwnet.numerics.linear_maps import DenseMap, LinearMap
 from fwnet.oracles import Softmin
 from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe
@@ -19,7 +22,7 @@ from fwnet.steps import OpenLoop
 from fwnet.trace import Clock, Status, Trace
 
 _DEPTH = 300  # steps of the default network
-_PASSES = 6  # making the kernel symmetric so often takes as long as the dual, a step and its gap
+_SECONDS = 1e-8  # at most, for an entry of the matrix: to make it, for a step and for its gap
 
 
 def is_network(solver: Any) -> bool:
@@ -46,30 +49,29 @@ def default_network(depth: int) -> FWNet:
 
 
 def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver: Any) -> Expansion:
-    """min ½ αᵀ(yyᵀ∘(k + 1) + diag(1/C))α by the network; its true gap is certified.
+    """min ½ αᵀQα by the network, Q = yyᵀ∘(k + 1) + diag(1/C); its true gap is certified.
 
-    Where the time does not last to build the dual's matrix, the kernel solver returns its start.
+    The default network multiplies by Q without building it. One of the user's may need its
+    entries. Where the time is too short for either, the kernel solver returns its start.
     """
-    clock, network = Clock(), solver
-    if isinstance(solver, str):
-        network = default_network(min(limits.max_steps, _DEPTH))
+    clock, gram, network = Clock(), points.gram, solver
+    y, box, bias = problem.y, problem.box, problem.bias
+    matrix: LinearMap = DualMatrix(gram, y, box, bias)
     try:
-        with points.gram.kernel.limited(limits.clock):
-            kernel, y = np.asarray(points.gram.square(), dtype=np.float64), problem.y
-        began = limits.clock.seconds
-        symmetric = (kernel + kernel.T) / 2
-        if limits.clock.left < _PASSES * (limits.clock.seconds - began):
-            raise OutOfTime
+        with gram.kernel.limited(limits.clock):
+            if isinstance(solver, str):
+                network = default_network(min(limits.max_steps, _DEPTH))
+            else:
+                kernel = gram.square()
+                check_time(Clock(limits.clock.left - _SECONDS * gram.n**2))
+                matrix = DenseMap(torch.from_numpy(_signed(kernel, problem)), symmetric=True)
+            x, steps = _run(network, SVMDual(matrix, C=None), limits.clock)
     except OutOfTime:
         return solve_kernel(points, problem, limits, "auto")
-    K, labels, C = (torch.from_numpy(a) for a in (symmetric, y, problem.box))
-    dual = SVMDual(K, labels, C=C, bias=problem.bias == 1.0)
-    x, steps = _run(network, dual, limits.clock)
     alpha = np.maximum(x.numpy(), 0.0)
     alpha /= alpha.sum()
     weighted = alpha * y
-    scores = kernel @ weighted + problem.bias * weighted.sum()
-    found = points.certificate(problem, limits)(weighted, scores + weighted / problem.box)
+    found = points.certificate(problem, limits)(weighted, gram.ridged(weighted, bias, box))
     trace = Trace()
     record(trace, steps, -found.dual, found.gap, clock)
     limits.show(found.gap)
@@ -77,6 +79,16 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     coef = problem.scale(found) * weighted
     solved = Expansion(coef, problem.intercept(coef), "fwnet", status, trace)
     return with_vector(points, problem, solved, limits.tol)
+
+
+def _signed(kernel: Array, problem: BinaryProblem) -> Array:
+    """yyᵀ∘(K + bias) + diag(1/C) in float64, in place: it takes as long as to read it."""
+    Q = kernel.astype(np.float64)
+    Q += problem.bias
+    Q *= problem.y
+    Q *= problem.y[:, None]
+    Q.flat[:: len(Q) + 1] += 1 / problem.box
+    return Q
 
 
 @torch.no_grad()
