@@ -26,7 +26,7 @@ from fwnet.estimators.svm.kernel_machine import Points, solve_kernel
 from fwnet.estimators.svm.kernels import KernelRows, KernelSpec, cross_kernel
 from fwnet.estimators.svm.limits import Limits, default_megabytes
 from fwnet.estimators.svm.margin_problem import BinaryProblem, MarginProblem
-from fwnet.estimators.svm.pairwise import HUGE, add_rows, gather, pairwise_steps, reflect
+from fwnet.estimators.svm.pairwise import HUGE, add_rows, pairwise_steps, reflect
 from fwnet.quadratic.solve import simplex_qp
 from fwnet.trace import Clock
 
@@ -246,9 +246,6 @@ def test_small_copies(rng: np.random.Generator) -> None:
     B = A.copy()
     reflect(B, 60, 90)
     assert np.array_equal(B[:60, 60:90], A[60:90, :60].T)
-    out = np.empty((2, 3))
-    gather(A, np.array([7, 3]), np.array([1, 99, 0]), out)
-    assert np.array_equal(out, A[np.ix_([7, 3], [1, 99, 0])])
     total = np.zeros(100)
     add_rows(A, np.array([7, 3]), np.array([2.0, -1.0]), total)
     assert total == pytest.approx(2.0 * A[7] - A[3])

@@ -29,7 +29,7 @@ def dual_gap(
     value = 0.5 * ((0.0 if square < 0.0 else square) + float(u @ share))
     value += problem.epsilon * float(np.abs(u).sum()) - float((problem.centre * u).sum())
     found = survey(problem.box, alpha, gradient, value, problem.width, NOTHING, violations)
-    return DualGap(value, *found)
+    return DualGap(value, *found[:2])
 
 
 def seconds_in_double(

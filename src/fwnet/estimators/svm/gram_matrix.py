@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet.estimators.svm.kernels import Array, KernelRows
-from fwnet.estimators.svm.pairwise import add_rows, gather
+from fwnet.estimators.svm.pairwise import add_rows
 from fwnet.numerics.linear_maps import LinearMap
 
 _KEPT = 128 * 2**20  # bytes of a store that stay for the next fit
@@ -166,9 +166,7 @@ class StoredGramMatrix(GramMatrix):
         slots = self.slot[index]
         if (slots < 0).any():
             return self.kernel.rows(index, columns)
-        out = np.empty((len(index), len(columns)), self.kernel.dtype)
-        gather(self._store, slots, columns, out)
-        return out
+        return self._store[slots[:, None], columns]
 
     def combine(self, index: Array, weights: Array) -> Array:
         """Return Σ_j weights_j k(x_j, ·) (n,) in float64 over j in index."""

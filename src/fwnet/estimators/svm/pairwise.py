@@ -60,15 +60,15 @@ _smaller, _larger = _extreme("<"), _extreme(">")
 
 @compiled
 def survey(box, alpha, gradient, value, width, outside, violations):  # type: ignore[no-untyped-def]
-    """Return P and (P − D)/P of the machine behind weights α (m,); fill violations (m,).
+    """Return P and (P − D)/P of the machine behind weights α (m,), and sums; fill violations (m,).
 
     On the simplex the coefficients are u/ρ with ρ = 2f and D = 1/(2ρ); else they are u, and D = −f.
     With the slopes s = ∇f/ρ − 1, or s = ∇f,
 
     P − D = Σ (½Cξ² + αs − ½α²/C),   ξ = max(0, α/C − s, s − α/C − 2ε)
 
-    and the violation is C·s², with a negative sign for α = 0 within the margins. `outside`
-    starts with Σα²/C, ΣCξ² and Σα∇f over points that are not among these.
+    and the violation is C·s², with a negative sign for α = 0 within the margins. The sums are
+    Σα²/C, ΣCξ² and Σα∇f; `outside` starts with those of points that are not among these.
     """
     simplex = width == HUGE
     scale = 0.5 / value if simplex else 1.0
@@ -90,7 +90,7 @@ def survey(box, alpha, gradient, value, width, outside, violations):  # type: ig
     else:
         gap += along
         primal = gap - value
-    return primal, gap / primal if primal > 0.0 else 0.0
+    return primal, gap / primal if primal > 0.0 else 0.0, square, loss, along
 
 
 @compiled
@@ -197,15 +197,6 @@ def _advance(y, gradient, row, other, bias, to, off, width):  # type: ignore[no-
     while _smaller(gradient[i], width - gradient[i]) > low and i < m - 1:
         i += 1
     return i
-
-
-@compiled
-def gather(store, slots, columns, out):  # type: ignore[no-untyped-def]
-    """out[i, j] = store[slots_i, columns_j]."""
-    for i in range(slots.shape[0]):
-        row, into = store[slots[i]], out[i]
-        for j in range(columns.shape[0]):
-            into[j] = row[columns[j]]
 
 
 def reflect(matrix: NDArray[Any], old: int, m: int) -> None:

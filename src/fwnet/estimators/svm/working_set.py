@@ -28,6 +28,7 @@ from fwnet.estimators.svm.pairwise import (
     STUCK,
     pairwise_steps,
     reflect,
+    survey,
 )
 from fwnet.oracles import Linearization
 from fwnet.trace import Status
@@ -233,7 +234,7 @@ class WorkingSet:
         y, found, slopes = signs[w], alpha[w], gradient[w]
         total = 0.0 if len(w) == len(u) else float(alpha.sum())
         covered = total - float(found.sum()) <= 1e-12 * total
-        outside = NOTHING if covered else self._outside(signs, alpha, gradient, value)
+        outside = NOTHING if covered else self._outside(alpha, gradient, value)
         state = np.array([*outside, value, 0.0])
         status = self._pairwise(y, p.box[w], found, slopes, state)
         slow = status == EXHAUSTED and self.steps < self.limits.max_steps and len(w) <= _EXACT
@@ -257,15 +258,13 @@ class WorkingSet:
         self._guess_crowd(new)
         return self.gram.ridged(new, self.problem.bias, self.problem.box)
 
-    def _outside(self, signs: Array, alpha: Array, gradient: Array, value: float) -> Array:
+    def _outside(self, alpha: Array, gradient: Array, value: float) -> Array:
         """Return what the points outside the working set add to the sums of `pairwise.survey`."""
         p, rest = self.problem, np.ones(len(alpha), bool)
         rest[self.working] = False
-        alpha, gradient, box = alpha[rest], gradient[rest], p.box[rest]
-        scale = p.scale(DualGap(value, 0.0, 0.0))
-        short = float(p.width == HUGE) + scale * (alpha / box - gradient)
-        slack = np.maximum(np.maximum(0.0, short), -short - p.width)
-        return np.array([alpha @ (alpha / box), box @ (slack * slack), alpha @ gradient])
+        alpha, gradient, scratch = alpha[rest], gradient[rest], np.empty(len(alpha))
+        sums = survey(p.box[rest], alpha, gradient, value, p.width, NOTHING, scratch)[2:]
+        return np.array(sums)
 
     def _pairwise(self, y: Array, box: Array, alpha: Array, gradient: Array, state: Array) -> int:
         """Take compiled pairwise steps in place, in pieces between looks at the clock."""
