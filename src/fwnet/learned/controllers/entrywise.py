@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple, final
 
 import torch
@@ -110,7 +108,6 @@ def _step(weights: _Weights, z: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, T
 class _CompiledStep(torch.autograd.Function):
     """The same by compiled code, which writes what its backward reads.
 
-    seen    the inputs of each layer, its h and a row of ones, (inputs + hidden + 1, n)
     gates   i, f, g, o, (layers, 4 hidden, n)
     curved  tanh c, (layers, hidden, n)
     """
@@ -119,45 +116,44 @@ class _CompiledStep(torch.autograd.Function):
     def forward(
         ctx: Any, code: Any, z: Tensor, h: Tensor, c: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        weights = _Weights(parameters)
         layers, hidden, n = c.shape
+        matrices, vectors = _by_dimension(parameters)
         next_h, next_c, curved = (torch.empty_like(c) for _ in range(3))
         gates, out = z.new_empty(layers, 4 * hidden, n), z.new_empty(1, n)
-        seen = [z.new_empty(w.shape[1], n) for w in weights.layers]
-        given = (weights.layers, weights.head, weights.bias, z, h, c)
-        code.step(*map(_array, (*given, seen, gates, curved, next_h, next_c, out)))
-        ctx.code, ctx.layers = code, weights.layers
-        ctx.save_for_backward(c, next_h, gates, curved, weights.head, *seen)
+        given = (matrices, vectors, z, h, c)
+        code.step(*map(_array, (*given, gates, curved, next_h, next_c, out)))
+        ctx.code = code
+        ctx.save_for_backward(z, h, c, next_h, gates, curved, *matrices)
         return out, next_h, next_c
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *found: Tensor) -> Any:
-        c, next_h, gates, curved, head, *seen = ctx.saved_tensors
-        layers = ctx.layers
+        z, h, c, next_h, gates, curved, *matrices = ctx.saved_tensors
         d_out, d_next_h, d_next_c = (d.contiguous() for d in found)
-        hidden = c.shape[1]
-        d_z, d_h, d_c = torch.empty_like(seen[0][: -hidden - 1]), *map(torch.empty_like, (c, c))
-        d_layers, d_head = [torch.empty_like(w) for w in layers], torch.empty_like(head)
-        given = (layers, head, c, next_h, seen, gates, curved, d_out, d_next_h, d_next_c)
-        ctx.code.step_backward(*map(_array, (*given, d_z, d_h, d_c, d_layers, d_head)))
+        d_z, d_h, *d_matrices = map(torch.zeros_like, (z, h, *matrices))
+        d_c, d_biases = torch.empty_like(c), c.new_empty(len(c), matrices[0].shape[0])
+        d_bias = d_out.new_empty(1)
+        d_vectors = (*d_biases, d_bias)
+        given = (matrices, z, h, c, next_h, gates, curved, d_out, d_next_h, d_next_c)
+        code = ctx.code.step_backward
+        code(*map(_array, (*given, d_z, d_h, d_c, d_matrices, d_vectors)))
         parts: list[Tensor] = []
-        for d in d_layers:
-            bias = d[:, -1]
-            parts += [d[:, : -hidden - 1], d[:, -hidden - 1 : -1], bias, bias]
-        return None, d_z, d_h, d_c, *parts, d_head, d_out.sum(1)
+        for k, d in enumerate(d_biases):
+            parts += [*d_matrices[2 * k : 2 * k + 2], d, d]
+        return None, d_z, d_h, d_c, *parts, d_matrices[-1], d_bias
 
 
-@cache
-def _linked() -> bool:
-    """Whether Numba finds the products of matrices that it calls."""
-    return find_spec("scipy") is not None
+def _by_dimension(parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Matrices and vectors."""
+    plain = [parameter.detach() for parameter in parameters]
+    return [w for w in plain if w.ndim == 2], [w for w in plain if w.ndim == 1]
 
 
 def _code(size: int, z: Tensor, with_gradients: bool) -> Any | None:
     """The step in compiled code where that saves more than loading it costs."""
     few = size < 8192 and not with_gradients
-    if few or z.dtype != torch.float32 or z.device.type != "cpu" or not _linked():
+    if few or z.dtype != torch.float32 or z.device.type != "cpu":
         return None
     return machine_code("fwnet.learned.controllers.compiled_lstm")
 

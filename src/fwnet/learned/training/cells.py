@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -62,12 +62,14 @@ class SimplexCell:
             assert isinstance(self.solver.domain, Simplex)
             point = self.solver.domain.radius * torch.softmax(-self.softmin.beta * gradient, -1)
         step_size, rule = self.solver.rule(problem, it, None, slots.rule)
-        if not isinstance(step_size, Tensor):
+        share: Any = step_size
+        if isinstance(step_size, Tensor):
+            share = step_size.unsqueeze(-1)
+        else:
             step_size = torch.full_like(along, step_size)
-        along_x = step_size.unsqueeze(-1)
-        x, image, there = torch.lerp(it.x, point, along_x), it.image, problem.image(point)
+        x, image, there = torch.lerp(it.x, point, share), it.image, problem.image(point)
         if image is not None and there is not None:
-            image = torch.lerp(image, there, along_x)
+            image = torch.lerp(image, there, share)
         return CellState(
             Iterate(x, image), SlotStates(slots.oracle, direction, rule), value, step_size
         )
