@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def constrained(ax: Any) -> None:
-    """README's first network, and the same under Adam with a tuned learning rate."""
+    """A layer of a network on digits, with a limit, and without one under Adam (tuned rate)."""
     images, labels = load_digits(return_X_y=True)
     X, y = torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)
     for name, colour in (("Adam", "C1"), ("fwnet", "C0")):

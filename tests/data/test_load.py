@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn.datasets
+import torch
 
 from fwnet.data import NAMES, DataError, available, extract_features, load, note_sources, openml
 from fwnet.data import download as official
@@ -85,6 +86,19 @@ def write_archive(path: Path, files: dict[str, bytes]) -> None:
             entry = tarfile.TarInfo(f"some-folder/{name}")
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
+
+
+def test_a_data_loader_of_torch_yields_every_training_point_once(folder: Path) -> None:
+    digits = load("digits")
+    batches = list(torch.utils.data.DataLoader(digits, batch_size=500, shuffle=True))
+    assert [len(x) for x, _ in batches] == [500, 500, 198]
+    found = {
+        (tuple(p.flatten().tolist()), int(c)) for x, y in batches for p, c in zip(x, y, strict=True)
+    }
+    pixels, classes = sklearn.datasets.load_digits(return_X_y=True)
+    known = {(tuple(p), int(c)) for p, c in zip((pixels / 16).tolist(), classes, strict=True)}
+    assert len(found) == len(digits) == 1198
+    assert found <= known
 
 
 @pytest.mark.parametrize("place", ["mnist", "MNIST/raw", "."])

@@ -16,6 +16,9 @@ class Dataset:
 
         x: (n, *shape),   y: (n,) in 0, …, len(classes) − 1
 
+    It has n points for training, and `dataset[rows]` is `dataset.train(rows)`, so that torch's
+    DataLoader takes it as it is.
+
     Arguments:
         name: as in `load(name)`.
         x: as stored: pixels as uint8 (n, channels, rows, columns), features as float (n, d), or a
@@ -34,6 +37,10 @@ class Dataset:
         >>> x, y = digits.train()
         >>> x.dtype, float(x.max())
         (dtype('float32'), 1.0)
+        >>> from torch.utils.data import DataLoader
+        >>> x, y = next(iter(DataLoader(digits, batch_size=32, shuffle=True)))
+        >>> x.shape, y.shape
+        (torch.Size([32, 1, 8, 8]), torch.Size([32]))
     """
 
     name: str
@@ -67,6 +74,12 @@ class Dataset:
                 f"{what}: points must have one shape; those for training have "
                 f"{self.x.shape[1:]}, those for testing {self.x_test.shape[1:]}."
             )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> tuple[Any, np.ndarray]:
+        return self.train(rows)
 
     def train(self, rows: Any = slice(None)) -> tuple[Any, np.ndarray]:
         """Points for training as float32, pixels scaled to [0, 1], and their classes."""
