@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tools.absolute_links import LINK, absolute, project_urls
@@ -184,6 +185,21 @@ def test_the_site_shows_functions_not_their_modules_and_joins_what_a_cell_prints
     figure = {"data": {"image/png": ""}}
     pieces = joined([{"text": ["a\n"]}, {"text": ["b\n"]}, figure, {"text": ["c\n"]}])
     assert pieces == [{"text": ["a\n", "b\n"]}, figure, {"text": ["c\n"]}]
+
+
+def test_the_site_breaks_no_option_and_leads_from_examples_to_the_gallery() -> None:
+    pytest.importorskip("mkdocs")
+    from tools.site import on_page_content, on_page_markdown
+
+    shown = on_page_content("<code>python -m benchmarks.learned --only low-rank</code>")
+    options = '<span class="short">-m</span>', '<span class="short">--only</span>'
+    assert shown == f"<code>python {options[0]} benchmarks.learned {options[1]} low-rank</code>"
+    assert '<td><span class="short">1.3e-2</span></td>' in on_page_content("<td>1.3e-2</td>")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="notebooks/a.md"))
+    linked = on_page_markdown("`python examples/batched.py`", page)
+    assert linked == "[`python examples/batched.py`](../gallery.md#batched)"
+    page.file.src_uri = "qp-layers.md"
+    assert on_page_markdown("[one](../notebooks/a.ipynb)", page) == "[one](notebooks/a.md)"
 
 
 @pytest.mark.slow

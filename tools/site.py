@@ -286,17 +286,24 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links to files outside docs/ at their pages; drop what the site cannot show."""
+    """Point links to files outside docs/ at their pages, and examples at the gallery; drop what the
+    site cannot show.
+    """
 
     def moved(match: re.Match[str]) -> str:
         path, anchor = match.groups()
-        return f"]({MOVED.get(path, path.removeprefix('docs/'))}{anchor or ''})"
+        page = MOVED.get(path, path.removeprefix("docs/").replace(".ipynb", ".md"))
+        return f"]({page}{anchor or ''})"
 
     if page.file.src_uri == "api.md":
         markdown = linked(markdown, reference())
-    links = r"\]\((?:\.\./)?([\w./-]+\.(?:md|html)|examples|notebooks)(#[\w.-]+)?\)"
+    links = r"\]\((?:\.\./)?([\w./-]+\.(?:md|html|ipynb)|examples|notebooks)(#[\w.-]+)?\)"
     if not page.file.src_uri.startswith("reference/"):
         markdown = re.sub(links, moved, markdown)
+    if page.file.src_uri != "gallery.md":
+        place = "../" * page.file.src_uri.count("/") + "gallery.md"
+        command = r"(?<!\[)`(?:python )?examples/(\w+)\.py`"
+        markdown = re.sub(command, rf"[\g<0>]({place}#\1)", markdown)
     # The second word of a fence is for the tests of training-loops.md.
     markdown = re.sub(r"^```python \w+$", "```python", markdown, flags=re.MULTILINE)
     # A file of the repository that is no page: its name is enough.
@@ -304,18 +311,27 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Say where code may break: short code nowhere, as browsers break `--option` after its hyphens;
-    longer code in a table after brackets, dots and commas; blocks of at most two lines anywhere.
+    """Say where a line may break, and make each picture a link to itself (phones).
+
+    Short code, options and numbers stay whole: browsers would break them after a hyphen. Code in
+    tables breaks after brackets, dots and commas, blocks of at most two lines anywhere.
     """
 
-    def breakable(code: re.Match[str]) -> str:
-        return re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", code.group(0))
+    def whole(text: str) -> str:
+        options = r"(?<![\w-])--?\w[\w-]*"
+        return re.sub(options, r'<span class="short">\g<0></span>', text)
 
     def cell(found: re.Match[str]) -> str:
-        return re.sub(r"<code>[^<\n]{26,}</code>", breakable, found.group(0))
+        def breakable(code: re.Match[str]) -> str:
+            return re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", code.group(0))
+
+        text = re.sub(r"<code>[^<\n]{26,}</code>", breakable, found.group(0))
+        return re.sub(r"\b\d[\d.]*e-\d+\b", r'<span class="short">\g<0></span>', text)
 
     html = re.sub(r"<code>(?=[^<\n]{1,25}</code>)", '<code class="short">', html)
     html = re.sub(r"<td>.*?</td>", cell, html)
+    html = re.sub(r'<p>(<img [^>]*src="([^"]+)"[^>]*>)</p>', r'<p><a href="\2">\1</a></p>', html)
+    html = re.sub(r"(?<=<code>)[^<\n]{26,}(?=</code>)", lambda code: whole(code.group(0)), html)
     return re.sub(
         r"<pre>(?=(<span></span>)?<code>([^<\n]*\n){1,2}</code>)", '<pre class="text">', html
     )
