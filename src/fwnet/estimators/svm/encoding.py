@@ -150,14 +150,13 @@ class FeatureEncoding(Encoding):
     origin: Array  # (d,)
     scale: float
     distances: bool
-    entries: int  # that rare features have at most, over all points of a dense X
 
     @classmethod
     def of(cls, X: Any, gamma: float | None) -> FeatureEncoding:
         """Look at points X (n, d), dense or CSR; gamma is None for products without distances."""
         n, d = X.shape
         scale = 1.0 if gamma is None else float(np.sqrt(2.0 * gamma))
-        common, rare, entries = np.arange(d), np.arange(0), 0
+        common, rare = np.arange(d), np.arange(0)
         origin = np.zeros(d)
         if sparse.issparse(X):
             few = np.bincount(X.indices, minlength=d) < _RARE * n
@@ -168,12 +167,11 @@ class FeatureEncoding(Encoding):
             origin = np.full(n, 1.0 / n) @ X  # rounding errors grow with the norms
             if d > WIDE:
                 usual = np.median(X[np.linspace(0, n - 1, 9).astype(np.int64)], axis=0)
-                count = np.zeros(d, np.int64)
-                count_others(X, usual, count)
-                few = count < _RARE * n
+                others = sum(np.count_nonzero(X[part] != usual, 0) for part in portions(n, d))
+                few = others < _RARE * n
                 common, rare = np.flatnonzero(~few), np.flatnonzero(few)
-                origin[rare], entries = usual[rare], int(count[rare].sum())
-        return cls(common, rare, origin, scale, gamma is not None, entries)
+                origin[rare] = usual[rare]
+        return cls(common, rare, origin, scale, gamma is not None)
 
     def for_few(self, X: Any, n: int) -> FeatureEncoding:
         """Return the encoding for n of the points: the pairs of rare features pay above TILE."""
@@ -187,26 +185,21 @@ class FeatureEncoding(Encoding):
         if not self.distances:
             some = X if index is None else X[index]
             return EncodedFeatures(some.astype(dtype), None, False)
-        if not len(self.rare):  # a few passes of NumPy: nothing to compile
-            n, d = len(X) if index is None else len(index), X.shape[1]
-            dense, rows = np.empty((n, d + 2), dtype), 1 + _CACHED // d
-            scaled = dense[:, :-2]
-            for lo in range(0, n, rows):
-                part = slice(lo, lo + rows)
-                some = X[part] if index is None else X.take(index[part], 0)
-                np.multiply(some - self.origin, self.scale, out=scaled[part], casting="same_kind")
-            dense[:, -2], dense[:, -1] = 1.0, -0.5 * squared_norms(scaled)
-            return EncodedFeatures(dense, None, True)
-        index = np.arange(X.shape[0]) if index is None else index
-        n, k = len(index), len(self.common)
-        dense, starts = np.empty((n, k + 2), dtype), np.zeros(n + 1, np.int32)
-        places, values = np.empty(self.entries, np.int32), np.empty(self.entries, dtype)
-        split_features(
-            X, index, self.common, self.rare, self.origin, self.scale, dense, starts, places, values
-        )
-        last = starts[-1]
-        shape = (n, len(self.rare))
-        rare = sparse.csr_array((values[:last], places[:last], starts), shape=shape)
+        n, sometimes = len(X) if index is None else len(index), []
+        dense = np.empty((n, len(self.common) + 2), dtype)
+        for part in portions(n, X.shape[1]):
+            some = X[part] if index is None else X.take(index[part], 0)
+            moved = some - self.origin
+            common = moved.take(self.common, 1) if len(self.rare) else moved
+            np.multiply(common, self.scale, out=dense[part, :-2], casting="same_kind")
+            if len(self.rare):
+                sometimes.append(_csr(moved.take(self.rare, 1), self.scale, dtype))
+        # Norms of what was stored, so that a point is at distance 0 of itself.
+        rare, squares = None, squared_norms(dense[:, :-2])
+        if sometimes:
+            rare = sparse.vstack(sometimes, format="csr")
+            squares += squared_norms(rare)
+        dense[:, -2], dense[:, -1] = 1.0, -0.5 * squares
         return EncodedFeatures(dense, rare, True)
 
     def _sparse(self, X: Any, dtype: Any) -> EncodedFeatures:
@@ -220,6 +213,20 @@ class FeatureEncoding(Encoding):
         return EncodedFeatures(dense, rare if len(self.rare) else None, self.distances)
 
 
+def _csr(some: Array, scale: float, dtype: Any) -> Any:
+    """The numbers that are not 0, scaled, as a CSR array: half the time of SciPy's conversion."""
+    there = some != 0
+    starts = np.append(0, np.cumsum(np.count_nonzero(there, 1)))
+    values = (some[there] * scale).astype(dtype)
+    return sparse.csr_array((values, np.nonzero(there)[1], starts), shape=some.shape)
+
+
+def portions(n: int, d: int) -> list[slice]:
+    """Slices of n rows of d numbers, small enough for the cache to hold what lies between."""
+    rows = 1 + _CACHED // d
+    return [slice(lo, lo + rows) for lo in range(0, n, rows)]
+
+
 def squared_norms(X: Any) -> Array:
     """Return |x_i|² (n,) in float64 for a dense or sparse X."""
     if sparse.issparse(X):
@@ -228,35 +235,6 @@ def squared_norms(X: Any) -> Array:
     if X.shape[1] <= WIDE:  # einsum takes long over short rows
         return np.asarray(np.square(X, dtype=np.float64) @ np.ones(X.shape[1]))
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-
-
-@compiled
-def count_others(X, usual, count):  # type: ignore[no-untyped-def]
-    """Add to count (d,) how many points have another value of the feature than `usual` (d,)."""
-    for i in range(X.shape[0]):
-        row = X[i]
-        for f in range(X.shape[1]):
-            count[f] += row[f] != usual[f]
-
-
-@compiled
-def split_features(X, index, common, rare, origin, scale, dense, starts, places, values):  # type: ignore[no-untyped-def]
-    """Fill (√(2γ)(x − origin), 1, −γ|x − origin|²) of common features, CSR rows of rare ones."""
-    k, at = common.shape[0], 0
-    for i in range(index.shape[0]):
-        row, into, square = X[index[i]], dense[i], 0.0
-        for c in range(k):
-            into[c] = scale * (row[common[c]] - origin[common[c]])
-        for c in range(k):  # norms of what was stored, so that a point is at distance 0 of itself
-            square += np.float64(into[c]) * np.float64(into[c])
-        for c in range(rare.shape[0]):
-            if row[rare[c]] != origin[rare[c]]:
-                places[at] = c
-                values[at] = scale * (row[rare[c]] - origin[rare[c]])
-                square += np.float64(values[at]) * np.float64(values[at])
-                at += 1
-        starts[i + 1] = at
-        into[k], into[k + 1] = 1.0, -0.5 * square
 
 
 @compiled

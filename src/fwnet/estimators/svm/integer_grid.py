@@ -19,12 +19,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 import torch
 
-from fwnet.estimators.svm.encoding import Array, Encoded, Encoding
+from fwnet.estimators.svm.encoding import Array, Encoded, Encoding, portions
 
 _MOST = 255  # the highest level
 _LONGEST = 1 << 15  # features whose squared distances, at most 255² each, sum up in 32 bits
 _SAMPLE = 9  # points that are looked at for the step of the grid
-_CHUNK = 1 << 16  # numbers that are encoded at a time: what lies between stays in the cache
 _APART = 1e-6  # of the range: numbers that are closer are one level
 _STEEPEST = 0.86  # max 2√t e⁻ᵗ, at t = ¼
 
@@ -94,7 +93,7 @@ class IntegerGrid(Encoding):
             return None
         step = (high - low) / top
         whole, off = np.empty(X.shape, np.int8), 0.0
-        for part in _chunks(X):
+        for part in portions(*X.shape):
             levels = _levels(X[part], low, step)
             np.subtract(levels, 128.0, out=whole[part], casting="unsafe")
             levels *= -step
@@ -113,7 +112,7 @@ class IntegerGrid(Encoding):
         if X is not self.known[0]:
             some, index = X if index is None else X[index], None
             whole = np.empty(some.shape, np.int8)
-            for part in _chunks(some):
+            for part in portions(*some.shape):
                 whole[part] = _levels(some[part], self.low, self.step) - 128.0
             return whole
         return self.known[1] if index is None else self.known[1].take(index, 0)
@@ -172,8 +171,3 @@ def _levels(X: Array, low: float, step: float) -> Array:
     scaled = X - low
     scaled *= 1.0 / step
     return np.rint(scaled, out=scaled)
-
-
-def _chunks(X: Array) -> list[slice]:
-    rows = 1 + _CHUNK // X.shape[1]
-    return [slice(lo, lo + rows) for lo in range(0, len(X), rows)]
