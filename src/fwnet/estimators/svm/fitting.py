@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -25,6 +24,7 @@ from fwnet.estimators.svm.multiclass import Split
 from fwnet.estimators.svm.neural import is_network, solve_network
 from fwnet.numerics.log import logger
 from fwnet.show.progress import progress_bar
+from fwnet.trace import Observer, StepRecord
 
 
 @final
@@ -94,15 +94,16 @@ def _shown(stack: ExitStack, progress: bool, limits: Limits, problems: int) -> l
         return [limits] * problems
     advance, done = progress_bar(stack, 100 * problems), [0] * problems
 
-    def watch(k: int) -> Callable[[float], None]:
-        def show(gap: float) -> None:
+    def watch(k: int) -> Observer:
+        def show(record: StepRecord) -> None:
+            gap = float(record.gap)
             share = math.log(gap) / math.log(limits.tol) if limits.tol < gap < 1.0 else gap < 1.0
             done[k] = max(done[k], int(100 * share))
             advance(sum(done), f"gap {gap:.1e} (target {limits.tol:.0e})")
 
         return show
 
-    return [replace(limits, on_gap=watch(k)) for k in range(problems)]
+    return [replace(limits, observers=(watch(k),)) for k in range(problems)]
 
 
 def _prepare(task: SVMTask, limits: Limits) -> Points | None:

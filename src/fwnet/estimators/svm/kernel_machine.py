@@ -176,7 +176,8 @@ def solve_dual(
     first = unsigned(dual, *working.start(start))
 
     def on_step(record: StepRecord) -> bool:
-        limits.show(working.found.gap)
+        for observer in limits.observers:
+            observer(record._replace(gap=working.found.gap))
         return working.halt is not None
 
     result = solver(dual, first, on_step=on_step)

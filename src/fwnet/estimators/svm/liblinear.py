@@ -14,7 +14,7 @@ from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits
 from fwnet.estimators.svm.margin_problem import Expansion, MarginProblem, record
 from fwnet.estimators.svm.newton import Part
-from fwnet.trace import Clock, Trace
+from fwnet.trace import Clock, Recorder
 
 _MOST = 10_000  # iterations of one run
 _SAFE = 0.5  # share of the time left that a run may take, judged by the last run
@@ -26,7 +26,7 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
     A run cannot be broken off. With a limit of time the first one takes one iteration, each next
     one up to four times as many, and none is begun that would not end in time.
     """
-    clock, trace, steps, tol = Clock(), Trace(), 0, 10.0 * limits.tol
+    recorder, steps, tol = Recorder(limits.observers), 0, 10.0 * limits.tol
     part = Part(X, problem, limits.clock)
     most = _MOST if math.isinf(limits.clock.max_seconds) else 1
     while True:
@@ -36,8 +36,7 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
         excess = problem.excess(scores)
         value, gap, factor = part.gap(w, scores, excess)
         steps += used
-        record(trace, steps, -value, gap, clock)
-        limits.show(gap)
+        record(recorder, steps, -value, gap)
         status = limits.status(gap, steps, stalled=tol < 1e-12)
         if used < most or most == _MOST:
             tol *= 0.1
@@ -48,7 +47,7 @@ def solve_liblinear(X: Any, problem: MarginProblem, limits: Limits) -> Expansion
                 status = "max_seconds"
         if status is not None:
             coef = factor * problem.box * excess
-            return Expansion(coef, float(w[-1]), "liblinear", status, trace, w[:-1])
+            return Expansion(coef, float(w[-1]), "liblinear", status, recorder.trace, w[:-1])
 
 
 def _fit(X: Any, problem: MarginProblem, tol: float, max_steps: int) -> tuple[Array, int]:

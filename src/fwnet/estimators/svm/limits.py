@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
-from fwnet.trace import Clock, Status
+from fwnet.trace import Clock, Observer, Status
 
 CACHE_SHARE = 0.25  # of the free memory, for kernel values by default: four fits at once have room
 _LEAST = 16.0  # megabytes for kernel values, however little is free
@@ -31,13 +30,8 @@ class Limits:
     max_steps: int
     clock: Clock
     cache_size: float | None  # megabytes for kernel values; None for a share of the free memory
-    on_gap: Callable[[float], None] | None = None  # called with the gap of each round
+    observers: tuple[Observer, ...] = ()  # called with the record of each round
     threads: int = 1  # that evaluate kernel values
-
-    def show(self, gap: float) -> None:
-        """Show what a round has reached."""
-        if self.on_gap is not None:
-            self.on_gap(gap)
 
     def room(self, wanted: float) -> float:
         """Return the megabytes for kernel values of which `wanted` hold all.

@@ -11,7 +11,7 @@ import numpy as np
 
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.pairwise import HUGE, ONE_SIDED
-from fwnet.trace import Clock, Status, StepRecord, Trace
+from fwnet.trace import Recorder, Status, StepRecord, Trace
 
 _Problem = TypeVar("_Problem", bound="MarginProblem")  # typing.Self came with Python 3.11
 
@@ -216,6 +216,6 @@ class Expansion:
         return replace(self, trace=trace)
 
 
-def record(trace: Trace, t: int, value: float, gap: float, clock: Clock) -> None:
-    """Add what a round reached; a round takes many steps, so it has no step size."""
-    trace.append(StepRecord(t, value, gap, math.nan, clock.seconds))
+def record(recorder: Recorder, t: int, value: float, gap: float) -> None:
+    """Keep and show what a round reached; a round takes many steps, so it has no step size."""
+    recorder(StepRecord(t, value, gap, math.nan, recorder.clock.seconds))

@@ -19,7 +19,7 @@ from fwnet.oracles import Softmin
 from fwnet.problems import SVMDual
 from fwnet.solvers import FrankWolfe
 from fwnet.steps import OpenLoop
-from fwnet.trace import Clock, Status, Trace
+from fwnet.trace import Clock, Recorder, Status
 
 _DEPTH = 300  # steps of the default network
 _SECONDS = 1e-8  # at most, for an entry of the matrix: to make it, for a step and for its gap
@@ -54,7 +54,7 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     The default network multiplies by Q without building it. One of the user's may need its
     entries. Where the time is too short for either, the kernel solver returns its start.
     """
-    clock, gram, network = Clock(), points.gram, solver
+    recorder, gram, network = Recorder(limits.observers), points.gram, solver
     y, box, bias = problem.y, problem.box, problem.bias
     matrix: LinearMap = DualMatrix(gram, y, box, bias)
     try:
@@ -72,12 +72,10 @@ def solve_network(points: Points, problem: BinaryProblem, limits: Limits, solver
     alpha /= alpha.sum()
     weighted = alpha * y
     found = points.certificate(problem, limits)(weighted, gram.ridged(weighted, bias, box))
-    trace = Trace()
-    record(trace, steps, -found.dual, found.gap, clock)
-    limits.show(found.gap)
+    record(recorder, steps, -found.dual, found.gap)
     status: Status = limits.status(found.gap, steps) or "max_steps"
     coef = problem.scale(found) * weighted
-    solved = Expansion(coef, problem.intercept(coef), "fwnet", status, trace)
+    solved = Expansion(coef, problem.intercept(coef), "fwnet", status, recorder.trace)
     return with_vector(points, problem, solved, limits.tol)
 
 

@@ -28,7 +28,7 @@ from fwnet.estimators.svm.hull import cholesky, line_search
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime, check_time
 from fwnet.estimators.svm.margin_problem import Expansion, MarginProblem, record
-from fwnet.trace import Clock, Trace
+from fwnet.trace import Clock, Recorder, Trace
 
 _SAMPLE = 2000  # points of the first round; each next one takes five times as many
 _LARGE = 2048  # features from which the clock is looked at during a factorisation
@@ -42,7 +42,8 @@ def solve_newton(
 ) -> Expansion:
     """Solve one linear problem with points X (n, d), dense or CSR, from w = start (d + 1,)."""
     n, d = X.shape
-    clock, steps, trace = Clock(), 0, Trace()
+    recorder, steps = Recorder(limits.observers), 0
+    trace = recorder.trace
     w = np.zeros(d + 1) if start is None else start
     size = max(_SAMPLE, 3 * d)
     while start is None and 3 * size < n:
@@ -56,8 +57,7 @@ def solve_newton(
         scores = part.scores(w)
         excess = problem.excess(scores)
         value, gap, factor = part.gap(w, scores, excess)
-        record(trace, steps, -value, gap, clock)
-        limits.show(gap)
+        record(recorder, steps, -value, gap)
         stalled = len(trace) > 1 and (steps == trace[-2].t or _stalled(trace))
         status = limits.status(gap, steps, stalled)
         if status is not None:
