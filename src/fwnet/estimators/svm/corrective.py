@@ -66,7 +66,6 @@ class BestVertex(Oracle):
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
         state.found = dual_gap(state.problem, *signed(problem, it), state.violations)
-        state.seen.append(state.found)
         state.lin = linearize(problem, domain, it)
         return _bounded(state), state
 

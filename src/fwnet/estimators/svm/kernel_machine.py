@@ -29,11 +29,12 @@ from fwnet.estimators.svm.margin_problem import (
     DualGap,
     Expansion,
     MarginProblem,
+    record,
 )
 from fwnet.estimators.svm.pairwise import HUGE
 from fwnet.estimators.svm.working_set import TINY, WorkingSet
 from fwnet.problems import Quadratic, SVMDual
-from fwnet.trace import Clock, StepRecord, Trace
+from fwnet.trace import Clock
 
 Certificate = Callable[[Array, Array], DualGap]
 _FAR = 1e14  # γ|x|² beyond which exponents are rounding in double precision
@@ -174,27 +175,18 @@ def solve_dual(
         dual = SVMDual(DualMatrix(gram, labels, p.box, p.bias, working), C=None)
         solver = simplex_solver(limits.tol)
     first = unsigned(dual, *working.start(start))
-
-    def on_step(record: StepRecord) -> bool:
-        for observer in limits.observers:
-            observer(record._replace(gap=working.found.gap))
-        return working.halt is not None
-
-    result = solver(dual, first, on_step=on_step)
+    result = solver(dual, first, on_step=lambda _: working.halt is not None)
     if result.status == "interrupted":
         raise KeyboardInterrupt
     status = working.halt if result.status == "stopped" else result.status
     assert status is not None
     assert not isinstance(status, tuple)  # one problem, no batch
     status = "non_finite" if status == "oracle_failed" else status  # an infinite gap
-    counts, seconds = [*working.spent, working.steps], result.trace.column("seconds").tolist()
-    trace = Trace()
-    working.seen[-1] = working.found
-    for steps, found, time in zip(counts, working.seen, seconds, strict=False):
-        trace.append(StepRecord(steps, -found.dual, found.gap, math.nan, time))
+    found, recorder = working.found, working.recorder
+    record(recorder, working.steps, -found.dual, found.gap)
     name = "pairwise" if working.whole else "corrective"
-    coef = problem.scale(working.found) * (result.x.numpy() * labels)
-    return Expansion(coef, problem.intercept(coef), name, status, trace)
+    coef = problem.scale(found) * (result.x.numpy() * labels)
+    return Expansion(coef, problem.intercept(coef), name, status, recorder.trace)
 
 
 def with_vector(points: Points, problem: MarginProblem, solved: Expansion, tol: float) -> Expansion:

@@ -20,7 +20,7 @@ from fwnet.estimators.svm.gram_matrix import FeatureGramMatrix, GramMatrix, Stor
 from fwnet.estimators.svm.hull import exact_weights
 from fwnet.estimators.svm.kernels import Array
 from fwnet.estimators.svm.limits import Limits, OutOfTime
-from fwnet.estimators.svm.margin_problem import DualGap, MarginProblem
+from fwnet.estimators.svm.margin_problem import DualGap, MarginProblem, record
 from fwnet.estimators.svm.pairwise import (
     EXHAUSTED,
     FLAT,
@@ -31,7 +31,7 @@ from fwnet.estimators.svm.pairwise import (
     survey,
 )
 from fwnet.oracles import Linearization
-from fwnet.trace import Status
+from fwnet.trace import Recorder, Status
 
 TINY = 384  # points for which the whole kernel matrix and an exact solve are the quickest
 # Vertices of the first round over √n, and the fewest that a later round adds. With many features a
@@ -71,7 +71,7 @@ class WorkingSet:
         certified: whether any `DualGap` was a certificate.
         violations: of each point (n,), see `pairwise.survey`.
         steps: pairwise steps taken so far.
-        spent, seen: the steps before each round, and its `DualGap`.
+        recorder: of the rounds, each with the steps before it.
         whole: whether all vertices are working.
         halt: why the solve must stop here, or None. A round that the clock breaks off counts for
             nothing.
@@ -92,7 +92,7 @@ class WorkingSet:
         self.problem, self.gram, self.limits = problem, gram, limits
         self.certificate = certificate
         self.certified, self.violations = False, np.empty(len(problem.y))
-        self.soft, self.spent, self.seen = soft, list[int](), list[DualGap]()
+        self.soft, self.recorder = soft, Recorder(limits.observers)
         self.halt: Status | None = None
         n, dtype = len(problem.y), gram.kernel.dtype
         self.steps, self.rounds, self.goal, self.idle = 0, 0, 0.1, False
@@ -138,7 +138,6 @@ class WorkingSet:
 
     def round(self, u: Array, z: Array) -> tuple[Array, Array] | None:
         """Return the next u and z; None if there is nothing to do, or no time."""
-        self.spent.append(self.steps)
         self.halt = self._reason(u, z)
         if self.halt is not None:
             return None
@@ -146,10 +145,11 @@ class WorkingSet:
             with self.gram.kernel.limited(self.limits.clock):
                 if not self._admits(u):
                     return None
-                found = self._corrected(u, z, self.found.value)
+                steps, found = self.steps, self._corrected(u, z, self.found.value)
         except OutOfTime:
             self.halt = "max_seconds"
             return None
+        record(self.recorder, steps, -self.found.dual, self.found.gap)
         self.rounds += 1
         return found
 
