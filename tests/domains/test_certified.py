@@ -11,10 +11,11 @@ from torch import Tensor
 import fwnet
 from domains.cases import implicit
 from domains.test_singular import matrix_of
-from fwnet.domains import Spectraplex, TraceNormBall, bounded_singular_pair, top_singular_pair
+from fwnet.domains import Spectraplex, TraceNormBall
 from fwnet.numerics import bounds
-from fwnet.numerics.bounds import bounded_eigenpair
+from fwnet.numerics.bounds import bounded_eigenpair, bounded_singular_pair
 from fwnet.numerics.lanczos import SingularPair
+from fwnet.numerics.singular import top_singular_pair
 from fwnet.numerics.tensors import ImplicitMatrix
 
 F64 = torch.float64

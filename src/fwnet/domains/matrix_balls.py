@@ -25,7 +25,8 @@ class TraceNormBall(NormBall):
 
         {X : Σ singular values of X <= radius}
 
-    The vertices are radius · u vᵀ with unit vectors u, v.
+    The vertices are radius · u vᵀ with unit vectors u, v; lmo(C) = −radius · u₁v₁ᵀ for the top
+    singular vectors of C.
 
     Example:
         >>> cost = torch.tensor([[1.0, 0.0], [0.0, -3.0]])
@@ -37,14 +38,8 @@ class TraceNormBall(NormBall):
     radius: float = 1.0
     event_dim: ClassVar[int] = 2
 
-    def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
-        """−radius · u vᵀ, u and v the top singular vectors of the cost.
-
-        Arguments:
-            start: a guess of v `(*batch, m)`.
-            tol: relative error of ⟨cost, vertex⟩; see `top_singular_pair`.
-        """
-        u, _, v = top_singular_pair(cost, start, tol)
+    def vertex(self, cost: Cost) -> Vertex:
+        u, _, v = top_singular_pair(cost)
         return Rank1(-self.radius * u, v)
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:
@@ -212,7 +207,8 @@ class Spectraplex(Domain):
 
         {X : X positive semidefinite, trace X = radius}
 
-    The vertices are radius · v vᵀ, |v| = 1. A cost C counts as (C + Cᵀ)/2.
+    The vertices are radius · v vᵀ, |v| = 1. A cost C counts as (C + Cᵀ)/2; the best v is the
+    eigenvector of its smallest eigenvalue.
 
     Example:
         >>> cost = torch.tensor([[1.0, 0.0], [0.0, -3.0]])
@@ -231,14 +227,8 @@ class Spectraplex(Domain):
         super().check_shape(name, shape)
         self.check_kind("square matrices", shape[-1] == shape[-2], name, shape)
 
-    def vertex(self, cost: Cost, start: Tensor | None = None, tol: float | None = None) -> Vertex:
-        """radius · v vᵀ, v the eigenvector of the smallest eigenvalue of (C + Cᵀ)/2.
-
-        Arguments:
-            start: a guess of v `(*batch, n)`.
-            tol: error of ⟨cost, vertex⟩ relative to the spread of the eigenvalues.
-        """
-        _, v = bottom_eigenpair(cost, start, tol)
+    def vertex(self, cost: Cost) -> Vertex:
+        _, v = bottom_eigenpair(cost)
         return Rank1(self.radius * v, v)
 
     def certified_vertex(self, cost: Cost, along: Tensor | None = None) -> tuple[Vertex, Tensor]:

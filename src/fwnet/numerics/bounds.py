@@ -15,11 +15,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fwnet.numerics.lanczos import Array, Products, SingularPair, bounded_lanczos
+from fwnet.numerics.lanczos import Products, SingularPair, bounded_lanczos
 from fwnet.numerics.singular import (
     SMALL,
     WARM_NOISE,
@@ -71,14 +70,13 @@ def bounded_singular_pair(
         offset: where sigma + offset is asked for, an error of 1 % of it is good enough too.
     """
     tol = _TOL if tol is None else max(tol, _TOL)
-    if isinstance(matrix, Tensor) or _small(matrix, _DENSE):
+    if isinstance(matrix, Tensor) or matrix.ndim > 2 or _small(matrix, _DENSE):
         return _bounded_dense(dense_cost(matrix), start, tol)
 
-    def enough(sigma: Array, upper: Array) -> bool:
-        allowed = np.maximum(loose * sigma, 0.01 * (sigma + added))
-        return bool((~(upper - sigma > allowed)).all())  # also NaN
+    def enough(sigma: float, upper: float) -> bool:
+        return not upper - sigma > max(loose * sigma, 0.01 * (sigma + added))  # also NaN
 
-    added = -math.inf if offset is None else offset.cpu().numpy()
+    added = -math.inf if offset is None else float(offset)
     loose = max(tol, 16 * torch.finfo(matrix.dtype).eps)
     noise = (1.0 if start is None else WARM_NOISE) / matrix.shape[-1] ** 0.5
     with torch.no_grad():
@@ -95,7 +93,7 @@ def bounded_eigenpair(matrix: Cost) -> BoundedEigenpair:
 
     Cholesky: λ_min > s if S − sI has a factor. Beyond 4096 rows the bound may be wider.
     """
-    if isinstance(matrix, ImplicitMatrix) and not _small(matrix, _FACTORED):
+    if isinstance(matrix, ImplicitMatrix) and matrix.ndim == 2 and not _small(matrix, _FACTORED):
         rest, top = shifted(matrix)
         pair, upper = bounded_singular_pair(rest)
         return BoundedEigenpair(pair.v, top.double() - upper)

@@ -16,7 +16,6 @@ from torch import Tensor
 from fwnet.numerics.tensors import Cost, ImplicitMatrix, unit
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_Size = float | Tensor
 _BASIS = 96  # vectors that are kept; then the best third restarts
 _LONG_BASIS = 480  # vectors without a restart, for a bound
 _MISS = 1e-9  # the probability that a bound fails, over the random start
@@ -54,47 +53,45 @@ class _Bidiagonal:
 
     T is bidiagonal, after a restart behind a diagonal block and a column that couples it. Both
     bases are reorthogonalised in full. What is only the rounding of a product counts as 0 and adds
-    a zero vector, which changes nothing. Sizes are numbers, or tensors `(*batch, 1)` if there is a
-    batch.
+    a zero vector, which changes nothing.
     """
 
     def __init__(self, products: Products, start: Tensor, size: int = _BASIS) -> None:
-        *batch, d, m = products.shape
+        d, m = products.shape
         self.products = products
         self.side = min(d, m)
         self.size = min(self.side, size)
-        self.left = start.new_empty(*batch, self.size, d)
-        self.right = start.new_empty(*batch, self.size + 1, m)
-        self.right[..., 0, :] = unit(start)
-        self.alphas: list[_Size] = []  # the diagonal of T after its first block
-        self.betas: list[_Size] = []  # above it; the last one is outside of T
-        self.kept = np.zeros((*batch, 0))  # the diagonal of the first block
-        self.spike = np.zeros((*batch, 0))  # the column next to it
-        self.scale: Tensor | None = None  # keeps squares of huge and tiny products in range
+        self.left = start.new_empty(self.size, d)
+        self.right = start.new_empty(self.size + 1, m)
+        self.right[0] = unit(start)
+        self.alphas: list[float] = []  # the diagonal of T after its first block
+        self.betas: list[float] = []  # above it; the last one is outside of T
+        self.kept = np.zeros(0)  # the diagonal of the first block
+        self.spike = np.zeros(0)  # the column next to it
+        self.scale = 1.0  # keeps squares of huge and tiny products in range
         self.noise = 10 * torch.finfo(start.dtype).eps
-        self.largest: _Size = 0.0  # size so far, in units of which products round
+        self.largest = 0.0  # size so far, in units of which products round
 
     @property
     def k(self) -> int:
         """Number of vectors."""
-        return self.kept.shape[-1] + len(self.alphas)
+        return len(self.kept) + len(self.alphas)
 
     def grow(self) -> None:
         """One more vector on either side."""
         k = self.k
-        w = self.products.matvec(self.right.select(-2, k))
+        w = self.products.matvec(self.right[k])
         if k == 0:
             self.scale = _extreme(w)
-        w = w if self.scale is None else w / self.scale
+        w = w if self.scale == 1.0 else w / self.scale
         if self.alphas:
-            w = _subtract(w, self.betas[-1], self.left.select(-2, k - 1))
+            w = torch.sub(w, self.left[k - 1], alpha=self.betas[-1])
         elif k:
-            spike = torch.from_numpy(self.spike).to(w)
-            w = w - (spike.unsqueeze(-2) @ self.left.narrow(-2, 0, k)).squeeze(-2)
+            w = w - torch.from_numpy(self.spike).to(w) @ self.left[:k]
         alpha = self._append(self.left, k, w)
-        w = self.products.rmatvec(self.left.select(-2, k))
-        w = w if self.scale is None else w / self.scale
-        w = _subtract(w, alpha, self.right.select(-2, k))
+        w = self.products.rmatvec(self.left[k])
+        w = w if self.scale == 1.0 else w / self.scale
+        w = torch.sub(w, self.right[k], alpha=alpha)
         self.betas.append(self._append(self.right, k + 1, w))
         self.alphas.append(alpha)
 
@@ -103,34 +100,28 @@ class _Bidiagonal:
         count = self.size // 3
         p, values, q = np.linalg.svd(self.small())
         left, right = (torch.from_numpy(x).to(self.left) for x in (p, q))
-        self.left[..., :count, :] = left[..., :count].mT @ self.left
-        self.right[..., :count, :] = right[..., :count, :] @ self.right[..., :-1, :]
-        self.right[..., count, :] = self.right[..., -1, :]
-        self.kept, self.spike = values[..., :count], self.beta[..., None] * p[..., -1, :count]
+        self.left[:count] = left[:, :count].mT @ self.left
+        self.right[:count] = right[:count] @ self.right[:-1]
+        self.right[count] = self.right[-1]
+        self.kept, self.spike = values[:count], self.betas[-1] * p[-1, :count]
         self.alphas, self.betas = [], []
-
-    @property
-    def beta(self) -> Array:
-        """The last beta, `(*batch,)`."""
-        return _numbers(self.betas[-1:])[..., 0]
 
     def small(self) -> Array:
         """T in float64."""
-        first, k = self.kept.shape[-1], self.k
-        small = np.zeros((*self.kept.shape[:-1], k, k))
-        place = np.arange(k)
-        small[..., place, place] = np.concatenate([self.kept, _numbers(self.alphas)], -1)
-        small[..., :first, first] = self.spike
-        small[..., place[first:-1], place[first + 1 :]] = _numbers(self.betas)[..., :-1]
+        first = len(self.kept)
+        small = np.diag(np.concatenate([self.kept, self.alphas]))
+        small[:first, first] = self.spike
+        place = np.arange(first, self.k - 1)
+        small[place, place + 1] = self.betas[:-1]
         return small
 
     def values(self) -> tuple[Array, Array]:
         """The singular values of T, ascending, and the left vector of the largest."""
         small = self.small()
-        squares, vectors = np.linalg.eigh(np.nan_to_num(small @ small.swapaxes(-1, -2)))
-        return np.sqrt(squares.clip(min=0.0)), vectors[..., -1]
+        squares, vectors = np.linalg.eigh(np.nan_to_num(small @ small.T))
+        return np.sqrt(squares.clip(min=0.0)), vectors[:, -1]
 
-    def above(self, reach: Array) -> Array:
+    def above(self, reach: float) -> float:
         """An upper bound of the largest singular value in units of the largest one of T.
 
             max {λ : Σⱼ pⱼ(λ)² <= reach},   j = 0, …, k
@@ -142,59 +133,43 @@ class _Bidiagonal:
 
         Reference: Hochstenbach, Probabilistic upper bounds for the matrix two-norm (2013).
         """
-        alphas, betas = _numbers(self.alphas), _numbers(self.betas)
-        top = np.linalg.norm(np.nan_to_num(self.small()), 2, (-2, -1))
+        top = np.linalg.norm(np.nan_to_num(self.small()), 2)
+        if top == 0.0:
+            return 1.0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            alphas, betas = alphas / top[..., None], betas / top[..., None]
-            before = np.concatenate([np.zeros_like(betas[..., :1]), betas[..., :-1]], -1)
+            alphas, betas = np.array(self.alphas) / top, np.array(self.betas) / top
+            before = np.concatenate([[0.0], betas[:-1]])
             diagonal, beside = alphas**2 + before**2, alphas * betas
             points = 1.0 + np.logspace(-14, 4, 181)
-            old, now = np.zeros((*top.shape, 181)), np.ones((*top.shape, 181))
-            total = np.ones_like(now)
-            link = np.zeros_like(top)
+            old, now = np.zeros_like(points), np.ones_like(points)
+            total, link = np.ones_like(points), 0.0
             for j in range(self.k):
-                following = (points - diagonal[..., j, None]) * now - link[..., None] * old
-                link = beside[..., j]
-                old, now = now, following / link[..., None]
+                following = (points - diagonal[j]) * now - link * old
+                link = beside[j]
+                old, now = now, following / link
                 total = total + now**2
-                done = ~(total <= reach[..., None])  # also beyond the range of numbers
+                done = ~(total <= reach)  # also beyond the range of numbers
                 old, now = np.where(done, 0.0, old), np.where(done, np.inf, now)
-        first = np.where(done[..., -1], done.argmax(-1), -1)
-        bound = np.where(first >= 0, np.sqrt(points[first]), np.inf)
-        return np.where(top > 0, bound, 1.0)
+        return math.sqrt(points[done.argmax()]) if done[-1] else math.inf
 
-    def pair(self, p: Array, sigma: Array) -> SingularPair:
+    def pair(self, p: Array, sigma: float) -> SingularPair:
         """The pair of G for the left singular vector p of T and its value."""
-        row = p[..., None, :]
-        left, right = (torch.from_numpy(x).to(self.left) for x in (row, row @ self.small()))
-        u = (left @ self.left[..., : self.k, :]).squeeze(-2)
-        v = (unit(right) @ self.right[..., : self.k, :]).squeeze(-2)
-        value = torch.as_tensor(sigma).to(self.left)
-        if self.scale is not None:
-            value = value * self.scale.squeeze(-1)
-        return SingularPair(unit(u), value, unit(v))
+        left, right = (torch.from_numpy(x).to(self.left) for x in (p, p @ self.small()))
+        u, v = left @ self.left[: self.k], unit(right) @ self.right[: self.k]
+        return SingularPair(unit(u), torch.tensor(sigma * self.scale).to(u), unit(v))
 
-    def _append(self, basis: Tensor, k: int, w: Tensor) -> _Size:
+    def _append(self, basis: Tensor, k: int, w: Tensor) -> float:
         """Add w to the first k vectors; return its size."""
-        known, place = basis.narrow(-2, 0, k), basis.select(-2, k)
-        if w.ndim == 1:
+        known = basis[:k]
+        w = torch.addmv(w, known.T, known.mv(w), alpha=-1.0)
+        size = float(torch.linalg.vector_norm(w))
+        if size < 0.1 * self.largest:  # what is left of a long vector is less orthogonal
             w = torch.addmv(w, known.T, known.mv(w), alpha=-1.0)
             size = float(torch.linalg.vector_norm(w))
-            assert not isinstance(self.largest, Tensor)
-            if size < 0.1 * self.largest:  # what is left of a long vector is less orthogonal
-                w = torch.addmv(w, known.T, known.mv(w), alpha=-1.0)
-                size = float(torch.linalg.vector_norm(w))
-            size = 0.0 if size <= self.noise * self.largest else size
-            torch.mul(w, 0.0 if size == 0.0 else 1.0 / size, out=place)
-            self.largest = max(self.largest, size)
-            return size
-        w = w - (known.mT @ (known @ w.unsqueeze(-1))).squeeze(-1)
-        w = w - (known.mT @ (known @ w.unsqueeze(-1))).squeeze(-1)
-        sizes: Tensor = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
-        sizes = torch.where(sizes <= self.noise * self.largest, 0.0, sizes)
-        torch.div(w, torch.where(sizes == 0, torch.inf, sizes), out=place)
-        self.largest = torch.maximum(sizes, torch.as_tensor(self.largest).to(sizes))
-        return sizes
+        size = 0.0 if size <= self.noise * self.largest else size
+        torch.mul(w, 0.0 if size == 0.0 else 1.0 / size, out=basis[k])
+        self.largest = max(self.largest, size)
+        return size
 
 
 def lanczos(
@@ -216,8 +191,8 @@ def lanczos(
         if k < min(check, bases.size):
             continue
         values, p = bases.values()
-        sigma = values[..., -1]
-        excess = _excess(bases.beta * np.abs(p[..., -1]), sigma, tol)
+        sigma = values[-1]
+        excess = _excess(bases.betas[-1] * abs(p[-1]), sigma, tol)
         accurate = excess <= 0.0 or (k == bases.side and restarts == 0)
         if accurate or (k == bases.size and restarts == max_restarts):
             return bases.pair(p, sigma), accurate
@@ -230,20 +205,20 @@ def lanczos(
 
 
 def bounded_lanczos(
-    products: Products, start: Tensor, noise: float, enough: Callable[[Array, Array], bool]
+    products: Products, start: Tensor, noise: float, enough: Callable[[float, float], bool]
 ) -> tuple[SingularPair, Tensor, bool]:
-    """The top singular pair, an upper bound of sigma `(*batch,)`, and whether it is good enough.
+    """The top singular pair, an upper bound of sigma `()`, and whether it is good enough.
 
     The bound fails for one start in 10⁹; see `_Bidiagonal.above`. It needs no estimate of the
     distance to the next value: it stays wide until nearly tied values are separated.
 
     Arguments:
-        start: `(*batch, m)`, any vector plus Gaussian noise.
+        start: `(m,)`, any vector plus Gaussian noise.
         noise: standard deviation of each entry of that noise.
-        enough: of sigma and its bound, `(*batch,)`, whether to stop.
+        enough: of sigma and its bound, whether to stop.
     """
     bases = _Bidiagonal(products, start, _LONG_BASIS)
-    square = start.double().square().sum(-1).cpu().numpy()
+    square = float(start.double().square().sum())
     reach = square / (noise * _MISS) ** 2  # |⟨w, start⟩| < noise · _MISS is that improbable
     check = 8
     while True:
@@ -253,40 +228,22 @@ def bounded_lanczos(
         values, p = bases.values()
         rounding = 1.0 + 8.0 * torch.finfo(start.dtype).eps
         ratio = bases.above(reach) * rounding
-        pair = bases.pair(p, values[..., -1])
-        upper = pair.sigma.double() * torch.as_tensor(ratio).to(pair.sigma.device)
-        good = enough(pair.sigma.double().cpu().numpy(), upper.cpu().numpy())
+        pair = bases.pair(p, values[-1])
+        upper = pair.sigma.double() * ratio
+        good = enough(float(pair.sigma), float(upper))
         if good or bases.k == bases.size:
             return pair, upper, good
         check = bases.k + max(4, bases.k // 4)
 
 
-def _excess(residual: Array, sigma: Array, tol: float) -> float:
-    """The decades by which the worst residual of a batch is too large; NaN counts as small."""
+def _excess(residual: float, sigma: float, tol: float) -> float:
+    """The decades by which a residual is too large; NaN counts as small."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        decades = np.log10(residual / sigma / tol)
-    return float(np.where(np.isfinite(decades), decades, -np.inf).max())
+        decades = float(np.log10(residual / sigma / tol))
+    return decades if math.isfinite(decades) else -math.inf
 
 
-def _subtract(w: Tensor, size: _Size, x: Tensor) -> Tensor:
-    """w − size · x."""
-    if isinstance(size, Tensor):
-        return torch.addcmul(w, size, x, value=-1.0)
-    return torch.sub(w, x, alpha=size)
-
-
-def _numbers(sizes: list[_Size]) -> Array:
-    """Sizes as an array `(*batch, len)` in float64."""
-    if sizes and isinstance(sizes[0], Tensor):
-        stacked = torch.cat([x for x in sizes if isinstance(x, Tensor)], -1)
-        array: Array = stacked.to("cpu", torch.float64).numpy()
-        return array
-    return np.array(sizes, dtype=np.float64)
-
-
-def _extreme(w: Tensor) -> Tensor | None:
-    """The largest entries `(*batch, 1)` if their squares could overflow or vanish, else None."""
-    size = w.abs().amax(-1, keepdim=True)
-    if bool(((size > 1e-10) & (size < 1e10)).all()):
-        return None
-    return torch.where((size == 0) | ~torch.isfinite(size), 1.0, size)
+def _extreme(w: Tensor) -> float:
+    """The largest entry if squares could overflow or vanish, else 1."""
+    size = float(w.abs().amax())
+    return 1.0 if 1e-10 < size < 1e10 or size == 0 or not math.isfinite(size) else size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import zlib
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -28,26 +28,26 @@ def top_singular_pair(
         sigma = max over |u| = |v| = 1 of uᵀ G v
 
     A small matrix, or one with gradients, is decomposed in full (the gradients are right where
-    sigma is simple); another large or implicit one is asked by Golub-Kahan-Lanczos.
-    A zero matrix has sigma 0 and some unit vectors.
+    sigma is simple); another large or implicit one is asked by Golub-Kahan-Lanczos, those of a
+    batch one after the other. A zero matrix has sigma 0 and some unit vectors.
 
     Arguments:
-        start: a guess of v, as from the last call; Lanczos adds noise to it, since a guess that
+        start: a guess of v; Lanczos adds noise to it, since a guess that
             is an exact singular vector would hide all larger ones.
         tol: residual relative to sigma; 1e-11 for float64, 1e-6 for float32 unless given. The error
             of sigma is at most that, but Lanczos may miss a larger value to which the start is
             nearly orthogonal: one that is larger by a share δ, for one start in δ / tol. `bounds`
             misses none.
     """
-    d, m = matrix.shape[-2:]
-    if isinstance(matrix, ImplicitMatrix):
-        if min(d, m) <= _SMALL_IMPLICIT or _has_gradient(matrix):
-            return full_pair(matrix.dense())
-    elif min(d, m) <= SMALL or _has_gradient(matrix):
-        return full_pair(matrix)
+    side = min(matrix.shape[-2:])
+    if _is_small(matrix, side) or _has_gradient(matrix):
+        return full_pair(dense_cost(matrix))
+    if matrix.ndim > 2:
+        found = _one_by_one(lambda one, v: top_singular_pair(one, v, tol), matrix, start)
+        return SingularPair(*found)
     tol = tol if tol is not None else 1e-11 if matrix.dtype == torch.float64 else 1e-6
-    # some min(d, m) / 4 steps cost as much as a full decomposition
-    max_restarts = 1 + min(d, m) // 256 if isinstance(matrix, Tensor) else 40
+    # some side / 4 steps cost as much as a full decomposition
+    max_restarts = 1 + side // 256 if isinstance(matrix, Tensor) else 40
     with torch.no_grad():
         pair, accurate = lanczos(Products(matrix), guess(matrix, start), tol, max_restarts)
     if not accurate and isinstance(matrix, Tensor):
@@ -55,27 +55,24 @@ def top_singular_pair(
     return pair
 
 
-def bottom_eigenpair(
-    matrix: Cost,  # (*batch, n, n)
-    start: Tensor | None = None,  # (*batch, n)
-    tol: float | None = None,
-) -> tuple[Tensor, Tensor]:
+def bottom_eigenpair(matrix: Cost) -> tuple[Tensor, Tensor]:
     """Smallest eigenvalue `(*batch,)` of S = (C + Cᵀ)/2 and its vector `(*batch, n)`.
 
         value = min over |v| = 1 of vᵀ C v
 
     Large matrices: the top singular pair of `shifted(S)`, whose largest eigenvalue that is.
     """
-    n = matrix.shape[-1]
-    small = SMALL if isinstance(matrix, Tensor) else _SMALL_IMPLICIT
-    if n <= small or _has_gradient(matrix):
+    if _is_small(matrix, matrix.shape[-1]) or _has_gradient(matrix):
         return full_bottom(dense_cost(matrix))
-    v = top_singular_pair(shifted(matrix)[0], start, tol).v
-    return (Products(matrix).matvec(v) * v).sum(-1), v
+    if matrix.ndim > 2:
+        value, v = _one_by_one(lambda one, _: bottom_eigenpair(one), matrix)
+        return value, v
+    v = top_singular_pair(shifted(matrix)[0]).v
+    return Products(matrix).matvec(v) @ v, v
 
 
 def shifted(matrix: Cost) -> tuple[Cost, Tensor]:
-    """A = top · I − S for S = (C + Cᵀ)/2, and top `(*batch,)`; A's top eigenvalue is its norm.
+    """A = top · I − S for S = (C + Cᵀ)/2 of one C, and top `()`; A's top eigenvalue is its norm.
 
         top = μ + |S − μI|,   μ = zᵀSz / zᵀz for some z
 
@@ -85,25 +82,22 @@ def shifted(matrix: Cost) -> tuple[Cost, Tensor]:
     """
     products = Products(matrix)
     z = guess(matrix, None)
-    middle = (products.matvec(z) * z).sum(-1) / z.square().sum(-1)
+    middle = products.matvec(z) @ z / (z @ z)
     if isinstance(matrix, Tensor):
         eye = torch.eye(matrix.shape[-1]).to(matrix)
-        centred = (matrix + matrix.mT) / 2 - middle[..., None, None] * eye
+        centred = (matrix + matrix.mT) / 2 - middle * eye
         size = top_singular_pair(centred, tol=1e-2).sigma
-        return size[..., None, None] * eye - centred, middle + size
+        return size * eye - centred, middle + size
 
     def times(v: Tensor) -> Tensor:
-        flat = v if v.ndim == 1 else v.squeeze(-1)
-        image = (products.matvec(flat) + products.rmatvec(flat)) / 2 - middle[..., None] * flat
-        return image if v.ndim == 1 else image.unsqueeze(-1)
+        return (products.matvec(v) + products.rmatvec(v)) / 2 - middle * v
 
     def rest(v: Tensor) -> Tensor:
-        return (size if v.ndim == 1 else size[..., None, None]) * v - times(v)
+        return size * v - times(v)
 
     def dense() -> Tensor:
         whole = matrix.dense()
-        eye = torch.eye(whole.shape[-1]).to(whole)
-        return (middle + size)[..., None, None] * eye - (whole + whole.mT) / 2
+        return (middle + size) * torch.eye(len(whole)).to(whole) - (whole + whole.mT) / 2
 
     kind = (dense, matrix.dtype, matrix.device)
     size = top_singular_pair(ImplicitMatrix(matrix.shape, times, times, *kind), tol=1e-2).sigma
@@ -130,6 +124,27 @@ def power_iteration(matrix: Cost, v: Tensor, steps: int) -> SingularPair:
     return SingularPair(u, norm(image), v)
 
 
+def _one_by_one(
+    solve: Callable[[Tensor, Tensor | None], tuple[Tensor, ...]],
+    matrix: Cost,  # (*batch, d, m)
+    start: Tensor | None = None,  # (*batch, m)
+) -> list[Tensor]:
+    """The answers for the matrices of a batch, stacked.
+
+    Lanczos on all of them at once would go on for each as long as for the slowest.
+    """
+    *batch, d, m = matrix.shape
+    ones = dense_cost(matrix).reshape(-1, d, m)
+    starts = [None] * len(ones) if start is None else start.reshape(-1, m)
+    found = zip(*map(solve, ones, starts), strict=True)
+    return [torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in found]
+
+
+def _is_small(matrix: Cost, side: int) -> bool:
+    """Whether a matrix with such a smaller side is decomposed in full."""
+    return side <= (SMALL if isinstance(matrix, Tensor) else _SMALL_IMPLICIT)
+
+
 def _has_gradient(matrix: Cost) -> bool:
     """Whether autograd follows the matrix; an implicit one shows it in its products."""
     if not torch.is_grad_enabled():
@@ -144,16 +159,15 @@ def guess(matrix: Cost, start: Tensor | None) -> Tensor:
     """The start of Lanczos: Gaussian noise of norm about 1, or `start` with some of it.
 
     The noise depends on the matrix, so that no matrix has all its large singular vectors
-    orthogonal to it but by chance; the same matrix gets the same noise, in a batch or not.
+    orthogonal to it but by chance; the same matrix gets the same noise.
     """
-    *batch, _, m = matrix.shape
-    probe = _gaussian(m, 2016).to(matrix.device, matrix.dtype).expand(*batch, m)
-    image = Products(matrix).matvec(probe).detach().cpu().reshape(math.prod(batch), -1)
-    size = image.abs().amax(-1, keepdim=True)
+    m = matrix.shape[-1]
+    probe = _gaussian(m, 2016).to(matrix.device, matrix.dtype)
+    image = Products(matrix).matvec(probe).detach().cpu()
+    size = image.abs().amax()
     digits = (image / torch.where(size == 0, 1.0, size) * 100).nan_to_num().round()  # no rounding
-    seeds = [zlib.crc32(row.numpy().tobytes()) for row in digits.to(torch.int8)]
-    noise = torch.stack([_gaussian(m, seed) for seed in seeds]) / m**0.5
-    noise = noise.to(matrix.device, matrix.dtype).reshape(*batch, m)
+    seed = zlib.crc32(digits.to(torch.int8).numpy().tobytes())
+    noise = (_gaussian(m, seed) / m**0.5).to(matrix.device, matrix.dtype)
     return noise if start is None else unit(start.detach()) + WARM_NOISE * noise
 
 
