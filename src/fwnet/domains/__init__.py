@@ -15,9 +15,6 @@ from fwnet.domains.polytope import Polytope
 from fwnet.domains.polytopes import Birkhoff, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
 from fwnet.domains.sparse_balls import GroupL1Ball, KSparseBall
-from fwnet.numerics.bounds import bounded_singular_pair
-from fwnet.numerics.lanczos import SingularPair
-from fwnet.numerics.singular import bottom_eigenpair, power_iteration, top_singular_pair
 from fwnet.numerics.tensors import Cost
 
 __all__ = [
@@ -39,14 +36,9 @@ __all__ = [
     "RowBall",
     "SchattenBall",
     "Simplex",
-    "SingularPair",
     "SpectralBall",
     "Spectraplex",
     "TraceNormBall",
     "TransportPolytope",
     "Unsized",
-    "bottom_eigenpair",
-    "bounded_singular_pair",
-    "power_iteration",
-    "top_singular_pair",
 ]

@@ -35,7 +35,6 @@ class Domain(ABC):
 
     event_dim: ClassVar[int] = 1
     polyhedral: ClassVar[bool] = False  # finitely many vertices: away steps converge linearly
-    centred: ClassVar[bool] = False  # a ball around 0
 
     @abstractmethod
     def vertex(self, cost: Cost) -> Vertex:
@@ -86,8 +85,8 @@ class Domain(ABC):
         return self._start(torch.zeros(shape, dtype=dtype, device=device))
 
     def _start(self, zeros: Tensor) -> Tensor:
-        """The point of `start`, shaped like `zeros`: 0 for a ball around 0, else some vertex."""
-        return zeros if self.centred else self.vertex(zeros).dense()
+        """The point of `start`, shaped like `zeros`, which may be overwritten: here a vertex."""
+        return self.vertex(zeros).dense()
 
     def decompose(self, x: Tensor) -> tuple[Vertex, Tensor]:
         """x as atoms `(*batch, K)` and their weights `(*batch, K)`; here, x itself is one atom."""
@@ -137,7 +136,6 @@ class NormBall(Domain):
     """
 
     radius: float
-    centred: ClassVar[bool] = True
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
         if any(_is_multiple(value) for value in (*args, *options.values())):
@@ -147,6 +145,10 @@ class NormBall(Domain):
 
     def __post_init__(self) -> None:
         settle_radius(self)
+
+    def _start(self, zeros: Tensor) -> Tensor:
+        """The centre."""
+        return zeros
 
     @abstractmethod
     def norm(self, x: Tensor) -> Tensor:

@@ -227,7 +227,7 @@ def certify(
 
         gap = ⟨G, W⟩ + radius · upper,   upper >= σ₁(G),   G = ∇f(W)
 
-    The upper bound, and how sure it is, are those of `fwnet.domains.bounded_singular_pair`.
+    The upper bound, and how sure it is, are those of `fwnet.numerics.bounds`.
 
     Arguments:
         accuracy: relative error of σ₁ that is small enough; an error of 1 % of the gap is, too.
