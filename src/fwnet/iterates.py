@@ -21,12 +21,12 @@ from torch.nn.functional import threshold
 
 from fwnet.numerics.tensors import (
     ImplicitMatrix,
-    entry,
     expand,
     is_plain,
     is_read,
     once,
     rescaled,
+    taken,
 )
 from fwnet.vertices import Vertex, as_dense
 
@@ -77,7 +77,7 @@ class ActiveSet:
 
     def weight_of(self, slot: Tensor) -> Tensor:
         """The weight in a slot: `(*batch,)`."""
-        return _pick(self.weights, slot)
+        return taken(self.weights, slot)
 
     def holding(self, vertex: Vertex, curvature: Tensor | None = None) -> tuple[ActiveSet, Tensor]:
         """A set with a slot for `vertex`, and that slot: the one that holds it, or a free one."""
@@ -91,7 +91,7 @@ class ActiveSet:
             if bool(found.all()):
                 return self, slot
             slot = torch.where(found, slot, self.weights.argmin(-1))
-            if bool((~found & (_pick(self.weights, slot) > 0)).any()):
+            if bool((~found & (taken(self.weights, slot) > 0)).any()):
                 return self._grown().holding(vertex, curvature)
         elif self.spare == 0:
             return self._counted().holding(vertex, curvature)
@@ -290,12 +290,6 @@ def _alike(atoms: Vertex, vertex: Vertex) -> bool:
         for name, value in vars(atoms).items()
         if name not in atoms.tensors
     )
-
-
-def _pick(values: Tensor, slot: Tensor) -> Tensor:
-    if slot.ndim == 0:
-        return entry(values, slot)
-    return values.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
 
 
 def _write(buffer: Tensor, row: Tensor, slot: Tensor) -> Tensor:

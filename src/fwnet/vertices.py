@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics.linear_maps import LinearMap
-from fwnet.numerics.tensors import ImplicitMatrix, entry, expand, is_plain
+from fwnet.numerics.tensors import ImplicitMatrix, expand, is_plain, taken
 
 _V = TypeVar("_V", bound="Vertex")
 
@@ -81,7 +81,7 @@ class Vertex(ABC):
 
     def select(self: _V, slot: Tensor) -> _V:
         """From atoms `(..., K)`, the one at `slot` `(...)`."""
-        return self.each(lambda tensor, dims: _take(tensor, slot))
+        return self.each(lambda tensor, dims: taken(tensor, slot))
 
     def as_atoms(self: _V) -> _V:
         """A vertex `(...)` as one atom `(..., 1)`."""
@@ -110,12 +110,8 @@ class OneHot(Vertex):
 
     def inner(self, cost: Tensor | ImplicitMatrix) -> Tensor:
         assert isinstance(cost, Tensor)
-        if self.index.ndim == 0:
-            found = entry(cost, self.index)
-        elif self.index.ndim == cost.ndim:  # atoms share their problem's cost
-            found = cost.gather(-1, self.index)
-        else:
-            found = cost.gather(-1, self.index.unsqueeze(-1)).squeeze(-1)
+        shared = 0 < self.index.ndim == cost.ndim  # atoms share their problem's cost
+        found = cost.gather(-1, self.index) if shared else taken(cost, self.index)
         return found if self.unit else self.value * found
 
     def image(self, matrix: LinearMap) -> Tensor:
@@ -310,11 +306,3 @@ def _inner_vectors(points: Tensor, cost: Tensor) -> Tensor:
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     product: Tensor = torch.linalg.vecdot(a, b)
     return product
-
-
-def _take(tensor: Tensor, slot: Tensor) -> Tensor:
-    if slot.ndim == 0:
-        return entry(tensor, slot)
-    index = slot.reshape(*slot.shape, *(1,) * (tensor.ndim - slot.ndim))
-    index = index.expand(*slot.shape, 1, *tensor.shape[slot.ndim + 1 :])
-    return tensor.gather(slot.ndim, index).squeeze(slot.ndim)

@@ -17,7 +17,7 @@ from torch import Tensor
 from fwnet.directions.base import Direction, image_if_kept
 from fwnet.domains import Domain
 from fwnet.iterates import ActiveSet, Iterate, Move, Term
-from fwnet.numerics.tensors import is_read
+from fwnet.numerics.tensors import is_read, taken
 from fwnet.oracles import Linearization
 from fwnet.problems import Problem
 
@@ -128,7 +128,7 @@ class Pairwise(Direction):
         barred = ~active.used | active.same(lin.vertex)
         slot = decrease.masked_fill(barred, -1.0).argmax(-1)
         switch.active, switch.curvature = active, own
-        return slot, costs.gather(-1, slot.unsqueeze(-1)).squeeze(-1)
+        return slot, taken(costs, slot)
 
 
 @final

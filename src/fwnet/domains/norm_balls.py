@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fwnet.domains.base import NormBall, check_exponent
 from fwnet.domains.simplex import Simplex
-from fwnet.numerics.tensors import Cost, argmin, dense_cost, entry, norm, unit
+from fwnet.numerics.tensors import Cost, argmin, dense_cost, norm, taken, unit
 from fwnet.vertices import Dense, OneHot, Vertex
 
 
@@ -35,12 +35,7 @@ class L1Ball(NormBall):
     def vertex(self, cost: Cost) -> Vertex:
         cost = dense_cost(cost)
         index = argmin(-cost.abs())
-        largest = (
-            entry(cost, index)
-            if index.ndim == 0
-            else cost.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-        )
-        return OneHot(index, against(largest, self.radius), cost.shape[-1])
+        return OneHot(index, against(taken(cost, index), self.radius), cost.shape[-1])
 
     def norm(self, x: Tensor) -> Tensor:
         return x.abs().sum(-1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwnet.numerics import checks
-from fwnet.numerics.tensors import entry
+from fwnet.numerics.tensors import taken
 
 
 class LinearMap(ABC):
@@ -111,12 +111,9 @@ class DenseMap(LinearMap):
         return float(torch.linalg.matrix_norm(self.matrix, 2).max())
 
     def columns(self, index: Tensor) -> Tensor:
-        if index.ndim == 0:
-            return entry(self.transposed, index)
-        if self.matrix.ndim == 2:
+        if index.ndim and self.matrix.ndim == 2:
             return self.matrix.index_select(1, index).mT
-        pick = index[:, None, None].expand(-1, self.matrix.shape[1], 1)
-        return self.matrix.gather(2, pick).squeeze(2)
+        return taken(self.transposed, index)
 
 
 @final

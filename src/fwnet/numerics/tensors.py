@@ -146,11 +146,20 @@ def is_read(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def entry(tensor: Tensor, index: Tensor) -> Tensor:
-    """tensor[index] for one index `()`, which is not read where that takes time."""
-    if is_read(index):
-        return tensor[index]
-    return tensor.index_select(0, index.reshape(1)).squeeze(0)
+def taken(tensor: Tensor, index: Tensor) -> Tensor:
+    """Of `(*batch, K, …)`, what stands at an index `(*batch,)` along K: `(*batch, …)`.
+
+    One index `()` is not read where that takes time.
+    """
+    if index.ndim == 0:
+        if is_read(index):
+            return tensor[index]
+        return tensor.index_select(0, index.reshape(1)).squeeze(0)
+    b, place = index.ndim, index.unsqueeze(-1)
+    rest = tensor.shape[b + 1 :]
+    if rest:
+        place = place.reshape(*place.shape, *(1,) * len(rest)).expand(*place.shape, *rest)
+    return tensor.gather(b, place).squeeze(b)
 
 
 def is_plain(number: Tensor) -> bool:

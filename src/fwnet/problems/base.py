@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fwnet.iterates import Iterate, Move, image_of
 from fwnet.numerics import checks
-from fwnet.numerics.linear_maps import DenseMap, LinearMap
+from fwnet.numerics.linear_maps import LinearMap
 from fwnet.numerics.tensors import Cost, dense_cost
 from fwnet.vertices import Vertex
 
@@ -207,7 +207,7 @@ class LinearLoss(Problem):
         return gradient if self.ridge is None else gradient + self.ridge * it.x
 
     def gradient_block(self, it: Iterate, start: int, stop: int) -> Tensor:
-        if not isinstance(self.matrix, DenseMap):  # a part costs as much as all of it
+        if not self.matrix.has_blocks:  # a part costs as much as all of it
             return self.gradient(it)[..., start:stop]
         block = self.matrix.block(start, stop).adjoint(self.loss_gradient(image_of(it)))
         return block if self.ridge is None else block + (self.ridge * it.x)[..., start:stop]

@@ -99,7 +99,7 @@ class Quadratic(Problem):
         if isinstance(atoms, OneHot) and isinstance(self.matrix, DenseMap):
             diagonal = self.matrix.matrix.diagonal(dim1=-2, dim2=-1).expand(self.shape)
             return atoms.value**2 * diagonal.gather(-1, atoms.index)
-        return torch.linalg.vecdot(atoms.dense(), apply_to_atoms(self.matrix, atoms))
+        return torch.linalg.vecdot(atoms.dense(), self.vertex_images(atoms))
 
     def smoothness(self) -> float:
         return self.matrix.norm()
@@ -175,7 +175,7 @@ class LeastSquares(LinearLoss):
                 squares = squares + self.ridge
             squares = squares.expand(*atoms.leading[:-1], squares.shape[-1])
             return atoms.value**2 * squares.gather(-1, atoms.index)
-        images = apply_to_atoms(self.matrix, atoms)
+        images = self.vertex_images(atoms)
         own = torch.linalg.vecdot(images, images)
         if self.ridge is None:
             return own
@@ -191,14 +191,6 @@ class LeastSquares(LinearLoss):
         part = copy(self)  # without the checks of its parts, which are this problem's
         part.matrix, part.b = self.matrix.rows(rows, scale), scale * self.b[..., rows]
         return part
-
-
-def apply_to_atoms(matrix: LinearMap, atoms: Vertex) -> Tensor:
-    """A v of each atom `(*batch, K)`: `(*batch, K, m)`."""
-    points = atoms.dense()
-    if points.ndim == 2:
-        return matrix.apply(points)
-    return torch.stack([matrix.apply(point) for point in points.unbind(1)], 1)
 
 
 def _ridge(ridge: float | Tensor, matrix: LinearMap) -> Tensor | None:

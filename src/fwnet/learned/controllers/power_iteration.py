@@ -11,7 +11,7 @@ from fwnet.domains import Cost, Domain, TraceNormBall
 from fwnet.learned.controllers.base import Controller
 from fwnet.numerics import checks
 from fwnet.numerics.lanczos import Products, SingularPair
-from fwnet.numerics.tensors import norm, unit
+from fwnet.numerics.tensors import norm, picked, unit
 from fwnet.oracles import PowerIteration
 from fwnet.oracles.base import Answer, CostOracle
 from fwnet.solvers import FrankWolfe
@@ -116,10 +116,4 @@ class LearnedPowerIteration(Controller, CostOracle):
 
 def _better(one: SingularPair, other: SingularPair) -> SingularPair:
     """The pair with the larger sigma, of each matrix; the newer one where they are equal."""
-    newer = other.sigma >= one.sigma
-    pick = newer.unsqueeze(-1)
-    return SingularPair(
-        torch.where(pick, other.u, one.u),
-        torch.where(newer, other.sigma, one.sigma),
-        torch.where(pick, other.v, one.v),
-    )
+    return picked(other.sigma >= one.sigma, other, one)
