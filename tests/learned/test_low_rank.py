@@ -140,6 +140,16 @@ def test_momentum_is_the_formula() -> None:
         ProjectedMomentum(1.0, 1.0)
 
 
+def test_arguments_of_projected_methods() -> None:
+    with pytest.raises(ValueError, match=r"FISTA\(forget=...\) must be at most 1; got 1.5"):
+        FISTA(1.5)
+    with pytest.raises(ValueError, match=r"ProjectedMomentum\(rows=...\) must be a whole number"):
+        ProjectedMomentum(1.0, rows=0)
+    whole = fwnet.Quadratic(torch.eye(3).unsqueeze(0))  # no sum of terms to draw from
+    with pytest.raises(TypeError, match=r"projected SGD .* does not fit Quadratic"):
+        ProjectedMomentum(1.0, rows=2).run(whole, fwnet.Simplex(), 3)
+
+
 def test_a_length_that_overflows_leaves_the_rest_of_the_hull() -> None:
     X = torch.randn(40, 6, generator=seeded(2))
     problem = fwnet.SoftmaxRegression(1e15 * X, X[:, :4].argmax(-1), 4)

@@ -49,6 +49,8 @@ class FISTA(Projected):
 
     def __init__(self, forget: float = 0.95) -> None:
         self.forget = checks.positive("FISTA(forget=...)", forget)
+        if self.forget > 1:
+            raise ValueError(f"FISTA(forget=...) must be at most 1; got {forget!r}.")
         self.name = "FISTA"
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
@@ -162,9 +164,15 @@ class ProjectedMomentum(Projected):
         self.rate = checks.positive("ProjectedMomentum(rate=...)", rate)
         if not 0 <= momentum < 1:
             raise ValueError(f"ProjectedMomentum(momentum=...) must be in [0, 1); got {momentum}.")
+        if rows is not None:
+            rows = checks.at_least("ProjectedMomentum(rows=...)", rows, 1)
         self.momentum, self.rows = momentum, rows
         self.every = checks.at_least("ProjectedMomentum(every=...)", every, 1)
         self.name = f"projected SGD [{rate:g}, {momentum:g}]"
+
+    def fits(self, problem: Problem, domain: Domain) -> bool:
+        sampled = self.rows is None or problem.terms() is not None
+        return sampled and super().fits(problem, domain)
 
     def follow(self, problem: Problem, domain: Domain, max_steps: int, report: Report) -> None:
         x, terms = start_of(problem, domain).x, problem.terms()
