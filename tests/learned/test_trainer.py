@@ -219,11 +219,11 @@ def test_patience_ends_a_training() -> None:
         ),
         (
             lambda: learned.meta_train({"oracle": learned.LSTMStep()}, svm_family(), solver=SOFT),
-            "the slot 'oracle' needs a Controller that is a Oracle",
+            "the slot 'oracle' needs a Controller with the second base Oracle; got LSTMStep",
         ),
         (
             lambda: learned.meta_train(learned.LSTMStep(), svm_family(), solver="soft"),
-            "solver must be a FrankWolfe; got 'soft'",
+            "solver=... in meta_train, must be a FrankWolfe; got 'soft'",
         ),
         (
             lambda: learned.meta_train(

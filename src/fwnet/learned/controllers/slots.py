@@ -37,17 +37,20 @@ class Slots(Learned):
     def __init__(self, controllers: Mapping[str, Controller], template: FrankWolfe) -> None:
         super().__init__()
         if not isinstance(template, FrankWolfe):
-            raise TypeError(f"solver must be a FrankWolfe; got {template!r}.")
+            raise TypeError(
+                "Slots(template), solver=... in meta_train, must be a FrankWolfe; got "
+                f"{template!r}."
+            )
         if not controllers:
-            raise ValueError("controllers must name at least one slot; got none.")
+            raise ValueError("Slots(controllers) must name at least one slot; got none.")
         for slot, controller in controllers.items():
             kind = SLOTS.get(slot)
             if kind is None:
                 raise ValueError(f"a slot is one of {', '.join(SLOTS)}; got {slot!r}.")
             if not isinstance(controller, Controller) or not isinstance(controller, kind):
                 raise TypeError(
-                    f"the slot {slot!r} needs a Controller that is a {kind.__name__}; got "
-                    f"{controller!r}."
+                    f"the slot {slot!r} needs a Controller with the second base {kind.__name__}; "
+                    f"got {controller!r}."
                 )
         self.controllers = nn.ModuleDict(dict(controllers))
         vars(self)["template"] = template  # not as a submodule: its weights are not ours to train
