@@ -213,15 +213,6 @@ def test_blocks_at_different_places_are_not_the_same() -> None:
 
 
 @every
-def test_detach_leaves_the_graph(kind: str) -> None:
-    make, _ = KINDS[kind]
-    vertex = make((3,), seeded(10))
-    tracked = vertex.each(lambda t, dims: t.requires_grad_() if t.is_floating_point() else t)
-    assert not tracked.detach().dense().requires_grad
-    assert torch.equal(tracked.detach().dense(), tracked.dense().detach())
-
-
-@every
 def test_as_dense_keeps_the_point(kind: str) -> None:
     make, shape = KINDS[kind]
     vertex = make((2,), seeded(11))

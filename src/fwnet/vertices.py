@@ -87,10 +87,6 @@ class Vertex(ABC):
         """A vertex `(...)` as one atom `(..., 1)`."""
         return self.each(lambda tensor, dims: tensor.unsqueeze(tensor.ndim - dims))
 
-    def detach(self: _V) -> _V:
-        """The same vertex outside the autograd graph."""
-        return self.each(lambda tensor, dims: tensor.detach())
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from fwnet.domains.simplex import Simplex
 from fwnet.numerics import checks
 from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.numerics.tensors import Cost, dense_cost, norm
-from fwnet.quadratic.nearest import hull_weights
+from fwnet.quadratic.nearest import nearest_weights
 from fwnet.vertices import Dense, Vertex
 
 
@@ -97,7 +97,7 @@ class ConvexHull(Domain):
         flat = x.detach().flatten(-self.event_dim)
         points = flat.reshape(-1, flat.shape[-1]).to("cpu", torch.float64)
         vertices = self.vertices.detach().flatten(1).to("cpu", torch.float64)
-        weights = torch.stack([hull_weights(vertices, point) for point in points])
+        weights = torch.stack([nearest_weights(vertices, point) for point in points])
         return weights.reshape(*flat.shape[:-1], -1).to(x.device)
 
 

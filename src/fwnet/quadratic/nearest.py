@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def hull_weights(vertices: Tensor, point: Tensor) -> Tensor:
+def nearest_weights(vertices: Tensor, point: Tensor) -> Tensor:
     """Weights w >= 0, Σ w = 1, of the point of the hull that is nearest to `point`.
 
         min over w >= 0 of |Σ w_k (vertices_k − point)|² + (Σ w_k − 1)²,   then w / Σ w
