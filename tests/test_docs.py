@@ -18,6 +18,11 @@ from scripts import ROOT, run
 PAGES = sorted(ROOT.glob("docs/*.md"))
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(  # a block, and its output if the page shows it
+    r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL
+)
+END = "----- end of the block -----"
+COMPILES = re.compile("^fwnet compiles machine code .*\n", re.MULTILINE)  # a first use says so
 OUTPUT = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -95,11 +100,19 @@ def test_every_name_of_the_api_page_exists() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
-    blocks = BLOCK.findall(page.read_text())
+    """And print what the page shows: words exactly, numbers to a third if they are not tiny."""
+    blocks = SHOWN.findall(page.read_text())
     if blocks:
         script = tmp_path / "page.py"
-        script.write_text("\n".join(blocks))
+        script.write_text(f"\nprint({END!r}, flush=True)\n".join(code for code, _ in blocks))
         run([str(script)], tmp_path)
+        printed = COMPILES.sub("", (tmp_path / "output.txt").read_text()).split(f"{END}\n")
+        for (_, shown), found in zip(blocks, printed, strict=True):
+            if shown:
+                assert NUMBER.sub("#", found).split() == NUMBER.sub("#", shown).split()
+                numbers = [float(number) for number in NUMBER.findall(shown)]
+                same = pytest.approx(numbers, rel=0.3, abs=1e-3)
+                assert [float(number) for number in NUMBER.findall(found)] == same
 
 
 def test_each_snippet_of_the_readme_stands_alone_and_prints_what_it_shows(tmp_path: Path) -> None:
@@ -113,8 +126,7 @@ def test_each_snippet_of_the_readme_stands_alone_and_prints_what_it_shows(tmp_pa
         folder.mkdir()
         (folder / "page.py").write_text(snippet)
         run([str(folder / "page.py")], folder)
-        printed = (folder / "output.txt").read_text()
-        printed = re.sub("fwnet compiles machine code .*\n", "", printed)  # a first use says so
+        printed = COMPILES.sub("", (folder / "output.txt").read_text())
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
         found = [float(number) for number in NUMBER.findall(printed)]
         assert found == pytest.approx([float(number) for number in NUMBER.findall(shown)], rel=0.1)
