@@ -13,7 +13,9 @@ from domains.cases import implicit, spectraplex, trace_norm
 from fwnet.estimators.low_rank.losses import SquaredLoss
 from fwnet.estimators.low_rank.problems import certify
 from fwnet.low_rank import ArrayRows, Factors, RowProblem
+from fwnet.numerics.singular import top_singular_pair
 from fwnet.numerics.tensors import ImplicitMatrix
+from fwnet.vertices import Rank1, Vertex
 from laws.coverage import note
 from laws.hard_data import draw_scale, draw_singular_values, draw_spectrum
 from laws.rounding import LANCZOS, LINEAR_PROGRAM, TIED, unit_roundings
@@ -70,14 +72,16 @@ def oracle_verdict(generator: np.random.Generator, place: Set, cost: Array) -> s
     cost, domain, side = tensor.double().numpy(), place.domain, min(place.shape)
     products, warm = bool(generator.random() < 0.5), False
     given: Any = implicit(tensor) if products else tensor
-    options = {}
-    if isinstance(domain, fwnet.TraceNormBall | fwnet.Spectraplex) and generator.random() < 0.5:
+    if isinstance(domain, fwnet.TraceNormBall) and generator.random() < 0.5:
         warm, vh = True, np.linalg.svd(cost)[2]
-        start = vh[int(generator.integers(side))] + 1e-3 * generator.standard_normal(len(vh))
-        options = {"start": torch.from_numpy(start).to(dtype)}
+        guess = vh[int(generator.integers(side))] + 1e-3 * generator.standard_normal(len(vh))
+        u, _, v = top_singular_pair(given, torch.from_numpy(guess).to(dtype))
+        found: Vertex = Rank1(-domain.radius * u, v)
+    else:
+        found = domain.vertex(given)
     note(domain=type(domain).__name__, dtype=dtype, implicit=products, warm=warm, side=side)
     text = f"{place}, {dtype}{', implicit' * products}{', warm' * warm}"
-    vertex = domain.vertex(given, **options).dense().double().numpy()
+    vertex = found.dense().double().numpy()
     k = sum(place.shape) * 4 + 20
     rounding = k * unit_roundings(dtype) * float(np.linalg.norm(cost)) * place.reach
     rounding += oracle_slack(place, cost, dtype)
