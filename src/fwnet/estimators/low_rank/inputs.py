@@ -24,7 +24,7 @@ def matrix(estimator: Any, X: Any, reset: bool) -> Any:
     A memory map stays one, whatever numbers it holds; it is checked and read block by block.
     """
     X = forward(validate_data(estimator, X, reset=reset, **_rules(X)))
-    check_finite("X", X)
+    check_finite(X)
     return X
 
 
@@ -36,7 +36,7 @@ def matrix_and_targets(
         raise ValueError("y must be dense; got a sparse matrix. Convert it with y.toarray().")
     X, y = validate_data(estimator, X, y, reset=reset, **_rules(X), **options)
     X = forward(X)
-    check_finite("X", X)
+    check_finite(X)
     return X, forward(y)
 
 
@@ -55,8 +55,8 @@ def _rules(X: Any) -> dict[str, Any]:
     }
 
 
-def check_finite(name: str, X: Any, first: int = 0) -> None:
-    """Raise a ValueError that names the first row and column that are not finite."""
+def check_finite(X: Any, first: int = 0) -> None:
+    """Raise a ValueError that names the first row and column of X that are not finite."""
     if X.dtype.kind != "f":
         return
     for lo in range(0, X.shape[0], _HEIGHT):
@@ -70,7 +70,7 @@ def check_finite(name: str, X: Any, first: int = 0) -> None:
         row, column = (int(i) for i in np.argwhere(~np.isfinite(dense))[0])
         bad = "NaN" if np.isnan(dense[row, column]) else "infinity"
         raise ValueError(
-            f"{name} contains {bad} in row {first + lo + row}, column {column}. "
+            f"X contains {bad} in row {first + lo + row}, column {column}. "
             "Drop the row or fill the entry."
         )
 
@@ -105,7 +105,7 @@ def rows_of_blocks(blocks: Any, intercept: bool) -> tuple[StreamedRows, Array]:
             raise ValueError(
                 f"Block {number} has {X.shape[1]} columns, the blocks before it {width}."
             )
-        check_finite("X", X, n)
+        check_finite(X, n)
         n += X.shape[0]
         targets.append(y)
         double = double or X.dtype == np.float64

@@ -41,8 +41,8 @@ def scores_in_double(
     u: Array,
     scores: Array,
     scale: float,
-    clock: Clock | None = None,
-    threads: int = 1,
+    clock: Clock,
+    threads: int,
 ) -> Array:
     """Return Σ uⱼ(k(·, xⱼ) + bias) (n,) evaluated again in float64, given these sums in float32.
 
@@ -109,11 +109,11 @@ def kernel_gap(
     problem: MarginProblem,
     coef: Array,
     scores: Array,
-    error: float | None = None,
+    error: float | None,
 ) -> float:
     """Return (P − D)/P of the coefficients, given f (n,) summed from the kernel.
 
-    `error` bounds that of f; by default f is taken to be summed in float64, where
+    `error` bounds that of f; without it, f is taken to be summed in float64, where
 
     |f − f_exact| <= (κ + (2 + 4√s)ε) √(kᵢᵢ + 1) Σ|uⱼ|√(kⱼⱼ + 1),   κ the kernel's own error
     """

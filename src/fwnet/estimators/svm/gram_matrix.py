@@ -59,10 +59,6 @@ class GramMatrix(ABC):
     def entries(self, index: Array, columns: Array) -> Array:
         """Return k(x_i, x_j) (len(index), len(columns))."""
 
-    @abstractmethod
-    def square(self) -> Array:
-        """Return the whole matrix (n, n)."""
-
     def ridged(self, u: Array, bias: float, box: Array) -> Array:
         """Return (K + bias + diag(1/C))u (n,) in float64, by rows of the entries that are not 0."""
         support = np.flatnonzero(u)
@@ -209,10 +205,6 @@ class FeatureGramMatrix(GramMatrix):
     def __init__(self, kernel: KernelRows, X: Any) -> None:
         super().__init__(kernel)
         self._X = X
-
-    def square(self) -> Array:
-        """Return the whole matrix (n, n)."""
-        return self.kernel.square()
 
     def entries(self, index: Array, columns: Array) -> Array:
         """Return ⟨x_i, x_j⟩ (len(index), len(columns))."""

@@ -29,18 +29,14 @@ from fwnet.estimators.svm.margin_problem import MarginProblem
 from fwnet.numerics.line_search import scalar_root
 from fwnet.trace import Clock
 
+_STEPS = 40  # of Newton's method, and of the active sets after it
 _STEP = 1e-8  # a Newton step that is shorter was stopped by rounding
 _PANEL = 256  # columns of a large Cholesky factor between two looks at the clock
 _NOISE = 8 * np.finfo(np.float64).eps  # of a score, of the sizes it is summed from
 
 
 def exact_weights(
-    kernel: Array,
-    problem: MarginProblem,
-    bias: float,
-    u: Array,
-    clock: Clock | None = None,
-    max_steps: int = 40,
+    kernel: Array, problem: MarginProblem, bias: float, u: Array, clock: Clock | None = None
 ) -> Array:
     """Return the optimal u (m,) for a kernel matrix whose first m rows and columns count.
 
@@ -50,7 +46,7 @@ def exact_weights(
     clock = clock or Clock()
     m = len(problem.y)
     f = _scores(kernel, bias, np.flatnonzero(u), u)
-    for _ in range(max_steps):
+    for _ in range(_STEPS):
         excess = problem.excess(f)
         inside = np.flatnonzero(excess)
         target = np.zeros(m)
@@ -66,11 +62,11 @@ def exact_weights(
         if t < _STEP:
             break
         u, f = u + t * move, f + t * change
-    return _dual_active_sets(kernel, problem, bias, u, clock, max_steps)
+    return _dual_active_sets(kernel, problem, bias, u, clock)
 
 
 def _dual_active_sets(
-    kernel: Array, problem: MarginProblem, bias: float, u: Array, clock: Clock, max_steps: int
+    kernel: Array, problem: MarginProblem, bias: float, u: Array, clock: Clock
 ) -> Array:
     """Minimise ½ uᵀ(G + diag(1/C))u − tᵀu by steps to the minimum on a set S of signs.
 
@@ -81,7 +77,7 @@ def _dual_active_sets(
     signs, sizes = np.sign(u), np.sqrt(np.maximum(kernel.diagonal()[: len(u)] + bias, 0.0))
     if not np.isfinite(sizes).all():
         raise np.linalg.LinAlgError("The kernel matrix is not finite.")
-    for _ in range(max_steps):
+    for _ in range(_STEPS):
         inside = np.flatnonzero(signs)
         factor = _factored(kernel, bias, inside, problem.box[inside], clock)
         target = np.zeros(len(u))

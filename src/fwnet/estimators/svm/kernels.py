@@ -152,7 +152,6 @@ class KernelRows:
         X: Any,
         spec: KernelSpec,
         dtype: Any,
-        encoding: Encoding | None = None,
         slack: float = EXACT,
         threads: int = 1,
     ) -> None:
@@ -166,7 +165,7 @@ class KernelRows:
             self._diagonal = np.full(self.n, np.nan)  # of a callable, as far as it was asked for
             return
         gamma = spec.gamma if spec.name == "rbf" else None
-        self.encoding = encoding or encoding_of(X, gamma, slack)
+        self.encoding = encoding_of(X, gamma, slack)
         if gamma is not None:
             self._points = self.encoding.encode(X, self.dtype)
             self.reach = -float(self._points.exponents.min(initial=0.0))

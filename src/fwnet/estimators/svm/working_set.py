@@ -316,6 +316,7 @@ class WorkingSet:
         return u, z
 
     def _take_all(self) -> None:
+        assert isinstance(self.gram, StoredGramMatrix)
         self.matrix = self.gram.square()
         self.working = np.arange(len(self.problem.y))
         self.curvature = self._diagonal(self.working)
