@@ -9,6 +9,7 @@ and P* = 1/(4 f*).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ def solve_head(H: Tensor, Y: Tensor, C: Penalty, tol: float = 1e-12) -> Head:
     weights, beta, gap = (
         torch.from_numpy(np.array(part)).to(H) for part in zip(*parts, strict=True)
     )
-    return Head(weights, beta, _primal(H, Y, C, weights), gap)
+    return Head(weights, beta, primal_value(H, Y, C, weights), gap)
 
 
 @torch.no_grad()
@@ -87,26 +88,34 @@ def head_of(H: Tensor, Y: Tensor, C: Penalty, beta: Tensor) -> Head:
 
     At the solution that t is the multiple with the largest D too; before, P can be far less there.
     """
-    tiny = torch.finfo(H.dtype).tiny
     vector, total = (beta * Y) @ H, beta.sum(-1)
     square, ahead = vector.square().sum(-1), Y * (vector @ H.mT)
-    scale = total / (square + (beta.square() / C).sum(-1)).clamp_min(tiny)
+    share = square + (beta.square() / C).sum(-1)
+    scale = total / share.clamp_min(torch.finfo(H.dtype).tiny)
     weighted = C * ahead
-
-    def slope_at(t: Tensor) -> tuple[Tensor, Tensor]:  # it rises, in straight pieces
-        left = (1 - t.unsqueeze(-1) * ahead).clamp_min_(0)
-        curvature = square + torch.linalg.vecdot((left > 0).to(ahead), weighted * ahead)
-        return t * square - torch.linalg.vecdot(left, weighted), curvature.clamp_min(tiny)
-
+    slope_at = partial(slope_of_multiple, square=square, ahead=ahead, weighted=weighted)
     first = -weighted.sum(-1)
     far, goal = torch.full_like(first, torch.inf), 1e-6 * first.abs()
     best, _ = batched_root(slope_at, first, far, goal, guess=scale, evaluations=_MAX_SEARCH)
     weights = best.unsqueeze(-1) * vector
-    primal = _primal(H, Y, C, weights)
+    primal = primal_value(H, Y, C, weights)
     return Head(weights, scale.unsqueeze(-1) * beta, primal, 1 - 0.5 * total * scale / primal)
 
 
-def _primal(H: Tensor, Y: Tensor, C: Penalty, weights: Tensor) -> Tensor:
+def slope_of_multiple(
+    t: Tensor, square: Tensor, ahead: Tensor, weighted: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The slope of P(t v) in t, which rises in straight pieces, and its derivative.
+
+    |v|² is the square, yᵢ⟨v, hᵢ⟩ ahead, Cᵢyᵢ⟨v, hᵢ⟩ weighted.
+    """
+    left = (1 - t.unsqueeze(-1) * ahead).clamp_min(0)
+    curvature = square + torch.linalg.vecdot((left > 0).to(ahead), weighted * ahead)
+    tiny = torch.finfo(ahead.dtype).tiny
+    return t * square - torch.linalg.vecdot(left, weighted), curvature.clamp_min(tiny)
+
+
+def primal_value(H: Tensor, Y: Tensor, C: Penalty, weights: Tensor) -> Tensor:
     """P(w) of every problem."""
     slack = (1 - Y * (weights @ H.mT)).clamp_min(0)
     return 0.5 * (weights.square().sum(-1) + (C * slack.square()).sum(-1))

@@ -19,7 +19,15 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fwnet.estimators.deep.head import Head, Penalty, head_of, solve_head, with_bias
+from fwnet.estimators.deep.head import (
+    Head,
+    Penalty,
+    head_of,
+    primal_value,
+    slope_of_multiple,
+    solve_head,
+    with_bias,
+)
 from fwnet.layers import FWNet
 from fwnet.problems import SVMDual
 
@@ -29,9 +37,8 @@ def svm_loss(weights: Tensor, H: Tensor, Y: Tensor, C: Penalty) -> Tensor:
 
     At most 1 at the solution, since P(0) = ΣC/2.
     """
-    each = C * H.new_ones(H.shape[0])
-    hinge = (1 - Y * (weights @ H.mT)).clamp_min(0)
-    return (weights.square().sum(-1) + (each * hinge.square()).sum(-1)).mean() / each.sum()
+    total = (C * H.new_ones(H.shape[0])).sum()
+    return 2 * primal_value(H, Y, C, weights).mean() / total
 
 
 class Mode(ABC):
@@ -113,16 +120,11 @@ class NetMode(Mode):
 def _best_multiple(vector: Tensor, H: Tensor, Y: Tensor, C: Penalty, weights: Tensor) -> Tensor:
     """t·vector, equal to `weights`, with the gradient of both.
 
-    t is the root of slope(t) = t|v|² − Σ Cᵢ max(0, 1 − t·aᵢ)·aᵢ with aᵢ = yᵢ⟨v, hᵢ⟩, so it moves
-    with the data as dt = −dslope / slope'(t).
+    t is the root of the slope of P(t v), so it moves with the data as dt = −dslope / slope'(t).
     """
-    ahead = Y * (vector @ H.mT)
-    square = vector.square().sum(-1)
-    tiny = torch.finfo(square.dtype).tiny
+    ahead, square = Y * (vector @ H.mT), vector.square().sum(-1)
     with torch.no_grad():
-        t = (weights * vector).sum(-1) / square.clamp_min(tiny)
-        curvature = square + (C * (t.unsqueeze(-1) * ahead < 1) * ahead.square()).sum(-1)
-    left = (1 - t.unsqueeze(-1) * ahead).clamp_min(0)
-    slope = t * square - (C * left * ahead).sum(-1)
-    t = t - (slope - slope.detach()) / curvature.clamp_min(tiny)
+        t = (weights * vector).sum(-1) / square.clamp_min(torch.finfo(square.dtype).tiny)
+    slope, curvature = slope_of_multiple(t, square, ahead, C * ahead)
+    t = t - (slope - slope.detach()) / curvature.detach()
     return t.unsqueeze(-1) * vector
