@@ -57,7 +57,7 @@ def draw(found: np.ndarray, true: np.ndarray, file: str) -> None:
     _, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for values, label in ((found, "W, learned"), (true[:RANK], "W*, which drew the labels")):
         ax.plot(np.arange(1, len(values) + 1), values / values[0], "o-", label=label)
-    ax.set(xlabel="number", ylabel="singular value / largest", yscale="log")
+    ax.set(xlabel="singular value, from the largest", ylabel="share of the largest", yscale="log")
     ax.legend()
     save(ax, file)
 

@@ -10,6 +10,7 @@ import lzma
 import os
 import pickle
 import struct
+import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,18 @@ def write_archive(path: Path, files: dict[str, bytes]) -> None:
             entry = tarfile.TarInfo(f"some-folder/{name}")
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(("name", "seed"), [("digits", 0), ("circles", 12345)])
+def test_a_set_of_scikit_learn_says_how_to_install_it(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fwnet.data.load import _load
+
+    _load.cache_clear()
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=rf'load\("{name}"\) needs scikit-learn\. .*fwnet\[svm\]'):
+        load(name, seed=seed)
 
 
 def test_a_data_loader_of_torch_yields_every_training_point_once(folder: Path) -> None:

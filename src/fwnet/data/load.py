@@ -20,6 +20,7 @@ from fwnet.data.formats import npz_arrays, unpacked
 from fwnet.data.images import CIFAR10_CLASSES
 from fwnet.data.sources import DataError, find, folders, shown
 from fwnet.data.splits import splits
+from fwnet.numerics.optional import optional
 
 NAMES = ("circles", "digits", "mnist", "cifar10", "cifar100", "cifar10-inception", "a9a")
 _TEN = tuple(map(str, range(10)))
@@ -144,8 +145,7 @@ def _files(name: str) -> list[Path]:
 
 
 def _circles(seed: int) -> Dataset:
-    from sklearn.datasets import make_circles
-
+    make_circles = optional("sklearn.datasets", 'load("circles")', "svm").make_circles
     parts = []
     for state in np.random.SeedSequence(seed).generate_state(2):
         x, y = make_circles(2000, factor=0.2, noise=0.1, random_state=int(state))
@@ -158,9 +158,8 @@ def _circles(seed: int) -> Dataset:
 
 
 def _digits(seed: int) -> Dataset:
-    from sklearn.datasets import load_digits
-
-    pixels, y = load_digits(return_X_y=True)
+    datasets = optional("sklearn.datasets", 'load("digits")', "svm")
+    pixels, y = datasets.load_digits(return_X_y=True)
     x = pixels.astype(np.uint8).reshape(-1, 1, 8, 8)
     parts = splits(y, (2 / 3, 0.0, 1 / 3), seed=0)
     train, test = parts.optimizee, parts.test
