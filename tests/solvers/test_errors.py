@@ -284,7 +284,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
             fwnet.LogisticRegression(EYE, torch.tensor([1, -1, 1]))
         ),
         TypeError,
-        "Pairwise(second_order=True) needs a quadratic problem; LogisticRegression is none.",
+        "Pairwise(second_order=True) needs a quadratic problem; LogisticRegression is not.",
     ),
     (
         "corrections without curvature",

@@ -91,7 +91,7 @@ class Pairwise(Direction):
         if self.second_order and not problem.quadratic:
             raise TypeError(
                 f"Pairwise(second_order=True) needs a quadratic problem; {type(problem).__name__} "
-                "is none. Use second_order=False."
+                "is not. Use second_order=False."
             )
 
     def forward(

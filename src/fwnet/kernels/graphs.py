@@ -167,11 +167,11 @@ def padded_graphs(graphs: Any, labels: Sequence[Hashable] | None = None) -> Arra
                [1., 0., 0., 1.]], dtype=float32)
     """
     graphs = as_graphs(graphs)
-    known: list[Any] = sorted({label for graph in graphs for label in graph.labels}) \
-        if labels is None else list(labels)  # fmt: skip
-    column = {label: k for k, label in enumerate(known)}
+    if labels is None:
+        labels = sorted({label for graph in graphs for label in graph.labels})
+    column = {label: k for k, label in enumerate(labels)}
     n = max(len(graph.labels) for graph in graphs)
-    out = np.zeros((len(graphs), n, n + len(known)), np.float32)
+    out = np.zeros((len(graphs), n, n + len(labels)), np.float32)
     for matrix, graph in zip(out, graphs, strict=True):
         matrix[graph.edges[:, 0], graph.edges[:, 1]] = 1.0
         matrix[graph.edges[:, 1], graph.edges[:, 0]] = 1.0
@@ -221,15 +221,19 @@ def _from_networkx(graph: Any) -> Graph:
 
 def _alike(what: str, found: list[Any]) -> None:
     """Raise unless the graphs have labels of one kind: numbers and strings never agree."""
-    kinds = [type(None) if some is None else str if isinstance(some[0], str) else int
-             for some in found]  # fmt: skip
-    words = {str: "strings", int: "numbers", type(None): "none"}
-    if len(set(kinds)) > 1:
-        other = next(kind for kind in kinds if kind != kinds[0])
+    kinds = [_kind(labels) for labels in found]
+    other = next((kind for kind in kinds if kind != kinds[0]), None)
+    if other is not None:
         raise TypeError(
-            f"the {what} must be of one kind in all graphs; got {words[kinds[0]]} first and "
-            f"{words[other]} in a later graph. Convert them."
+            f"the {what} must be of one kind in all graphs; got {kinds[0]} first and {other} in a "
+            "later graph. Convert them."
         )
+
+
+def _kind(labels: Sequence[Hashable] | None) -> str:
+    if labels is None:
+        return "none"
+    return "strings" if isinstance(labels[0], str) else "numbers"
 
 
 def _one_kind(name: str, labels: list[Any]) -> None:

@@ -121,7 +121,7 @@ def finite(name: str, value: Tensor) -> Tensor:
 
 
 def holds_integers(value: Tensor) -> bool:
-    """Whether the dtype is one of whole numbers; bool is none."""
+    """Whether the dtype is an integer type; bool does not count."""
     return not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
 
 

@@ -37,10 +37,10 @@ def batched_root(
         slope_at: slopes at γ, and their derivatives if they are known.
         start: slopes at 0; where they are at least 0, the answer is 0.
         high: largest answers, or infinity.
-        goal: |slope| that will do.
+        goal: a |slope| that is small enough.
         end: slopes at `high`; where they are at most 0, the answer is `high`. None: they are above.
         curvature: derivatives at 0.
-        guess: where to look first, above 0; without it `end` or `curvature` must be known.
+        guess: where to evaluate first, above 0; without it `end` or `curvature` must be known.
         evaluations: calls of `slope_at`, at most.
     """
     slope, low, answer = start, torch.zeros_like(start), torch.zeros_like(start)

@@ -13,7 +13,7 @@ from fwnet.quadratic import scalar
 from fwnet.quadratic.faces import FaceFactor, as_doubles, compiled_for, factor_face
 from fwnet.quadratic.matrices import check_convex, check_small
 
-SMALL = 32  # one problem up to this size is scalar work: NumPy, less overhead
+SMALL = 32  # one problem up to this size is left to NumPy, whose calls cost less than torch's
 _FEW = 4
 _BLOCK_STEPS = 30  # block pivots take 3 to 10 faces, or cycle
 _PATIENCE = 3  # exchanges of everything that may fail to reduce the number of wrong signs
@@ -128,7 +128,7 @@ class QPBatch:
 def solve_each(
     batch: QPBatch, start: Tensor, steps: int, *, pivots: bool = True
 ) -> SimplexQPSolution:
-    """Solve the problems one by one, in compiled code where that is for this batch.
+    """Solve the problems one by one, in compiled code if `compiled_for` has some for the batch.
 
     Arguments:
         batch: the problems.

@@ -66,7 +66,7 @@ def solve_feature_qp(
 
 
 def _compiled_newton(rows: Tensor, D: Tensor, c: Tensor) -> tuple[Tensor, FeatureFaceSystem] | None:
-    """The same by compiled code, where that is for this batch and full steps are enough."""
+    """The same by compiled code; None if it is not for such a batch, or a step needs a search."""
     code = compiled_for(rows)
     if code is None:
         return None

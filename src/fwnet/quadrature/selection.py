@@ -47,10 +47,8 @@ def _solver(method: str, steps: int, compiled: bool) -> FrankWolfe:
     if method == "pairwise":
         return PairwiseFrankWolfe(Simplex(), compiled=compiled, **budget)
     if method == "corrective":
-        direction = Corrections(
-            _MEMORY, []
-        )  # a projected step would give weight to every candidate
-        return FrankWolfe(Simplex(), LineSearch(), direction=direction, **budget)
+        hull = Corrections(_MEMORY, [])  # a projected step would give weight to every candidate
+        return FrankWolfe(Simplex(), LineSearch(), direction=hull, **budget)
     rule: Any = {
         "line-search": LineSearch(),
         "open-loop": lambda t: 2.0 / (t + 3),  # the start was the first point
