@@ -121,6 +121,8 @@ def test_what_the_slots_remember_is_carried_and_saved() -> None:
         {"oracle": learned.LSTMPowerIteration(hidden=3, layers=1, steps=2).double()},
         {"oracle": learned.LearnedPowerIteration(2).double()},
         {"rule": learned.LSTMStep(hidden=3, layers=1).double(), "bias": True},
+        {"rule": fwnet.Monotonic()},
+        {"oracle": fwnet.Stochastic(7)},
     ):
         whole, half, again = (layer(cells=2, **options) for _ in range(3))
         for X, y in batches:
@@ -138,6 +140,22 @@ def test_what_the_slots_remember_is_carried_and_saved() -> None:
             forgetful.loss(X, y)
         assert torch.equal(again.weight, whole.weight)
         assert not torch.equal(forgetful.weight, whole.weight)
+
+
+@pytest.mark.parametrize("options", [{"rule": fwnet.Monotonic()}, {"oracle": fwnet.Stochastic(7)}])
+def test_what_is_remembered_carries_no_graph(options: dict[str, object]) -> None:
+    """Unrolled steps of one minibatch after the other, each with its own backward pass."""
+    sparse = layer(unrolled=True, cells=2, **options)
+    for seed in range(3):
+        X, y = batch(seed=seed)
+        X.requires_grad_()
+        sparse.loss(X, y).backward()
+        assert X.grad is not None
+
+
+def test_an_oracle_that_remembers_vertices_is_refused() -> None:
+    with pytest.raises(TypeError, match="must be tensors and numbers in tuples; got a LazyState"):
+        layer(oracle=fwnet.Lazy()).loss(*batch())
 
 
 def test_the_last_v_is_where_the_next_minibatch_begins() -> None:

@@ -169,7 +169,14 @@ def _plain(state: Any, fn: Callable[[Tensor], Tensor] = Tensor.detach) -> Any:
     """A state of tensors and numbers in plain tuples, without gradients."""
     if isinstance(state, Tensor):
         return fn(state)
-    return tuple(_plain(part, fn) for part in state) if isinstance(state, tuple) else state
+    if isinstance(state, tuple):
+        return tuple(_plain(part, fn) for part in state)
+    if state is None or isinstance(state, int | float | str):
+        return state
+    raise TypeError(
+        "NeuralSparseSoftmax carries what its oracle and rule remember, which must be tensors and "
+        f"numbers in tuples; got a {type(state).__name__}. Use another oracle or rule."
+    )
 
 
 def _restored(like: Any, plain: Any) -> Any:

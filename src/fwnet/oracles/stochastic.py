@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -16,11 +15,10 @@ from fwnet.problems import Problem
 from fwnet.problems.base import dense_gradient, inner
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class StochasticState:
-    """Step index and averaged gradient."""
+class StochasticState(NamedTuple):
+    """The seed of step 0, step index and averaged gradient."""
 
+    seed: int
     t: int = 0
     average: Tensor | None = None
 
@@ -54,7 +52,7 @@ class Stochastic(Oracle):
         self.batch_size = checks.at_least("Stochastic(batch_size=...)", batch_size, 1)
         self.generator = generator
 
-    def init(self, problem: Problem, domain: Domain, it: Iterate) -> Any:
+    def init(self, problem: Problem, domain: Domain, it: Iterate) -> StochasticState:
         terms = problem.terms()
         if terms is None:
             raise TypeError(
@@ -65,25 +63,25 @@ class Stochastic(Oracle):
             raise ValueError(
                 f"Stochastic(batch_size={self.batch_size}) exceeds the {terms} terms of f."
             )
-        return StochasticState(), seed_of(self.generator)
+        return StochasticState(seed_of(self.generator))
 
     def forward(
         self, problem: Problem, domain: Domain, it: Iterate, state: Any
     ) -> tuple[Linearization, Any]:
-        memory, seed = state
+        seed, t, before = state
         terms = problem.terms()
         assert terms is not None
         # A new generator for every step, so that a recomputed cell draws the same rows; on the
         # host, so that every device does.
-        generator = torch.Generator().manual_seed(seed + memory.t)
+        generator = torch.Generator().manual_seed(seed + t)
         rows = torch.randperm(terms, generator=generator)[: self.batch_size].to(it.x.device)
         sample = problem.minibatch(rows)
         value, gradient, _ = sample.first_order(sample.at(it.x))
         average = dense_gradient(gradient)
-        if memory.average is not None:
-            average = torch.lerp(memory.average, average, 4 / (memory.t + 8) ** (2 / 3))
+        if before is not None:
+            average = torch.lerp(before, average, 4 / (t + 8) ** (2 / 3))
         vertex = domain.vertex(average)
         along = inner(average, it.x, problem.batch_dims)
         decrease = along - vertex.inner(average)
-        state = StochasticState(memory.t + 1, average), seed
-        return Linearization(value, average, along, vertex, decrease, exact=False), state
+        lin = Linearization(value, average, along, vertex, decrease, exact=False)
+        return lin, StochasticState(seed, t + 1, average)

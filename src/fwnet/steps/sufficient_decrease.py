@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -145,9 +144,7 @@ class Armijo(StepRule):
         return _shrunk(problem, move, longest, self.shrink, self.share), state
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MonotonicState:
+class MonotonicState(NamedTuple):
     """Step index, and the factor 2^(−N_t) `(*batch,)`."""
 
     t: int
