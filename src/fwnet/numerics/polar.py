@@ -21,7 +21,7 @@ _POLYNOMIALS = (
     (1.884209, -1.260195, 0.376021),
 )
 _LAST = (1.875, -1.25, 0.375)  # converges from there on
-_ROUNDED_UP = 1.004  # the norm is rounded itself
+ROUNDED_UP = 1.004  # the norm is rounded itself
 _LEAST, _MOST = 1e-6, 1e6  # lengths whose fourth powers are far from the ends of float32
 _ALIKE = 1e-2  # lengths in one batch that one number scales; their eighth powers are in range
 
@@ -41,7 +41,7 @@ def orthogonalize(matrix: Tensor, steps: int = 4, scale: float = 1.0) -> Tensor:
         steps: three products of matrices each, at least 1.
         scale: a factor of the result, free of charge.
     """
-    end = scale / _peak_of(steps, max(matrix.shape[-2:]), matrix.dtype)
+    end = scale / peak_of(steps, max(matrix.shape[-2:]), matrix.dtype)
     wide = matrix.shape[-2] <= matrix.shape[-1]
     x = matrix if matrix.ndim == 2 else matrix.reshape(-1, *matrix.shape[-2:])
     product, update = _products(x)
@@ -70,7 +70,7 @@ def _first(x: Tensor, wide: bool, factor: float, plain: bool) -> Tensor:
     gram = product(x, x.mT) if wide else product(x.mT, x)
     square = update(gram, gram, gram, beta=0.0, alpha=length**-4)
     size = torch.linalg.vector_norm(square, dim=(-2, -1), keepdim=True).clamp_min(tiny)
-    share = (size * _ROUNDED_UP).rsqrt()
+    share = (size * ROUNDED_UP).rsqrt()
     inner = torch.addcmul(gram, square, share, value=c / b * length**2) * share
     x = x * share.sqrt()
     left, right = (inner, x) if wide else (x, inner)
@@ -93,7 +93,7 @@ def _first_by_numbers(x: Tensor, wide: bool, factor: float, plain: bool) -> Tens
         return _first(x, wide, factor, plain)
     gram = torch.mm(x, x.mT) if wide else torch.mm(x.mT, x)
     square = torch.addmm(gram, gram, gram, beta=0.0, alpha=length**-4)
-    share = (_ROUNDED_UP * torch.linalg.vector_norm(square).item()) ** -0.5
+    share = (ROUNDED_UP * torch.linalg.vector_norm(square).item()) ** -0.5
     inner = gram.add_(square, alpha=c / b * share * length**2)
     size = factor * math.sqrt(share) / length
     left, right = (inner, x) if wide else (x, inner)
@@ -126,7 +126,7 @@ def peak(steps: int, rounding: float = 0.0) -> float:
 
 
 @lru_cache
-def _peak_of(steps: int, side: int, dtype: torch.dtype) -> float:
+def peak_of(steps: int, side: int, dtype: torch.dtype) -> float:
     """`peak`, if products of matrices with that many rows or columns round to the dtype."""
     checks.at_least("orthogonalize(steps=...)", steps, 1)
     return peak(steps, 4 * math.sqrt(side) * torch.finfo(dtype).eps)

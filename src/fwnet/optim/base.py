@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from fwnet.domains import Domain
 from fwnet.numerics import checks
 from fwnet.optim.adam import AdamSteps, adam_options
 from fwnet.optim.averages import Averages, averages_in_place
+from fwnet.optim.fused import WORTH, FusedStep, machine, savings
 from fwnet.optim.groups import Group, Held, State, check_rate, constrained, gradient_of, name_of
 from fwnet.optim.layouts import place_of
 from fwnet.optim.mixing import MATRIX_BALLS
@@ -36,11 +38,12 @@ class StepPlan(NamedTuple):
     free: list[AdamSteps]
     buckets: list[Bucket]
     averages: list[Averages]
+    slow: dict[Bucket, float]  # the seconds that machine code would save in a step, or nothing
 
     def is_current(self) -> bool:
         """Whether weights and schedules are still as its parts assume."""
-        current = all(adam.is_current() for adam in self.free)
-        return current and all(bucket.is_current() for bucket in self.buckets)
+        parts: Iterable[AdamSteps | Bucket] = (*self.free, *self.buckets)
+        return False not in [part.is_current() for part in parts]
 
 
 class VertexOptimizer(torch.optim.Optimizer):
@@ -55,6 +58,7 @@ class VertexOptimizer(torch.optim.Optimizer):
     feasible: bool
     _loaded = False  # whether domains were loaded and the weights not checked since
     _plan_kept: StepPlan | None = None  # while it is valid
+    _lost = 0.0  # seconds that machine code would have saved so far
     _averaged = False  # whether the parameters currently hold their averages
 
     def add_param_group(self, param_group: Group) -> None:
@@ -126,7 +130,6 @@ class VertexOptimizer(torch.optim.Optimizer):
             return torch.compiler.disable(self._step)(closure)
         return self._step(closure)
 
-    @torch.no_grad()
     def _step(self, closure: Closure | None) -> Any:
         if self._averaged:
             raise RuntimeError("step() inside averaged() would move the average; leave it first.")
@@ -134,26 +137,34 @@ class VertexOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        recorded = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)  # a context manager would take twice as long
+        try:
+            self._move()
+        finally:
+            torch.set_grad_enabled(recorded)
+        return loss
+
+    def _move(self) -> None:
         if self._loaded:
             for group in self.param_groups:
                 self.check_group(group)
             self._loaded = False
         plan = self._plan()
-        gradients = [bucket.gradient() for bucket in plan.buckets]
-        pairs = zip(plan.buckets, gradients, strict=True)
-        known = [bucket.has_gradients(g) for bucket, g in pairs]  # errors come before changes
+        if plan.slow:
+            self._use_machine_code(plan)
+        looks = [bucket.look() for bucket in plan.buckets]  # errors come before changes
         for adam in plan.free:
             self._notice_changes(adam.halves, [self.state[p] for p in adam.halves])
             adam.step(self.state)
             self._remember(adam.halves)
-        for bucket, gradient, has in zip(plan.buckets, gradients, known, strict=True):
+        for bucket, seen in zip(plan.buckets, looks, strict=True):
             owns = [self.state[p] for p in bucket.parameters]
             self._notice_changes(bucket.parameters, owns)
-            bucket.move(gradient, has, owns)
+            bucket.move(seen, owns)
             self._remember(bucket.parameters)
         for averages in plan.averages:
             averages.update(self.state)
-        return loss
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -174,7 +185,7 @@ class VertexOptimizer(torch.optim.Optimizer):
             raise RuntimeError("averaged() inside averaged(): the weights are already averages.")
         if all(group["averaging"] is None for group in self.param_groups):
             raise RuntimeError("averaged() needs averages: pass averaging=8 to the optimizer.")
-        self._averaged, versions = True, self._versions()
+        self._averaged, versions = True, self._versions
         parameters = [p for group in self.param_groups for p in group["params"]]
         unchanged = [p for p in parameters if versions.get(id(p)) == p._version]
         try:
@@ -211,29 +222,45 @@ class VertexOptimizer(torch.optim.Optimizer):
         adams = [AdamSteps(*zip(*pairs, strict=True)) for pairs in free.values()]
         averages = [Averages(g) for g in self.param_groups if g["averaging"] is not None]
         buckets = [Bucket(members, self.feasible) for members in alike.values()]
-        plan = StepPlan(signature, adams, buckets, averages)
+        plan = StepPlan(signature, adams, buckets, averages, savings(buckets))
         self._plan_kept = plan
         return plan
 
+    def _use_machine_code(self, plan: StepPlan) -> None:
+        """Give the buckets their steps in machine code, once what they lost would pay for it.
+
+        Only the steps of this optimizer count, so that a program repeats to the bit.
+        """
+        self._lost += round(sum(plan.slow.values()), 9)  # in whatever order
+        if self._lost >= WORTH:
+            code = machine()
+            for bucket in plan.slow if code is not None else ():
+                bucket.fused = FusedStep(bucket, code)
+            plan.slow.clear()
+
     def _notice_changes(self, parameters: Sequence[Tensor], owns: Sequence[State]) -> None:
         """Forget what was computed from weights that the user has changed in place."""
-        kept = map(self._versions().get, map(id, parameters))
-        for own, old, parameter in zip(owns, kept, parameters, strict=True):
-            if old is not None and old != parameter._version:
+        versions = self._versions
+        for own, parameter in zip(owns, parameters, strict=True):
+            now = parameter._version
+            if versions.get(id(parameter), now) != now:
                 forget_weights(own)
 
     def _remember(self, parameters: Sequence[Tensor]) -> None:
-        self._versions().update((id(p), p._version) for p in parameters)
+        versions = self._versions
+        for parameter in parameters:
+            versions[id(parameter)] = parameter._version
 
+    @cached_property
     def _versions(self) -> dict[int, int]:
         """How often each parameter, by its id, had been changed after its last step."""
-        versions: dict[int, int] = self.__dict__.setdefault("_last_versions", {})
-        return versions
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """The state as numbers, strings and tensors, domains included."""
         state = super().state_dict()
-        return state | {"param_groups": [packed(group) for group in state["param_groups"]]}
+        groups = [packed(group) for group in state["param_groups"]]
+        return state | {"param_groups": groups, "seconds_lost": self._lost}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a `state_dict()`; its domains and oracles replace those of the groups.
@@ -247,9 +274,13 @@ class VertexOptimizer(torch.optim.Optimizer):
             check_shapes(state_dict["state"], group, mine)
         super().load_state_dict(state_dict | {"param_groups": groups})
         in_full_precision(self.state, self.param_groups, state_dict)
-        self._versions().clear()
+        self._lost = state_dict.get("seconds_lost", 0.0)
+        self._versions.clear()
         self._plan_kept = None
         self._loaded = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_lost": self._lost}
 
 
 def oracle_of(domain: Domain, chosen: CostOracle | None) -> CostOracle:
@@ -276,8 +307,8 @@ def _below_one(name: str, value: float) -> None:
 def _signature(groups: list[Group]) -> list[Any]:
     """What a plan depends on: options, and which gradients there are."""
     options = [(id(group), group.get("constrained"), _options(group)) for group in groups]
-    gradients = [parameter.grad for group in groups for parameter in group["params"]]
-    return [options, [None if gradient is None else gradient.layout for gradient in gradients]]
+    gradients = [p.grad for group in groups for p in group["params"]]
+    return [options, [g if g is None else g.layout for g in gradients]]
 
 
 _options = itemgetter("domain", "oracle", "rescale", "momentum", "maximize", "foreach", "averaging")

@@ -37,7 +37,7 @@ def margin(domain: Domain, parameter: Tensor, shape: tuple[int, ...]) -> float:
         1024 · eps · √k,   k = min(d, m)
 
     Computing singular values at every step would cost too much, so vertices and weights keep this
-    distance from the sphere; see `Bucket._stay_inside`. Other balls need none.
+    distance from the sphere; see `Bucket.stay_inside`. Other balls need none.
     """
     if not isinstance(domain, MATRIX_BALLS):
         return 0.0

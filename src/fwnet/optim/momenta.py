@@ -35,10 +35,14 @@ class Momenta:
             return self._of_shards(gradient, beta, owns)
         if beta == 0:
             return gradient
+        return self.joined(gradient, owns).lerp_(gradient, 1 - beta)
+
+    def joined(self, gradient: Tensor, owns: Sequence[State]) -> Tensor:
+        """The momenta before the update, stacked; the gradient for members that have none."""
         known = [own.get("momentum") for own in owns]
         if self.joint is None or any(a is not b for a, b in zip(known, self.parts, strict=True)):
             self.joint = self._join(gradient, owns)  # they are new, or were loaded
-        return self.joint.lerp_(gradient, 1 - beta)
+        return self.joint
 
     def _join(self, gradient: Tensor, owns: Sequence[State]) -> Tensor:
         points = gradient.unbind(0) if self.batched else [gradient]

@@ -13,6 +13,7 @@ from torch import Tensor
 from fwnet.domains import Domain, NormBall, TraceNormBall
 from fwnet.numerics import checks
 from fwnet.numerics.tensors import expand
+from fwnet.optim.fused import FusedStep
 from fwnet.optim.groups import Held, State, gradient_of, name_of, rate_of
 from fwnet.optim.mixing import (
     MATRIX_BALLS,
@@ -55,8 +56,11 @@ class Bucket:
         by_diameter: γ / lr of each member if vertices lie on the sphere, √n / diameter.
         views: the points of parameters that move in place; empty if they are read and written.
         plain: whether each parameter is one tensor of the dtype in which it moves.
-        drifts, matrices: how members are kept inside; see `drifts` and `_stay_inside`.
+        drifts, matrices: how members are kept inside; see `drifts` and `stay_inside`.
+        fused: the same step in machine code, once it pays.
     """
+
+    fused: FusedStep | None = None
 
     def __init__(self, members: Sequence[Held], feasible: bool) -> None:
         self.members, self.feasible = tuple(members), feasible
@@ -102,6 +106,13 @@ class Bucket:
         """Whether the weights still are where the views are."""
         return self.addresses == [parameter.data_ptr() for parameter in self.parameters]
 
+    def look(self) -> tuple[Tensor, bool] | None:
+        """The gradients, and whether every member has one; None if machine code has seen that."""
+        if self.fused is not None and self.fused.reads():
+            return None
+        gradient = self.gradient()
+        return gradient, self.has_gradients(gradient)
+
     def gradient(self) -> Tensor:
         """The gradients as points, stacked; of shards, those of this worker as they are."""
         gradients: list[Any] = [p.grad for p in self.parameters]
@@ -130,8 +141,8 @@ class Bucket:
                 sizes = [_size(member) for member in self.members]
         return all(sizes) and len(self.shape) == self.event_dim
 
-    def move(self, gradient: Tensor, has_gradients: bool, owns: Sequence[State]) -> None:
-        """One step of every member.
+    def move(self, seen: tuple[Tensor, bool] | None, owns: Sequence[State]) -> None:
+        """One step of every member, after a look at the gradients.
 
         Points whose gradients were all 0 so far stay where they are, since every vertex is optimal
         for them: rows of tokens that no minibatch had, experts that had no inputs.
@@ -140,12 +151,19 @@ class Bucket:
             m.place.points(read(m.parameter, own))
             for m, own in zip(self.members, owns, strict=True)
         ]
-        self._begin(owns, xs)
-        gradient = -gradient if self.group["maximize"] else gradient
         finite: Sequence[Any] = [1.0] * len(self.members)
-        if not self.on_cpu:
-            gradient, finite = self._only_finite(gradient)
-        cost = self.momenta.update(gradient, float(self.group["momentum"]), owns)
+        if seen is None:
+            assert self.fused is not None
+            if self.fused.move(owns, xs):
+                return
+            assert self.momenta.joint is not None  # up to date, of a size for `orthogonalize` alone
+            cost, has_gradients = self.momenta.joint, True
+        else:
+            self.begin(owns, xs)
+            gradient, has_gradients = self.signed(seen[0]), seen[1]
+            if not self.on_cpu:
+                gradient, finite = self._only_finite(gradient)
+            cost = self.momenta.update(gradient, float(self.group["momentum"]), owns)
         vertex, states = self.oracle.ask(self.asked, cost, self._states(owns))
         self._keep_states(owns, states)
         if self.factors is not None:
@@ -159,7 +177,11 @@ class Bucket:
             for m, own, x in zip(self.members, owns, xs, strict=True):
                 write(m.parameter, own, m.place.tensor(x, tuple(m.parameter.shape)), m.place)
 
-    def _begin(self, owns: Sequence[State], xs: Sequence[Tensor]) -> None:
+    def signed(self, gradient: Tensor) -> Tensor:
+        """The gradient of what is minimised."""
+        return -gradient if self.group["maximize"] else gradient
+
+    def begin(self, owns: Sequence[State], xs: Sequence[Tensor]) -> None:
         """The state before the first step; also after the user changed the weights or a radius."""
         for member, own, x, radius in zip(self.members, owns, xs, self.radii, strict=True):
             if "oracle" not in own:
@@ -258,7 +280,7 @@ class Bucket:
             for _, x, part, step_size in moves:
                 mix(x, part, step_size)
             if self.matrices:
-                self._stay_inside(owns, xs, step_sizes)
+                self.stay_inside(owns, xs, step_sizes)
             elif self.feasible and isinstance(self.domain, NormBall):
                 for member, x in zip(self.members, xs, strict=True):
                     settle(member.place.domain, x, self.margin)
@@ -266,7 +288,7 @@ class Bucket:
     def _each(self, vertex: Vertex) -> Sequence[Vertex]:
         return unbound(vertex) if self.batched else [vertex]
 
-    def _stay_inside(
+    def stay_inside(
         self, owns: Sequence[State], xs: Sequence[Tensor], step_sizes: Sequence[StepSize]
     ) -> None:
         """Carry an upper bound on the norms; only if it reaches the radius decompose a matrix.
