@@ -361,8 +361,9 @@ def test_another_encoding_of_the_output_stream_works() -> None:
 
 
 def test_warm_up_compiles_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = json.loads(call("warm-up", "layers", "learned", "solvers", "--json")[0])["seconds"]
-    assert list(found) == ["layers", "learned", "solvers"]
+    names = ["layers", "learned", "optim", "solvers"]
+    found = json.loads(call("warm-up", *names, "--json")[0])["seconds"]
+    assert list(found) == names
 
     def compile_for_a_second() -> None:
         Compilation.seconds += 1.0

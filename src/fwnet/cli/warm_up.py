@@ -53,6 +53,23 @@ def _layers() -> None:
     SimplexQP()(torch.zeros(64, 16, 16))  # without curvature pivots fail: the active set
 
 
+def _optim() -> None:
+    """Steps of layers in both kinds of machine code and both precisions."""
+    import torch
+
+    import fwnet
+    from fwnet.optim import FrankWolfe
+    from fwnet.optim.fused import WORTH
+
+    for dtype in (torch.float32, torch.float64):
+        for oracle in (fwnet.oracles.NewtonSchulz(), fwnet.PowerIteration(1)):
+            weight = torch.nn.Parameter(torch.zeros(6, 4, dtype=dtype))
+            weight.grad = torch.ones_like(weight)
+            opt = FrankWolfe([weight], domain=fwnet.TraceNormBall(1.0), oracle=oracle)
+            opt.load_state_dict(opt.state_dict() | {"seconds_lost": WORTH})
+            opt.step()
+
+
 def _learned() -> None:
     """The shipped controllers of the simplex, and an LSTM with its gradient."""
     import torch
@@ -72,6 +89,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "svm": _svm,
     "solvers": _solvers,
     "layers": _layers,
+    "optim": _optim,
     "learned": _learned,
 }
 
@@ -81,7 +99,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "parts",
     nargs=-1,
     shell_complete=completes(PARTS),
-    help="svm, solvers, layers, learned. [default: all]",
+    help="svm, solvers, layers, optim, learned. [default: all]",
 )
 @as_json
 def warm_up(parts: tuple[str, ...], as_json: bool) -> None:
