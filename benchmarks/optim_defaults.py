@@ -9,8 +9,9 @@ is torch's Adam to the bit), with a rate tuned for Adam's averages.
 layer (Σσ)² / Σσ², and the largest norm over radius that any step had. With a file name it draws
 them too.
 
-`--costs` prints what a step on a square matrix costs, beside the forward and the backward pass of
-64 rows through it.
+`--costs` prints what a step costs: on a square matrix, beside the forward and the backward pass of
+64 rows through it, and on 40 small layers. Steps are in machine code, which takes over when it
+pays; the plain ones are those before that, and all without Numba.
 
 The MNIST problem needs the folder FWNET_DATA and is left out without it.
 """
@@ -33,7 +34,7 @@ from benchmarks.harness import Missing, interleave
 from benchmarks.svm.data import folder
 from benchmarks.trace.mnist_cnn import images, say
 from benchmarks.trace.mnist_cnn import network as paper_cnn
-from benchmarks.trace.optimizer import many
+from benchmarks.trace.optimizer import in_machine_code, many
 from fwnet.optim import FrankWolfe, constrain
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
@@ -254,47 +255,58 @@ def forty_layers() -> nn.Module:
     return net
 
 
-def costs_of_a_network(repeats: int) -> None:
-    nets = [forty_layers() for _ in range(3)]
-    balls = {"*.weight": fwnet.TraceNormBall("8x init")}  # type: ignore[arg-type]
-    rank1 = FrankWolfe(constrain(nets[1], balls), oracle=fwnet.PowerIteration(1))
-    contenders = {
-        "default": many(FrankWolfe(constrain(nets[0])).step, 5),
-        "rank 1": many(rank1.step, 5),
-        "AdamW, foreach": many(torch.optim.AdamW(nets[2].parameters(), foreach=True).step, 5),
-    }
-    samples = interleave(contenders, repeats, units=5)
-    text = [
-        f"{name} {1e3 * statistics.median(values):.2f}"
-        for name, values in samples.items()
+def ours(net: nn.Module, rank1: bool = False, plain: bool = False) -> Callable[[], object]:
+    """The steps of the defaults, or of vertices of rank 1; in machine code at once, or never."""
+    balls = {"*weight": fwnet.TraceNormBall("8x init")} if rank1 else None  # type: ignore[arg-type]
+    oracle = fwnet.PowerIteration(1) if rank1 else None
+    return in_machine_code(FrankWolfe(constrain(net, balls), oracle=oracle), pays=not plain).step
+
+
+def say_costs(what: str, steps: dict[str, Callable[[], object]], peers: int, count: int) -> None:
+    """Milliseconds, and of our steps the ratios to the last so many contenders."""
+    contenders = {name: many(step, count) for name, step in steps.items()}
+    samples = {
+        name: values
+        for name, values in interleave(contenders, 15, units=count).items()
         if not isinstance(values, Missing)
-    ]
-    say("  40 layers  " + "  ".join(text))
+    }
+    names = list(samples)
+    say(f"  {what}")
+    for name in names:
+        text = f"    {name:15s} {1e3 * statistics.median(samples[name]):8.3f}"
+        for peer in names[-peers:] if name not in names[-peers:] else ():
+            pairs = zip(samples[name], samples[peer], strict=True)
+            text += f"   {statistics.median(a / b for a, b in pairs):5.2f} of {peer}"
+        say(text)
 
 
-def costs(repeats: int = 7) -> None:
-    say("milliseconds of a step on a square matrix, processor time of one thread, medians")
-    for side, count in ((64, 100), (256, 20), (1000, 1)):
-        layers = [nn.Linear(side, side, bias=False) for _ in range(4)]
+def costs() -> None:
+    say("milliseconds of a step, processor time of one thread, medians; medians of ratios")
+    for side, count in ((64, 200), (256, 20), (1000, 1)):
+        layers = [nn.Linear(side, side, bias=False) for _ in range(7)]
         rows = torch.randn(64, side, generator=torch.Generator().manual_seed(0))
         for layer in layers:
             layer(rows).square().mean().backward()
-        ball = {"weight": fwnet.TraceNormBall("8x init")}  # type: ignore[arg-type]
-        rank1 = fwnet.PowerIteration(1)
-        contenders = {
-            "default": many(FrankWolfe(constrain(layers[0])).step, count),
-            "rank 1": many(FrankWolfe(constrain(layers[1], ball), oracle=rank1).step, count),
-            "AdamW": many(torch.optim.AdamW(layers[2].parameters()).step, count),
-            "passes": many(partial(_passes, layers[3], rows), count),
+        weights = [list(layer.parameters()) for layer in layers]
+        steps: dict[str, Callable[[], object]] = {
+            "default": ours(layers[0]),
+            "default, plain": ours(layers[1], plain=True),
+            "rank 1": ours(layers[2], rank1=True),
+            "rank 1, plain": ours(layers[3], rank1=True, plain=True),
+            "passes": partial(_passes, layers[4], rows),
+            "AdamW, fused": torch.optim.AdamW(weights[5], fused=True).step,
+            "AdamW": torch.optim.AdamW(weights[6]).step,
         }
-        samples = interleave(contenders, repeats, units=count)
-        medians = {
-            name: statistics.median(values)
-            for name, values in samples.items()
-            if not isinstance(values, Missing)
-        }
-        say(f"  {side:4d}  " + "  ".join(f"{name} {1e3 * s:.2f}" for name, s in medians.items()))
-    costs_of_a_network(repeats)
+        say_costs(f"{side} × {side}", steps, 2, count)
+    nets = [forty_layers() for _ in range(5)]
+    steps = {
+        "default": ours(nets[0]),
+        "default, plain": ours(nets[1], plain=True),
+        "rank 1": ours(nets[2], rank1=True),
+        "rank 1, plain": ours(nets[3], rank1=True, plain=True),
+        "AdamW, foreach": torch.optim.AdamW(nets[4].parameters(), foreach=True).step,
+    }
+    say_costs("40 layers", steps, 1, 10)
 
 
 def main() -> None:
