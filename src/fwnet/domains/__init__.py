@@ -12,9 +12,9 @@ from fwnet.domains.matrix_balls import (
 )
 from fwnet.domains.norm_balls import L1Ball, L2Ball, LpBall
 from fwnet.domains.polytope import Polytope
-from fwnet.domains.polytopes import Birkhoff, TransportPolytope
 from fwnet.domains.simplex import HyperSimplex, Simplex
 from fwnet.domains.sparse_balls import GroupL1Ball, KSparseBall
+from fwnet.domains.transport import Birkhoff, TransportPolytope
 from fwnet.numerics.tensors import Cost
 
 __all__ = [

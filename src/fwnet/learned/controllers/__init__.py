@@ -11,8 +11,8 @@ from fwnet.learned.controllers.hierarchical import (
 from fwnet.learned.controllers.l2l import L2LLagrangian, L2LSoftmax
 from fwnet.learned.controllers.low_rank import LearnedLowRank
 from fwnet.learned.controllers.lstm import LSTMDirection, LSTMPowerIteration, LSTMStep
+from fwnet.learned.controllers.pairwise import LearnedPairwise
 from fwnet.learned.controllers.power_iteration import LearnedPowerIteration
-from fwnet.learned.controllers.relaxation import LearnedPairwise
 from fwnet.learned.controllers.slots import Slots
 from fwnet.learned.controllers.start import LearnedStart
 from fwnet.learned.controllers.step import LearnedStep
