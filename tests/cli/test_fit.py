@@ -161,7 +161,7 @@ def test_rows_without_a_target_are_left_out_and_options_reach_the_estimator() ->
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("people.csv", "cannot become categories: id (200), home (200). Convert them, or leave"),
+        ("people.csv", "categories: id (200, such as 'p0'), home (200, such as 'h0'). Convert"),
         ("people.csv", "--drop id,home."),
         ("people.csv --drop home", "--drop home,id."),
         ("people.csv --target bys", "people.csv has no column 'bys'; it has income, city"),
@@ -204,6 +204,10 @@ def test_other_spellings_of_csv_files() -> None:
     error = " ".join(call("fit", "comma.csv", code=1)[1].split())
     assert "comma.csv has one column: 'income;city;age;buys'" in error
     assert '--separator ";"' in error
+    error = " ".join(call("fit", "comma.csv", "--separator", ";", code=1)[1].split())
+    income = pandas.read_csv("comma.csv", sep=";", dtype=str)["income"].iloc[0]
+    assert f"would become categories: income ({income!r})." in error
+    assert "pass --decimal ,; else convert them, or leave them out: --drop income." in error
 
 
 def test_row_numbers_and_empty_columns_are_left_out() -> None:
@@ -244,7 +248,9 @@ def test_predict_errors() -> None:
     people().drop(columns="age").to_csv("less.csv", index=False)
     assert "it has no age." in call("predict", "m.fwnet", "less.csv", code=1)[1]
     people().assign(age="old").to_csv("text.csv", index=False)
-    assert "column 'age' must hold numbers" in call("predict", "m.fwnet", "text.csv", code=1)[1]
+    error = call("predict", "m.fwnet", "text.csv", code=1)[1]
+    assert "column 'age' must hold numbers" in error
+    assert "such as 'old'" in error
     assert "'no.fwnet' does not exist." in call("predict", "no.fwnet", "people.csv", code=1)[1]
     whole = Path("m.fwnet").read_bytes()
     Path("m.fwnet").write_bytes(whole[:-3] + b"abc")

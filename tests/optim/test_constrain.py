@@ -285,7 +285,7 @@ def test_a_radius_init_has_no_number_yet() -> None:
             call()
     with pytest.raises(TypeError, match="must be a number; got 'large'"):
         fwnet.TraceNormBall("large")
-    for text in ("2init", "-1x init", "0x init", "x init", "big init"):
+    for text in ("2init", "3x", "-1x init", "0x init", "x init", "big init"):
         with pytest.raises(ValueError, match=rf"or a positive multiple of it .* got '{text}'"):
             fwnet.TraceNormBall(text)
     assert repr(fwnet.TraceNormBall("2x init")) == "TraceNormBall('2x init')"

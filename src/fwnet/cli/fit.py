@@ -221,8 +221,16 @@ def _check_texts(X: Any, dropped: list[str]) -> None:
         X: the points.
         dropped: the columns that are left out already.
     """
-    from fwnet.estimators.tables import MOST_VALUES, many_texts
+    from fwnet.estimators.tables import MOST_VALUES, decimal_commas, many_texts
 
+    commas = decimal_commas(X)
+    if commas:
+        shown = ", ".join(f"{name} ({text!r})" for name, text in commas.items())
+        raise Failed(
+            f"columns with commas in numbers would become categories: {shown}. If the comma is the "
+            "decimal mark, pass --decimal ,; else convert them, or leave them out: "
+            f"--drop {shlex.quote(','.join([*dropped, *commas]))}."
+        )
     many = many_texts(X)
     if many:
         shown = ", ".join(f"{name} ({count})" for name, count in many.items())

@@ -248,8 +248,8 @@ def _check_strings(kind: type, args: tuple[Any, ...], options: dict[str, Any]) -
 
 
 def _is_multiple(value: object) -> bool:
-    """Whether a radius is written like "init", well or not."""
-    return isinstance(value, str) and "init" in value
+    """Whether a radius is written like "2x init", well or not ("2x")."""
+    return isinstance(value, str) and ("init" in value or value.endswith("x"))
 
 
 def _multiple(value: object) -> float | None:

@@ -124,7 +124,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for name in self.numbers_ or ():
             if not _is_number(X[name].dtype):
                 raise ValueError(
-                    f"column {name!r} must hold numbers as at fit; it holds {X[name].dtype}."
+                    f"column {name!r} must hold numbers as at fit; it holds {X[name].dtype}"
+                    f"{_first(X[name])}."
                 )
 
 
@@ -145,13 +146,34 @@ def _texts(name: str, X: Any) -> np.ndarray:
     )
 
 
-def many_texts(X: Any) -> dict[str, int]:
-    """The columns of a table with more texts than can be categories, and how many each has."""
-    if not hasattr(X, "dtypes"):
-        return {}
-    texts = [name for name, kind in X.dtypes.items() if getattr(kind, "kind", "O") not in "iufmM"]
-    counts = {str(name): int(X[name].nunique(dropna=False)) for name in texts}
-    return {name: count for name, count in counts.items() if count > MOST_VALUES}
+def many_texts(X: Any) -> dict[str, str]:
+    """The columns with more texts than can be categories: how many each has, and one of them."""
+    counts = {name: int(X[name].nunique(dropna=False)) for name in _text_columns(X)}
+    many = {name: count for name, count in counts.items() if count > MOST_VALUES}
+    return {str(name): f"{count}{_first(X[name])}" for name, count in many.items()}
+
+
+def decimal_commas(X: Any) -> dict[str, str]:
+    """The columns of texts that would be numbers with a comma as decimal mark, and one of them."""
+    found = {}
+    for name in _text_columns(X):
+        texts = X[name].dropna().astype(str)
+        with_comma = texts[texts.str.fullmatch(r"[+-]?\d*,\d+")]
+        if len(with_comma) and texts.str.fullmatch(r"[+-]?\d*,?\d+").all():
+            found[str(name)] = str(with_comma.iloc[0])
+    return found
+
+
+def _text_columns(X: Any) -> list[Any]:
+    """The names of a table's columns that become categories; none for an array."""
+    kinds = X.dtypes.items() if hasattr(X, "dtypes") else ()
+    return [name for name, kind in kinds if getattr(kind, "kind", "O") not in "iufmM"]
+
+
+def _first(column: Any) -> str:
+    """ ", such as 'Rome'", the first value of a column; nothing if it has none."""
+    there = column.dropna()
+    return f", such as {str(there.iloc[0])!r}" if len(there) else ""
 
 
 def _values(name: str, texts: np.ndarray) -> list[str]:

@@ -208,7 +208,8 @@ class FrankWolfe(Method):
         if x0 is None:
             if problem.shape is None:
                 raise ValueError(
-                    "x0 must be given: the shape of a plain function's argument is unknown."
+                    "x0 must be given: the shape of a plain function's argument is unknown. Start "
+                    "from domain.start(shape)."
                 )
             self._check_batch(problem, tuple(problem.shape), "problem")
             if self.start is not None:
