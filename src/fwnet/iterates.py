@@ -97,15 +97,7 @@ class ActiveSet:
             return self._counted().holding(vertex, curvature)
         else:
             slot = torch.where(found, slot, self.weights.argmin(-1))
-        fresh = vertex.as_atoms()
-        atoms = type(self.atoms)(
-            **{
-                name: _write(value, getattr(fresh, name), slot)
-                if name in self.atoms.tensors
-                else value
-                for name, value in vars(self.atoms).items()
-            }
-        )
+        atoms = self.atoms.each(lambda kept, _, new: _write(kept, new, slot), vertex.as_atoms())
         curvatures = self.curvatures
         if curvatures is not None and curvature is not None:
             curvatures = _write(curvatures, curvature.unsqueeze(-1), slot)

@@ -72,11 +72,15 @@ class Vertex(ABC):
         tensor: Tensor = getattr(self, name)
         return tensor.shape[: tensor.ndim - dims]
 
-    def each(self: _V, change: Callable[[Tensor, int], Tensor]) -> _V:
-        """The same kind of vertex, with `change(tensor, event_dims)` applied to every tensor."""
-        fields: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            fields[name] = change(value, self.tensors[name]) if name in self.tensors else value
+    def each(self: _V, change: Callable[..., Tensor], *others: Vertex) -> _V:
+        """The same kind of vertex, with `change(tensor, event_dims)` applied to every tensor.
+
+        Arguments:
+            others: alike vertices, whose tensors are further arguments of `change`.
+        """
+        fields: dict[str, Any] = dict(vars(self))
+        for name, dims in self.tensors.items():
+            fields[name] = change(fields[name], dims, *(getattr(other, name) for other in others))
         return type(self)(**fields)
 
     def select(self: _V, slot: Tensor) -> _V:

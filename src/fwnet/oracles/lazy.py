@@ -76,10 +76,10 @@ class Lazy(Oracle):
         fresh = vertex.as_atoms()
         if cache is None:
             return fresh
-        joined = {}
-        for name, dims in cache.tensors.items():
-            old, new = getattr(cache, name), getattr(fresh, name)
+
+        def joined(old: Tensor, dims: int, new: Tensor) -> Tensor:
             axis = old.ndim - dims - 1
             keep = min(self.memory - 1, old.shape[axis])
-            joined[name] = torch.cat([old.narrow(axis, old.shape[axis] - keep, keep), new], axis)
-        return type(cache)(**(vars(cache) | joined))
+            return torch.cat([old.narrow(axis, old.shape[axis] - keep, keep), new], axis)
+
+        return cache.each(joined, fresh)
