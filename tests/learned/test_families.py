@@ -248,6 +248,11 @@ def test_splits_share_no_pair_and_no_row() -> None:
             "a kernel must be a function; got 'rbf'",
         ),
         (lambda: families.SoftmaxFamily([]), "at least one data set"),
+        (lambda: families.SoftmaxFamily([torch.eye(3)]), r"must be a pair \(X, y\); got Tensor"),
+        (
+            lambda: families.SoftmaxFamily([(torch.eye(3), [0, 1, 2])]),
+            r"\[0\] must be \(X, y\), tensors of shapes \(n, d\) and \(n,\)",
+        ),
         (
             lambda: families.SoftmaxFamily([(torch.eye(3), torch.zeros(3).long())]),
             "at least two classes",

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fwnet.domains import Domain, L1Ball, Simplex
 from fwnet.learned.baselines.projected import SpectralProjectedGradient
+from fwnet.numerics import checks
 from fwnet.numerics.linear_maps import DenseMap
 from fwnet.problems import LeastSquares, LogisticRegression, Problem, Quadratic, SoftmaxRegression
 from fwnet.quadratic.solve import simplex_qp
@@ -96,6 +97,21 @@ def check_family(name: str, family: object) -> None:
             f"{name}: {type(family).__name__}.domain must be a Domain such as Simplex(); "
             f"got {domain!r}."
         )
+
+
+def checked_dataset(name: str, dataset: object) -> tuple[Tensor, Tensor]:
+    """X `(n, d)` and y `(n,)` of a pair (X, y) with at least two classes."""
+    if not isinstance(dataset, Sequence) or len(dataset) != 2:
+        raise TypeError(f"{name} must be a pair (X, y); got {type(dataset).__name__}.")
+    X, y = dataset
+    X = checks.real_tensor(f"{name} X", X)
+    if not isinstance(y, Tensor) or X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(f"{name} must be (X, y), tensors of shapes (n, d) and (n,).")
+    if len(y.unique()) < 2:
+        raise ValueError(
+            f"{name} must have at least two classes; all labels are {y.unique().tolist()}."
+        )
+    return X, y
 
 
 def _lower_bounds(problem: Problem, domain: Domain, name: str) -> Tensor:  # (batch,)

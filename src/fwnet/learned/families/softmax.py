@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fwnet.domains import TraceNormBall
 from fwnet.learned.baselines.projected import FISTA
-from fwnet.learned.families.base import ProblemFamily
+from fwnet.learned.families.base import ProblemFamily, checked_dataset
 from fwnet.learned.ranges import check_limits, sample_size
 from fwnet.numerics import checks
 from fwnet.problems import Problem, SoftmaxRegression
@@ -43,15 +43,11 @@ class SoftmaxFamily(ProblemFamily):
         if not datasets:
             raise ValueError("SoftmaxFamily needs at least one data set; got none.")
         check_limits("SoftmaxFamily(n=...)", n, 2)
-        for place, (X, y) in enumerate(datasets):
-            checks.real_tensor(f"SoftmaxFamily(datasets)[{place}] X", X)
-            if X.ndim != 2 or y.shape != X.shape[:1] or len(y.unique()) < 2:
-                raise ValueError(
-                    f"SoftmaxFamily(datasets)[{place}] must be (X, y) of shapes (n, d) and (n,) "
-                    "with at least two classes."
-                )
-        self.datasets, self.n = tuple(datasets), n
-        self.classes = 1 + max(int(y.max()) for _, y in datasets)
+        self.datasets = tuple(
+            checked_dataset(f"SoftmaxFamily(datasets)[{place}]", dataset)
+            for place, dataset in enumerate(datasets)
+        )
+        self.n, self.classes = n, 1 + max(int(y.max()) for _, y in self.datasets)
         self.domain = TraceNormBall(radius)
 
     def sample(self, batch: int, generator: torch.Generator) -> Problem:

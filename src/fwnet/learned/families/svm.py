@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fwnet.data import splits
 from fwnet.domains import Simplex
-from fwnet.learned.families.base import ProblemFamily
+from fwnet.learned.families.base import ProblemFamily, checked_dataset
 from fwnet.learned.ranges import LogUniform, check_limits, sample_size
 from fwnet.numerics import checks
 from fwnet.problems import Problem, Quadratic
@@ -182,17 +182,8 @@ class SVMFamily(ProblemFamily):
 
 def _source(place: int, dataset: tuple[Tensor, Tensor]) -> _Source:
     name = f"SVMFamily(datasets)[{place}]"
-    if not isinstance(dataset, Sequence) or len(dataset) != 2:
-        raise TypeError(f"{name} must be a pair (X, y); got {type(dataset).__name__}.")
-    X, y = dataset
-    X = checks.real_tensor(f"{name} X", X)
-    if not isinstance(y, Tensor) or X.ndim != 2 or y.shape != X.shape[:1]:
-        raise ValueError(f"{name} must be (X, y), tensors of shapes (n, d) and (n,).")
+    X, y = checked_dataset(name, dataset)
     classes, numbers = y.unique(return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"{name} must have at least two classes; all labels are {classes.tolist()}."
-        )
     counts = numbers.bincount()
     pairs = tuple(
         pair for pair in combinations(range(len(classes)), 2) if min(counts[list(pair)]) >= 2
