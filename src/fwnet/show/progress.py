@@ -6,34 +6,26 @@ import html
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+
+from fwnet.numerics.optional import optional
 
 
 def progress_bar(stack: ExitStack, total: int) -> Callable[[float, str | None], None]:
     """A progress bar, closed by the stack: call it with the count and a text (or None)."""
     if "ipykernel" in sys.modules:  # rich would need ipywidgets there
         return _notebook_bar(total)
-    try:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-    except ImportError:
-        raise ImportError(
-            'progress=True needs rich: pip install "fwnet[progress]", or leave progress out.'
-        ) from None
-    columns: list[Any] = [
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    ]
+    console, bars = (
+        optional(f"rich.{part}", "progress=True", "progress") for part in ("console", "progress")
+    )
+    columns = (
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.description}"),
+    )
     # On stderr, since results go to stdout.
-    display = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
+    display = bars.Progress(*columns, console=console.Console(stderr=True))
+    stack.enter_context(display)
     task = display.add_task("", total=total)
 
     def advance(done: float, text: str | None) -> None:
