@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fwnet.domains import Simplex
+from fwnet.domains.minimizers import weights_following
 from fwnet.iterates import Iterate
-from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.problems import Problem
 from fwnet.quadratic.solve import solve_simplex_qp
 
@@ -127,8 +126,5 @@ def _attached(weights: Tensor, gram: Tensor, slopes: Tensor) -> Tensor:
     """The weights with the derivative of a minimiser on its face of the simplex."""
     if not (torch.is_grad_enabled() and (gram.requires_grad or slopes.requires_grad)):
         return weights
-    with torch.no_grad():
-        face = Face.of(Simplex().normals(weights, 1e-9))
-        response = face.response(face.basis @ gram @ face.basis.mT)
     gradient = (gram @ weights.unsqueeze(-1)).squeeze(-1) + slopes
-    return reattached(weights, gradient, response)
+    return weights_following(weights, gradient, gram, 1e-9)

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from fwnet.domains.base import Domain, settle, slack
-from fwnet.domains.simplex import Simplex
+from fwnet.domains.minimizers import weights_following
 from fwnet.numerics import checks
-from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.numerics.tensors import Cost, dense_cost, norm
 from fwnet.quadratic.nearest import nearest_weights
 from fwnet.vertices import Dense, Vertex
@@ -90,7 +89,10 @@ class ConvexHull(Domain):
         """Euclidean projection, by non-negative least squares in float64."""
         weights, vertices = self._weights(x), self.vertices.flatten(1).to(x.device, torch.float64)
         if torch.is_grad_enabled() and (x.requires_grad or vertices.requires_grad):
-            weights = _moving(weights, vertices, x.flatten(-self.event_dim).to(torch.float64))
+            # Of ½ |Σ w_k vertices_k − x|².
+            flat = x.flatten(-self.event_dim).to(torch.float64)
+            gradient = (weights @ vertices - flat) @ vertices.mT
+            weights = weights_following(weights, gradient, vertices @ vertices.mT, 0.0)
         return (weights @ vertices).reshape(x.shape).to(x.dtype)
 
     def _weights(self, x: Tensor) -> Tensor:
@@ -99,17 +101,6 @@ class ConvexHull(Domain):
         vertices = self.vertices.detach().flatten(1).to("cpu", torch.float64)
         weights = torch.stack([nearest_weights(vertices, point) for point in points])
         return weights.reshape(*flat.shape[:-1], -1).to(x.device)
-
-
-def _moving(weights: Tensor, vertices: Tensor, x: Tensor) -> Tensor:
-    """The weights of the point nearest to x, differentiable within their face of the simplex.
-
-    min over w of ½ |Σ w_k vertices_k − x|²,   gradient_k = ⟨vertices_k, Σ w_k vertices_k − x⟩
-    """
-    with torch.no_grad():
-        face = Face.of(Simplex().normals(weights, 0.0))
-        response = face.response(face.basis @ (vertices @ vertices.mT) @ face.basis.mT)
-    return reattached(weights, (weights @ vertices - x) @ vertices.mT, response)
 
 
 class ProductBlock(NamedTuple):

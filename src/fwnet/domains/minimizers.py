@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fwnet.domains.base import Domain
+from fwnet.domains.simplex import Simplex
 from fwnet.numerics.sensitivity import Face, reattached
 from fwnet.problems import Problem
 
@@ -35,3 +36,18 @@ def following(
         gram = problem.gram(problem.at(x), face.basis, problem.images(face.basis))
         response = face.response(gram)
     return reattached(x, gradient, response)
+
+
+def weights_following(weights: Tensor, gradient: Tensor, hessian: Tensor, tol: float) -> Tensor:
+    """Minimising weights on the simplex with their derivative, by the formula of `following`.
+
+    Arguments:
+        weights: `(*batch, K)`, without a graph.
+        gradient: that of f by the weights, with a graph to the data.
+        hessian: that of f, `(*batch, K, K)`.
+        tol: a weight counts as 0 up to this.
+    """
+    with torch.no_grad():
+        face = Face.of(Simplex().normals(weights, tol))
+        response = face.response(face.basis @ hessian @ face.basis.mT)
+    return reattached(weights, gradient, response)
