@@ -108,8 +108,9 @@ class FusedStep:
             table = [*polar.coefficients(oracle.steps), (polar.ROUNDED_UP, 0.0, 0.0)]
             by_length = ball and bucket.group["rescale"] == "vertex"
             self.rest: tuple[Any, ...] = (
-                np.zeros((2, height, width), kind),
-                np.zeros((2, width, width), kind),
+                # by torch, which begins at a multiple of a register
+                torch.zeros(2, height, width, dtype=first.parameter.dtype).numpy(),
+                torch.zeros(2, width, width, dtype=first.parameter.dtype).numpy(),
                 np.array(table, kind),
                 self.numbers,
                 by_length,
