@@ -306,9 +306,15 @@ def _below_one(name: str, value: float) -> None:
 
 def _signature(groups: list[Group]) -> list[Any]:
     """What a plan depends on: options, and which gradients there are."""
-    options = [(id(group), group.get("constrained"), _options(group)) for group in groups]
-    gradients = [p.grad for group in groups for p in group["params"]]
-    return [options, [g if g is None else g.layout for g in gradients]]
+    return [
+        (
+            id(group),
+            group.get("constrained"),
+            _options(group),
+            [None if p.grad is None else p.grad.layout for p in group["params"]],
+        )
+        for group in groups
+    ]
 
 
 _options = itemgetter("domain", "oracle", "rescale", "momentum", "maximize", "foreach", "averaging")

@@ -104,7 +104,7 @@ class Bucket:
 
     def is_current(self) -> bool:
         """Whether the weights still are where the views are."""
-        return self.addresses == [parameter.data_ptr() for parameter in self.parameters]
+        return self.addresses == [p.data_ptr() for p in self.parameters]
 
     def look(self) -> tuple[Tensor, bool] | None:
         """The gradients, and whether every member has one; None if machine code has seen that."""
