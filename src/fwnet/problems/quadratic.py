@@ -154,15 +154,6 @@ class LeastSquares(LinearLoss):
     def loss_curvature(self, z: Tensor, dz: Tensor) -> Tensor:
         return torch.linalg.vecdot(dz, dz)
 
-    def first_order(self, it: Iterate) -> FirstOrder:
-        if self.ridge is not None:
-            return super().first_order(it)
-        z = image_of(it)
-        residual = z - self.b
-        value = 0.5 * torch.linalg.vecdot(residual, residual)
-        along = torch.linalg.vecdot(residual, z)
-        return FirstOrder(value, self.matrix.adjoint(residual), along)
-
     def hessian_vertex(self, vertex: Vertex, image: Tensor | None) -> Tensor | None:
         assert image is not None
         product = self.matrix.adjoint(image)
