@@ -132,24 +132,38 @@ def test_each_snippet_of_the_readme_stands_alone_and_prints_what_it_shows(tmp_pa
         assert found == pytest.approx([float(number) for number in NUMBER.findall(shown)], rel=0.1)
 
 
-def test_the_links_of_the_readme_lead_somewhere_here_and_on_a_package_index() -> None:
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    """Here and on a package index; in the archive of a release they are absolute already."""
     text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
     for link in LINK.findall(text):
         inside = not link.startswith(("https://", "../../actions/"))
         assert not inside or (ROOT / link.partition("#")[0]).exists(), link
-    address = "https://host/owner/name/blob/v1/README.md"
-    links = LINK.findall(absolute(text, address))
-    assert all(link.startswith("https://") for link in links)
-    assert "https://host/owner/name/raw/v1/docs/images/learned.png" in links
-    assert "https://host/owner/name/blob/v1/examples/noisy_digits.py" in links
-    pages = {link for link in links if link.startswith("https://owner.github.io/name/")}
-    ends = ("index.html", "gallery.html", "notebooks.html", "benchmarks.html", "reproduce.html")
-    assert {f"https://owner.github.io/name/{end}" for end in ends} <= pages
-    assert not [link for link in links if ".md" in link]  # the site has no files of this name
-    assert "https://host/owner/name/actions/workflows/tests.yml/badge.svg" in links
-    assert len(text.splitlines()) <= 120
+    published = LINK.findall(absolute(text, "https://host/owner/name/blob/v1/README.md"))
+    assert all(link.startswith("https://") for link in published)
+    assert not [link for link in published if ".md" in link]  # the site has no files of this name
+
+
+def test_pages_become_links_to_the_site_and_files_to_the_repository() -> None:
+    address, site = "https://host/owner/name/blob/v1/README.md", "https://owner.github.io/name/"
+    expected = {
+        "docs/index.md": f"{site}index.html",
+        "docs/why.md#use-it": f"{site}why.html#use-it",
+        "examples": f"{site}gallery.html",
+        "notebooks": f"{site}notebooks.html",
+        "benchmarks/README.md": f"{site}benchmarks.html",
+        "examples/batched.py": "https://host/owner/name/blob/v1/examples/batched.py",
+        "CITATION.cff": "https://host/owner/name/blob/v1/CITATION.cff",
+        "../../actions/workflows/tests.yml": "https://host/owner/name/actions/workflows/tests.yml",
+        "https://arxiv.org/abs/1803.04300": "https://arxiv.org/abs/1803.04300",
+    }
+    for link, published in expected.items():
+        assert absolute(f"See [this]({link}).", address) == f"See [this]({published})."
+    picture = absolute('<img src="docs/images/learned.png" width="32%">', address)
+    raw = "https://host/owner/name/raw/v1/docs/images/learned.png"
+    assert picture == f'<img src="{raw}" width="32%">'
     beside = project_urls(address)
-    assert 'Documentation = "https://owner.github.io/name/"' in beside
+    assert f'Documentation = "{site}"' in beside
     assert 'Source = "https://host/owner/name"\n' in beside
     assert 'Changelog = "https://host/owner/name/blob/v1/CHANGELOG.md"' in beside
 
@@ -216,5 +230,6 @@ def test_the_site_breaks_no_option_and_leads_from_examples_to_the_gallery() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    run([str(example), "--quick"], tmp_path)
+def test_an_example_runs_and_draws(example: Path, tmp_path: Path) -> None:
+    run([str(example), "--quick", "--plot", "figure.png"], tmp_path)
+    assert (tmp_path / "figure.png").stat().st_size > 5000  # not an empty picture
