@@ -30,7 +30,10 @@ _compiled = compiled("reassoc", "contract")
 
 def _registers() -> tuple[int, int]:
     """Bytes of a vector register, and the rows of a block whose sums all have one."""
-    features = import_module("llvmlite.binding").get_host_cpu_features()
+    try:
+        features = import_module("llvmlite.binding").get_host_cpu_features()
+    except RuntimeError:  # as on some kinds of processor, where Numba takes it for none
+        features = {}
     if features.get("avx512f"):
         return 64, 8  # of 32 registers
     return (32, 4) if features.get("avx") else (16, 4)  # of 16
