@@ -20,6 +20,7 @@ CASES = [  # entries, dtype, tolerance; Numba compiles for float32
     pytest.param(7, torch.float64, 1e-12, id="torch"),
     pytest.param(7, torch.float32, 1e-5, id="few entries, compiled if Numba is there"),
     pytest.param(600, torch.float32, 1e-5, id="many entries, compiled if Numba is there"),
+    pytest.param(1100, torch.float32, 1e-5, id="more than a block of compiled products"),
 ]
 FORMS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["torch", "compiled"])
 
