@@ -97,7 +97,7 @@ class Cifar2Config:
     flipped: float = 0.1
 
 
-_CIFAR2 = Cifar2Config(MetaTraining(300, 200, lrs=(1e-2,), check_every=3, restarts=2))
+_CIFAR2 = Cifar2Config(MetaTraining(300, 200, check_every=3))
 CIFAR2 = {
     Profile.QUICK: replace(
         _CIFAR2,
@@ -109,9 +109,7 @@ CIFAR2 = {
         meta=MetaTraining(12, 100, lrs=(1e-2,), check_every=2),
     ),
     Profile.PAPER: _CIFAR2,
-    Profile.FULL: replace(
-        _CIFAR2, per_class=250, meta=MetaTraining(400, 200, lrs=(1e-2,), restarts=3)
-    ),
+    Profile.FULL: replace(_CIFAR2, per_class=250, meta=MetaTraining(400, 200, restarts=2)),
 }
 
 
