@@ -47,9 +47,11 @@ domains = pytest.mark.parametrize("case", [SIMPLEX, L1], ids=str)
 
 @pytest.fixture(params=["machine code", "NumPy"], autouse=True)
 def _code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test runs with the functions as they are, too."""
+    """Each test runs with the functions as they are, too, and gradients are kept however small."""
     if request.param == "NumPy":
         monkeypatch.setattr(compiled, "_machine_code", lambda: array_steps)
+    for name in ("_ROWS", "_PRODUCT", "_NUMPY_PRODUCT"):
+        monkeypatch.setattr(compiled, name, 1)
 
 
 def problems(dtype: torch.dtype) -> Iterator[tuple[str, fwnet.Problem]]:
@@ -171,8 +173,12 @@ def naive(
 
 
 @domains
+@pytest.mark.parametrize("room", [0, 4, 99], ids=["none kept", "four kept", "all kept"])
 @pytest.mark.parametrize(("direction", "rule"), SLOTS)
-def test_the_same_steps_as_a_naive_method(case: DomainCase, direction: str, rule: str) -> None:
+def test_the_same_steps_as_a_naive_method(
+    case: DomainCase, direction: str, rule: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "_STORE", room * 8 * (13 + 8))
     A, b = normal(10, 13, 8), normal(11, 13)
     K, c = A.T @ A, -A.T @ b
     eye = case.domain.radius * np.eye(8)  # type: ignore[attr-defined]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -61,16 +63,27 @@ def machine_code(module: str) -> Any | None:
 
     Arguments:
         module: its whole name. Where functions are marked `compilable`, the answer has them
-            compiled, calling each other, and the module itself keeps them as they are.
+            compiled, calling each other, and the module itself keeps them as they are. Those that
+            it imports are compiled as of their own module.
     """
     if numba_or_none() is None:
         return None
     source = import_module(module)
     names = dict(vars(source))
     marked = {name: mark for name, f in names.items() if (mark := getattr(f, "compilable", None))}
+    own = []
     for name, (body, flags, error_model) in marked.items():
+        home = names[name].__module__
+        if home != module:
+            names[name] = getattr(machine_code(home), name)
+            continue
         code = FunctionType(body.__code__, names, body.__name__)
         names[name] = compiled(*flags, error_model=error_model)(code)
+        own.append(names[name])
+    homes = {getattr(source, name).__module__ for name in marked}
+    changed = max((os.path.getmtime(str(sys.modules[home].__file__)) for home in homes), default=0)
+    for code in own:
+        _forget_older(code, changed)
     return SimpleNamespace(**names) if marked else source
 
 
@@ -175,6 +188,19 @@ def _forget_unreadable(code: Any) -> None:
         index.load(None)
     except (AttributeError, ImportError):
         index.flush()
+
+
+def _forget_older(code: Any, changed: float) -> None:
+    """Empty the index of kept machine code that is older than a file of functions that it calls.
+
+    Numba looks only at the file of the function itself.
+    """
+    index: Any = getattr(code._cache, "_cache_file", None)
+    try:
+        if index is not None and os.path.getmtime(index._index_path) < changed:
+            index.flush()
+    except (AttributeError, OSError):  # nothing is kept, or a private name of Numba is gone
+        return
 
 
 def is_ready(code: Any, *arguments: Any) -> bool:

@@ -51,7 +51,8 @@ class FrankWolfe(Method):
         max_seconds: budget of time.
         check_every: steps between true certificates if the oracle is inexact, and between two
             looks at the gap on an accelerator; a problem that is solved in between stays put.
-        refresh_every: steps after which Ax is recomputed, so that rounding does not accumulate.
+        refresh_every: steps after which Ax, and a gradient that moved with the steps, are
+            recomputed, so that rounding does not accumulate.
         trace_every: `Result.trace` keeps the records whose t is a multiple of this, the first and
             the last; `on_step` still gets each.
         compiled: take the steps on arrays, without the call overhead that dominates small

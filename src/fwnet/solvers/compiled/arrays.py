@@ -5,12 +5,23 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
+class KeptGradients(NamedTuple):
+    """Vertices whose gradients are kept, as many as there is room for."""
+
+    rows: Any  # (batch, room, n + m): ∇f(v), and behind it A v
+    row_of: Any  # (batch, n or 2 n) of +radius e_i and −radius e_i, negative if it is not kept
+    owner: Any  # (batch, room) which vertex
+    last: Any  # (batch, room) when it was last used
+    count: Any  # (batch, 4): vertices kept, uses of rows, visits and returns so far
+
+
 class Data(NamedTuple):
     """The problems: for least squares A and b, for a quadratic K and c."""
 
     matrix: Any  # (batch or 1, m, n)
     shift: Any  # (batch, m)
     ridge: Any  # (n,), or (0,) without one
+    store: KeptGradients
     sizes: Any  # (count,) of the rule GIVEN
 
 

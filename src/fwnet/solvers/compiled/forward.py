@@ -18,7 +18,7 @@ from fwnet.numerics.linear_maps import DenseMap
 from fwnet.oracles import Exact
 from fwnet.problems import LeastSquares, Problem, Quadratic, SVMDual
 from fwnet.solvers.compiled import steps
-from fwnet.solvers.compiled.arrays import Data, Log, Plan, Position
+from fwnet.solvers.compiled.arrays import Data, KeptGradients, Log, Plan, Position
 from fwnet.solvers.loop import SlotStates
 from fwnet.solvers.watch import Watch
 from fwnet.steps import LineSearch, OverRelaxed, Scheduled, ShortStep
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 # Between two looks at the clock: multiplications for some hundredths of a second, and records.
 _CHUNK, _RECORDS, _FIRST = 2**27, 2**14, 2**9
+_STORE, _FEW = 2**26, 4  # bytes of kept gradients at vertices; fewer of them are not worth it
+# Rows of A, and multiplications of a product (machine code, NumPy), that make it worth keeping one.
+_ROWS, _PRODUCT, _NUMPY_PRODUCT = 32, 2**13, 2**16
 _WORTH = 8  # steps that pay for the arrays
 _LARGE = 2**22  # multiplications a step above which torch's own calls cost little
 _THREADED = 2**18  # what one thread more saves of them must stay below this
@@ -86,6 +89,7 @@ class FastForward:
         self.matrix = _array(matrix.reshape(-1, *matrix.shape[-2:]))
         self.shift, self.ridge = _array(shift.expand(self.batch, -1)), _array(ridge)
         self.plan = self._make_plan(isinstance(form, Quadratic), rule, matrix.dtype)
+        self.store = self._make_store(False)
         self.most = _FIRST  # steps of the next chunk
 
     @classmethod
@@ -103,6 +107,9 @@ class FastForward:
         ahead.code = _machine_code() if solver.compiled is True else ahead._best_code(it)
         if ahead.code is None:
             return None
+        least = _NUMPY_PRODUCT if ahead.code is steps else _PRODUCT
+        rows, columns = ahead.matrix.shape[1:]
+        ahead.store = ahead._make_store(rows >= _ROWS and rows * columns >= least)
         if ahead.code is not steps and it.x.dtype not in CodeUse.loaded:
             ahead._take(it, np.zeros(1), problems=0)  # compile now, before the clock runs
             CodeUse.loaded.add(it.x.dtype)
@@ -141,6 +148,8 @@ class FastForward:
         began, sizes = watch.clock.seconds, np.zeros(count)
         if isinstance(schedule, Scheduled):
             sizes = np.fromiter((schedule.at(rule + k) for k in range(count)), float, count)
+        if watch.recorder.observers:  # who may stop: the same steps again start from the same
+            self._forget()
         there, log = self._take(it, sizes)
         taken = int(log.taken.max())
         if taken == 0:
@@ -150,10 +159,12 @@ class FastForward:
         try:
             seen = watch.record_chunk(t, self._columns(log, taken), began)
         except KeyboardInterrupt:  # in an observer: what is behind its record was not asked for
+            self._forget()
             self._keep_best(it, self._take(it, sizes[: watch.taken - before + 1])[1], watch)
             raise
         self._keep_best(it, log, watch)
         if seen < taken:  # an observer stops at an iterate that is behind us: go there again
+            self._forget()
             there, _ = self._take(it, sizes[:seen])
         self.taken += seen
         if self.code is steps:
@@ -197,6 +208,23 @@ class FastForward:
             whole=eps ** (1 / 3),  # as in `Away`
         )
 
+    def _make_store(self, worth: bool) -> KeptGradients:
+        """An empty store, with room if it is worth it; pages are taken as they are written."""
+        (m, n), dtype = self.matrix.shape[1:], self.matrix.dtype
+        vertices, size = 2 * n if self.plan.signed else n, 0 if self.plan.quadratic else n + m
+        room = min(vertices, _STORE // (self.batch * max(size, 1) * dtype.itemsize))
+        room = room if worth and size and room >= _FEW else 0
+        row_of, owner = np.full((self.batch, vertices), -1), np.full((self.batch, room), -1)
+        # Not NumPy's memory: it asks for huge pages, which take longer than a few vertices.
+        rows = torch.empty(self.batch, room, size, dtype=torch.from_numpy(self.shift).dtype)
+        last, count = np.zeros((self.batch, room), np.int64), np.zeros((self.batch, 4), np.int64)
+        return KeptGradients(rows.numpy(), row_of, owner, last, count)
+
+    def _forget(self) -> None:
+        """Empty the store."""
+        self.store.row_of.fill(-1)
+        self.store.count.fill(0)
+
     def _take(
         self, it: Iterate, sizes: np.ndarray, problems: int | None = None
     ) -> tuple[Position, Log]:
@@ -225,7 +253,7 @@ class FastForward:
         value, gap, step_size = np.zeros((3, batch, count))
         taken, best = np.zeros(batch, np.int64), np.full(batch, np.inf)
         log = Log(value, gap, step_size, taken, best, x.copy())
-        data = Data(self.matrix, self.shift, self.ridge, sizes)
+        data = Data(self.matrix, self.shift, self.ridge, self.store, sizes)
         return data, self.plan, Position(x.copy(), image.copy(), self._weights(it)), log
 
     def _columns(self, log: Log, taken: int) -> list[np.ndarray] | list[Tensor]:

@@ -6,9 +6,10 @@ Vertices are ±radius · e_i, so every direction is one of
 
     d = scale · x + a e_i + c e_j,   A d = scale · Ax + a A_i + c A_j
 
-and point, image and weights move by one law (`fwnet.iterates`). Vectors are float32 or float64. A
-problem is left where its gap is at most the tolerance, where a number is not finite, or where a
-step has size 0: the loop that called judges what that means.
+and point, image and weights move by one law (`fwnet.iterates`). The gradient of least squares moves
+by those kept at vertices (`store`). Vectors are float32 or float64. A problem is left where its gap
+is at most the tolerance, where a number is not finite, or where a step has size 0: the loop that
+called judges what that means.
 
 `machine_code("fwnet.solvers.compiled.steps")` holds the same functions compiled; there loops take
 the place of NumPy's calls, and sums are float64.
@@ -19,76 +20,116 @@ from __future__ import annotations
 import numpy as np
 
 from fwnet.numerics.compiled import compilable
+from fwnet.solvers.compiled.store import image_of_direction, keep, move_gradient
+from fwnet.solvers.compiled.vectors import (
+    FLAGS,
+    HUGE,
+    add,
+    adjoint,
+    copy,
+    dot,
+    largest_used,
+    mix,
+    not_finite,
+    smallest,
+    smallest_negative,
+    square,
+)
 
 TOWARD, AWAY, PAIRWISE, BLENDED = 0, 1, 2, 3
 GIVEN, SEARCH, SHORT = 0, 1, 2
-_TINY, _HUGE = 1e-300, 1e300
-
-# Sums in any order, as vector instructions need; NaN and infinity keep their meaning.
-_FLAGS = ("reassoc", "contract")
-_marked = compilable(*_FLAGS)
-# A minimum compiles to vector instructions only if NaN need not be kept.
-_blind = compilable("nnan", "nsz", "reassoc", error_model="python")
+_TINY = 1e-300
+_marked = compilable(*FLAGS)
 
 
 @_marked
 def take_steps(data, plan, state, log, first, last):  # type: ignore[no-untyped-def]
     """Take as many steps as the log has columns, with problems first, …, last − 1 one by one."""
+    s = data.store
     for b in range(first, last):
         matrix = data.matrix[min(b, data.matrix.shape[0] - 1)]
+        problem = (matrix, data.shift[b], data.ridge)
         point = (state.x[b], state.image[b], state.weights[b])
         rows = (log.value[b], log.gap[b], log.step_size[b], log.best[b : b + 1], log.best_x[b])
-        t = log.taken[b] = _solve(matrix, data.shift[b], data.ridge, data.sizes, plan, point, rows)
+        kept = (s.rows[b], s.row_of[b], s.owner[b], s.last[b], s.count[b])
+        t = log.taken[b] = _solve(problem, kept, data.sizes, plan, point, rows)
         if t < log.value.shape[1]:
             log.value[b, t:], log.gap[b, t:] = log.value[b, t], log.gap[b, t]
 
 
 @_marked
-def _solve(matrix, shift, ridge, sizes, plan, point, rows):  # type: ignore[no-untyped-def]
+def _solve(problem, store, sizes, plan, point, rows):  # type: ignore[no-untyped-def]
     """The steps of one problem; how many were taken."""
-    x, image, _ = point
+    x, image, weights = point
     values, gaps, step_sizes, best, best_x = rows
     gradient, direction, change = np.empty_like(x), np.empty_like(x), np.empty_like(image)
-    for t in range(values.size):
+    t, moved = 0, -1  # steps since the gradient of least squares was computed; −1: it must be
+    while t < values.size:
         # Look.
-        if plan.quadratic:
-            value, along = _quadratic_form(x, image, shift, gradient)
-        else:
-            value, along = _least_squares(matrix, shift, ridge, x, image, change, gradient)
+        value, along, moved = _look(problem, plan, x, image, moved, change, gradient)
         i, vertex = _vertex(gradient, plan)
-        gap = along - vertex * gradient[i] + _not_finite(gradient)
-        values[t], gaps[t] = value, gap
-        if gap <= plan.tol or not np.isfinite(value + gap):
-            return t
-        if value < best[0]:
-            best[0] = value
-            _copy(best_x, x)
-        # Choose.
-        scale, i, a, j, c, limit, slope = _choose(plan, gradient, point[2], i, vertex, along, gap)
-        _image_of_direction(matrix, plan.quadratic, image, scale, i, a, j, c, change)
-        step = sizes[t]
-        if plan.rule != GIVEN:
-            if plan.rule == SHORT or plan.quadratic or ridge.size:
-                _fill_direction(x, scale, i, a, j, c, direction)
-            step = -slope / max(_curvature(plan, ridge, direction, change), _TINY)
-        direction[0] = min(max(step, 0.0), limit)  # rounded as the points are
-        size = direction[0]
+        gap = along - vertex * gradient[i] + not_finite(gradient)
+        values[t], gaps[t], size = value, gap, 0.0
+        if gap > plan.tol and np.isfinite(value + gap):
+            if value < best[0]:
+                best[0] = value
+                copy(best_x, x)
+            # Choose.
+            scale, i, a, j, c, limit, slope = _choose(
+                plan, gradient, weights, i, vertex, along, gap
+            )
+            if moved == 0 and scale == 0.0 and limit == 1.0:  # x is the vertex that it leaves
+                keep(store, j, -c, gradient, image)
+            p, q = -1, -1
+            if plan.quadratic:  # a row of K is a column, and lies in one piece
+                mix(scale, image, a, problem[0][i], c, problem[0][j], change)
+            else:
+                p, q = image_of_direction(problem, store, scale, image, i, a, j, c, change)
+            step = sizes[t]
+            if plan.rule != GIVEN:
+                curvature = _curvature(plan, problem[2], x, scale, i, a, j, c, direction, change)
+                step = -slope / max(curvature, _TINY)
+            direction[0] = min(max(step, 0.0), limit)  # rounded as the points are
+            size = direction[0]
         if not size > 0.0:
-            return t
+            if moved <= 0:
+                return t
+            moved = -1  # rounding adds up while the gradient moves: look at the true one
+            continue
         # Move.
         step_sizes[t] = size
+        moved = move_gradient(store, gradient, scale, p, a, q, c, size, moved)
         _move(plan, point, change, scale, i, a, j, c, size)
+        t += 1
     return values.size
 
 
 @_marked
-def _curvature(plan, ridge, direction, change):  # type: ignore[no-untyped-def]
-    """smoothness · |d|² for SHORT, dᵀ∇²f d / ω for SEARCH."""
-    if plan.rule == SHORT:
-        return plan.number * _dot(direction, direction)
+def _look(problem, plan, x, image, moved, residual, gradient):  # type: ignore[no-untyped-def]
+    """f and ⟨∇f, x⟩; writes the gradient, unless it moved here."""
+    matrix, shift, ridge = problem
     if plan.quadratic:
-        return _dot(direction, change) / plan.number
-    return (_dot(change, change) + _square(ridge, direction)) / plan.number
+        value, along = _quadratic_form(x, image, shift, gradient)
+        return value, along, moved
+    value, along = _residual(shift, ridge, x, image, residual)
+    if moved < 0:
+        adjoint(matrix, residual, gradient)
+        if ridge.size:
+            gradient += ridge * x
+        moved = 0
+    return value, along, moved
+
+
+@_marked
+def _curvature(plan, ridge, x, scale, i, a, j, c, direction, change):  # type: ignore[no-untyped-def]
+    """smoothness · |d|² for SHORT, dᵀ∇²f d / ω for SEARCH; writes d where it is needed."""
+    if plan.rule == SHORT or plan.quadratic or ridge.size:
+        _fill_direction(x, scale, i, a, j, c, direction)
+    if plan.rule == SHORT:
+        return plan.number * dot(direction, direction)
+    if plan.quadratic:
+        return dot(direction, change) / plan.number
+    return (dot(change, change) + square(ridge, direction)) / plan.number
 
 
 @_marked
@@ -115,7 +156,7 @@ def _choose(plan, gradient, weights, i, vertex, along, gap):  # type: ignore[no-
 def _move(plan, point, change, scale, i, a, j, c, size):  # type: ignore[no-untyped-def]
     """Move image, weights and x by a step; x follows from the weights where there are any."""
     x, image, weights = point
-    _add(image, size, change)
+    add(image, size, change)
     if plan.direction == TOWARD:
         x *= x.dtype.type(1.0 - size)
         x[i] += size * a
@@ -155,7 +196,7 @@ def _quadratic_form_by_loops(x, image, c, gradient):  # type: ignore[no-untyped-
     return 0.5 * square + tilt, square + tilt
 
 
-@compilable(*_FLAGS, body=_quadratic_form_by_loops)
+@compilable(*FLAGS, body=_quadratic_form_by_loops)
 def _quadratic_form(x, image, c, gradient):  # type: ignore[no-untyped-def]
     """½ xᵀKx + cᵀx and ⟨∇f, x⟩; writes the gradient Kx + c."""
     np.add(image, c, out=gradient)
@@ -163,54 +204,36 @@ def _quadratic_form(x, image, c, gradient):  # type: ignore[no-untyped-def]
     return 0.5 * square + tilt, square + tilt
 
 
-def _least_squares_by_loops(A, b, ridge, x, image, residual, gradient):  # type: ignore[no-untyped-def]
-    square, along = 0.0, 0.0
+def _residual_by_loops(b, ridge, x, image, residual):  # type: ignore[no-untyped-def]
+    square_sum, along = 0.0, 0.0
     for k in range(image.size):
         residual[k] = image[k] - b[k]
-        square += residual[k] * residual[k]
+        square_sum += residual[k] * residual[k]
         along += residual[k] * image[k]
-    for k in range(gradient.size):
-        gradient[k] = ridge[k] * x[k] if ridge.size else 0.0
-    rows = A.shape[0] - A.shape[0] % 4
-    for k in range(0, rows, 4):  # four rows a pass: the gradient is read and written less often
-        p, q, r, s = A[k], A[k + 1], A[k + 2], A[k + 3]
-        e, f, g, h = residual[k], residual[k + 1], residual[k + 2], residual[k + 3]
-        for column in range(gradient.size):
-            gradient[column] += e * p[column] + f * q[column] + g * r[column] + h * s[column]
-    for k in range(rows, A.shape[0]):
-        p, e = A[k], residual[k]
-        for column in range(gradient.size):
-            gradient[column] += e * p[column]
-    extra = 0.0
-    for k in range(ridge.size):
-        extra += ridge[k] * x[k] * x[k]
-    return 0.5 * (square + extra), along + extra
+    extra = square(ridge, x)
+    return 0.5 * (square_sum + extra), along + extra
 
 
-@compilable(*_FLAGS, body=_least_squares_by_loops)
-def _least_squares(A, b, ridge, x, image, residual, gradient):  # type: ignore[no-untyped-def]
-    """½‖Ax − b‖² + ½ Σ ridge_k x_k² and ⟨∇f, x⟩; writes Ax − b and the gradient."""
+@compilable(*FLAGS, body=_residual_by_loops)
+def _residual(b, ridge, x, image, residual):  # type: ignore[no-untyped-def]
+    """½‖Ax − b‖² + ½ Σ ridge_k x_k² and ⟨∇f, x⟩; writes Ax − b."""
     np.subtract(image, b, out=residual)
-    np.dot(residual, A, out=gradient)
-    square, along = float(residual.dot(residual)), float(residual.dot(image))
-    if ridge.size:
-        gradient += ridge * x
-        extra = _square(ridge, x)
-        square, along = square + extra, along + extra
-    return 0.5 * square, along
+    extra = square(ridge, x)
+    value = 0.5 * (float(residual.dot(residual)) + extra)
+    return value, float(residual.dot(image)) + extra
 
 
 def _vertex_by_loops(gradient, plan):  # type: ignore[no-untyped-def]
-    extreme, entry = _smallest(gradient), plan.radius
-    if plan.signed and -_smallest_negative(gradient) > -extreme:
-        extreme, entry = -_smallest_negative(gradient), -plan.radius
+    extreme, entry = smallest(gradient), plan.radius
+    if plan.signed and -smallest_negative(gradient) > -extreme:
+        extreme, entry = -smallest_negative(gradient), -plan.radius
     for k in range(gradient.size):
         if gradient[k] == extreme:
             return k, entry
     return 0, entry  # NaN: the gap shows it
 
 
-@compilable(*_FLAGS, body=_vertex_by_loops)
+@compilable(*FLAGS, body=_vertex_by_loops)
 def _vertex(gradient, plan):  # type: ignore[no-untyped-def]
     """The vertex that minimises ⟨gradient, v⟩: its index, and its entry there."""
     if not plan.signed:
@@ -220,9 +243,9 @@ def _vertex(gradient, plan):  # type: ignore[no-untyped-def]
 
 
 def _extreme_atom_by_loops(gradient, weights, sense):  # type: ignore[no-untyped-def]
-    best, side = -_HUGE, 0
+    best, side = -HUGE, 0
     for s in range(weights.shape[0]):
-        high = _largest_used(gradient, weights[s], sense * (1.0 - 2.0 * s))
+        high = largest_used(gradient, weights[s], sense * (1.0 - 2.0 * s))
         if high > best:
             best, side = high, s
     sign = sense * (1.0 - 2.0 * side)
@@ -232,10 +255,10 @@ def _extreme_atom_by_loops(gradient, weights, sense):  # type: ignore[no-untyped
     return side, 0, best
 
 
-@compilable(*_FLAGS, body=_extreme_atom_by_loops)
+@compilable(*FLAGS, body=_extreme_atom_by_loops)
 def _extreme_atom(gradient, weights, sense):  # type: ignore[no-untyped-def]
     """Side, index and value of the largest sense · (±gradient_k) among atoms with weight."""
-    best, side, place = -_HUGE, 0, 0
+    best, side, place = -HUGE, 0, 0
     for s in range(weights.shape[0]):
         used = np.flatnonzero(weights[s])
         if used.size:
@@ -246,43 +269,6 @@ def _extreme_atom(gradient, weights, sense):  # type: ignore[no-untyped-def]
     return side, place, best
 
 
-def _not_finite_by_loops(values):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for k in range(values.size):
-        total += 0.0 * values[k]
-    return total
-
-
-@compilable(*_FLAGS, body=_not_finite_by_loops)
-def _not_finite(values):  # type: ignore[no-untyped-def]
-    """0, or NaN if any entry is NaN or infinite."""
-    return 0.0 * float(values.sum())
-
-
-def _image_of_direction_by_loops(matrix, symmetric, image, scale, i, a, j, c, change):  # type: ignore[no-untyped-def]
-    for k in range(image.size):
-        change[k] = scale * image[k]
-    for place, factor in ((i, a), (j, c)):
-        if factor != 0.0 and symmetric:  # a row is a column, and lies in one piece
-            row = matrix[place]
-            for k in range(image.size):
-                change[k] += factor * row[k]
-        elif factor != 0.0:
-            for k in range(image.size):
-                change[k] += factor * matrix[k, place]
-
-
-@compilable(*_FLAGS, body=_image_of_direction_by_loops)
-def _image_of_direction(matrix, symmetric, image, scale, i, a, j, c, change):  # type: ignore[no-untyped-def]
-    """A d, from the image of x and two columns."""
-    columns = matrix if symmetric else matrix.T
-    np.multiply(columns[i], a, out=change)
-    if c != 0.0:
-        change += c * columns[j]
-    if scale != 0.0:
-        change += scale * image
-
-
 def _fill_direction_by_loops(x, scale, i, a, j, c, direction):  # type: ignore[no-untyped-def]
     for k in range(x.size):
         direction[k] = scale * x[k]
@@ -290,58 +276,11 @@ def _fill_direction_by_loops(x, scale, i, a, j, c, direction):  # type: ignore[n
     direction[j] += c
 
 
-@compilable(*_FLAGS, body=_fill_direction_by_loops)
+@compilable(*FLAGS, body=_fill_direction_by_loops)
 def _fill_direction(x, scale, i, a, j, c, direction):  # type: ignore[no-untyped-def]
     np.multiply(x, scale, out=direction)
     direction[i] += a
     direction[j] += c
-
-
-def _dot_by_loops(a, b):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
-
-
-@compilable(*_FLAGS, body=_dot_by_loops)
-def _dot(a, b):  # type: ignore[no-untyped-def]
-    return float(a.dot(b))
-
-
-def _add_by_loops(x, factor, y):  # type: ignore[no-untyped-def]
-    for k in range(x.size):
-        x[k] += factor * y[k]
-
-
-@compilable(*_FLAGS, body=_add_by_loops)
-def _add(x, factor, y):  # type: ignore[no-untyped-def]
-    """x ← x + factor · y."""
-    x += factor * y
-
-
-def _copy_by_loops(x, y):  # type: ignore[no-untyped-def]
-    for k in range(x.size):  # x[:] = y would compile its error messages too
-        x[k] = y[k]
-
-
-@compilable(*_FLAGS, body=_copy_by_loops)
-def _copy(x, y):  # type: ignore[no-untyped-def]
-    """x ← y."""
-    x[:] = y
-
-
-def _square_by_loops(ridge, x):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for k in range(ridge.size):
-        total += ridge[k] * x[k] * x[k]
-    return total
-
-
-@compilable(*_FLAGS, body=_square_by_loops)
-def _square(ridge, x):  # type: ignore[no-untyped-def]
-    """Σ ridge_k x_k², 0 without a ridge."""
-    return float((ridge * x).dot(x)) if ridge.size else 0.0
 
 
 def _scale_weights_by_loops(weights, factor, dust):  # type: ignore[no-untyped-def]
@@ -351,7 +290,7 @@ def _scale_weights_by_loops(weights, factor, dust):  # type: ignore[no-untyped-d
             weights[s, k] = weight if weight > dust else 0.0
 
 
-@compilable(*_FLAGS, body=_scale_weights_by_loops)
+@compilable(*FLAGS, body=_scale_weights_by_loops)
 def _scale_weights(weights, factor, dust):  # type: ignore[no-untyped-def]
     weights *= weights.dtype.type(factor)
     weights[weights <= dust] = 0.0
@@ -363,32 +302,8 @@ def _fill_point_by_loops(weights, radius, x):  # type: ignore[no-untyped-def]
         x[k] = radius * (weights[0, k] - other)
 
 
-@compilable(*_FLAGS, body=_fill_point_by_loops)
+@compilable(*FLAGS, body=_fill_point_by_loops)
 def _fill_point(weights, radius, x):  # type: ignore[no-untyped-def]
     """x = radius · (weights of +e_i − weights of −e_i)."""
     other = weights[1] if weights.shape[0] == 2 else 0.0
     np.multiply(weights[0] - other, radius, out=x)
-
-
-@_blind
-def _smallest(values):  # type: ignore[no-untyped-def]
-    low = values[0]
-    for k in range(values.size):
-        low = min(low, values[k])
-    return low
-
-
-@_blind
-def _smallest_negative(values):  # type: ignore[no-untyped-def]
-    low = -values[0]
-    for k in range(values.size):
-        low = min(low, -values[k])
-    return low
-
-
-@_blind
-def _largest_used(values, weights, sign):  # type: ignore[no-untyped-def]
-    high = -_HUGE
-    for k in range(values.size):
-        high = max(high, sign * values[k] if weights[k] > 0.0 else -_HUGE)
-    return high
