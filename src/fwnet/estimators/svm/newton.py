@@ -3,9 +3,8 @@
     P(w) = ½|w|² + ½ Σ Cᵢeᵢ²,   e = 0 or t − ⟨w, x⟩,   the bias being one more feature 1
 
 P is quadratic where the set of points with a loss stays the same, so a Newton step is exact
-there and the sequence ends in a few solves of d × d systems. For labels, points far outside the
-margin do not enter: each round gathers the points near the margin, minimises over them, and only
-then passes over all points again. The first rounds see a sample, with C raised by what is missing.
+there and the sequence ends in a few solves of d × d systems. The first rounds see a sample, with C
+raised by what is missing.
 
     w⁺ = (I + Σ_S Cᵢ xᵢxᵢᵀ)⁻¹ Σ_S Cᵢtᵢxᵢ       S = {i: eᵢ ≠ 0}
 
@@ -34,7 +33,6 @@ _SAMPLE = 2000  # points of the first round; each next one takes five times as m
 _LARGE = 2048  # features from which the clock is looked at during a factorisation
 _CHUNK = 1 << 20  # entries that are gathered at a time
 _PATIENCE = 5  # rounds without a tenth of progress in the gap that end a run
-_BAND, _FEW = 1.0, 0.2  # how far outside the margin is near; the share of points worth a gather
 
 
 def solve_newton(
@@ -47,9 +45,9 @@ def solve_newton(
     w = np.zeros(d + 1) if start is None else start
     size = max(_SAMPLE, 3 * d)
     while start is None and 3 * size < n:
-        near = problem.order[:size]
-        some = problem.part(near)
-        part = Part(X[near], replace(some, box=some.box * (n / size)), limits.clock)
+        sample = problem.order[:size]
+        some = problem.part(sample)
+        part = Part(X[sample], replace(some, box=some.box * (n / size)), limits.clock)
         w, used = part.minimise(w, 1e-2, limits.max_steps - steps)
         steps, size = steps + used, 5 * size
     part = Part(X, problem, limits.clock)
@@ -62,14 +60,7 @@ def solve_newton(
         status = limits.status(gap, steps, stalled)
         if status is not None:
             break
-        near = part.near(scores)
-        # The goal is a share of the gap, so that the points that were left out decide.
-        goal, left = max(0.3 * limits.tol, min(1e-2, 0.01 * gap)), limits.max_steps - steps
-        if len(near) > _FEW * n:
-            w, used = part.minimise(w, 0.3 * limits.tol, left, scores)
-        else:
-            closer = Part(X[near], problem.part(near), limits.clock)
-            w, used = closer.minimise(w, goal, left, scores[near])
+        w, used = part.minimise(w, 0.3 * limits.tol, limits.max_steps - steps, scores)
         steps += used
     coef = factor * problem.box * excess
     return Expansion(coef, float(w[-1]), "newton", status, trace, w[:-1])
@@ -85,12 +76,6 @@ class Part:
     def scores(self, w: Array) -> Array:
         """⟨w, x⟩ + b of every point (n,)."""
         return np.asarray(self.X @ w[:-1] + w[-1])
-
-    def near(self, scores: Array) -> Array:
-        """Which points have a loss or may get one."""
-        if self.problem.labels:
-            return np.flatnonzero(self.problem.room(scores) < _BAND)
-        return np.arange(len(scores))
 
     def back(self, rows: Array, values: Array) -> Array:
         """Return Σ valuesᵢ(xᵢ, 1) over the rows."""

@@ -42,7 +42,6 @@ _DROPPING = (
 )
 _STEPS, _LEAN_STEPS = 5, 40  # pairwise steps a round, times the working vertices
 _EXACT = 3000  # working vertices up to which slow pairwise steps are replaced by an exact solve
-_MANY = 1000  # working vertices from which a round is not solved to the end
 _PATIENCE = 8  # rounds without a tenth of progress in the gap that end a run
 _UNTIMED = 5 * 10**7  # weights that pairwise steps see between two looks at the clock
 _CROWD = 0.35  # share of support vectors in the first round from which all points are taken
@@ -201,10 +200,8 @@ class WorkingSet:
             self._trim(u, int(np.count_nonzero(u[self.working])))
         outside[self.working] = 0.0
         wanting = int(np.count_nonzero(outside > NEGLIGIBLE))
-        # Steps on few vertices cost less than another round; on many, the round decides. Where no
-        # vertex comes in, the first rounds are records of the trace.
-        share = 0.01 if len(self.working) > _MANY else 0.0
-        share = share if not self.whole else 0.1 if gap > _COARSE else 0.0
+        # Where no vertex comes in, the first rounds are records of the trace.
+        share = 0.1 if self.whole and gap > _COARSE else 0.0
         self.goal = max(0.5 * tol, share * gap)
         self.gaps.append(gap)
         if wanting == 0:
