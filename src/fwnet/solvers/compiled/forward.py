@@ -35,7 +35,8 @@ _STORE, _FEW = 2**26, 4  # bytes of kept gradients at vertices; fewer of them ar
 _ROWS, _PRODUCT, _NUMPY_PRODUCT = 32, 2**13, 2**16
 _WORTH = 8  # steps that pay for the arrays
 _LARGE = 2**22  # multiplications a step above which torch's own calls cost little
-_THREADED = 2**18  # what one thread more saves of them must stay below this
+# What more threads save of them must stay below this; where gradients are kept, few steps take any.
+_THREADED, _THREADED_KEPT = 2**18, 2**19
 # NumPy steps that take as long as loading machine code from the disk, or as compiling it.
 _LOADING, _COMPILING = 20_000, 200_000
 
@@ -120,7 +121,9 @@ class FastForward:
         threads = torch.get_num_threads()
         if not self.single:
             return not self.shared and self.batch >= threads
-        return self.work <= _LARGE and self.work * (1 - 1 / threads) <= _THREADED
+        keeps = not self.plan.quadratic and self.matrix.shape[1] >= _ROWS
+        most = _THREADED_KEPT if keeps else _THREADED
+        return self.work <= _LARGE and self.work * (1 - 1 / threads) <= most
 
     def _best_code(self, it: Iterate) -> Any:
         """Machine code once the steps so far would have paid for loading it, NumPy until then."""
