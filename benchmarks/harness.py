@@ -50,7 +50,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: our number, the peer's, their ratio and its target.
+    """Our number, a peer's, their ratio and its target: a row of the JSON.
 
     `target` applies to the ratio, or to our number in a row without a peer.
     """

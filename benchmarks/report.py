@@ -2,6 +2,7 @@
 
 import json
 import platform
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -11,9 +12,10 @@ from typing import Any
 import torch
 
 from benchmarks import peers
-from benchmarks.harness import OURS, Row, Spread
+from benchmarks.harness import Row, Spread
 
-HEADER = ("quantity", OURS, "peer", "its figure", "ratio", "(quartiles)", "target", "")
+HEADER = ("quantity / peer", "figure", "ratio", "(quartiles)", "target", "")
+INDENT = "    "  # of a note
 
 
 def environment() -> dict[str, Any]:
@@ -33,8 +35,24 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One line per row, columns aligned; the note of a row on its own line below."""
-    return aligned(HEADER, [_cells(row) for row in rows], [row.note for row in rows])
+    """A line for each quantity, with our figure; below it, indented, one for each of its peers.
+
+    Columns without an entry are left out, and notes have lines of their own.
+    """
+    lines: list[tuple[str, ...]] = []
+    notes: list[str] = []
+    quantity: tuple[str, ...] = ()
+    for row in rows:
+        first = (row.what, _figure(row.ours, row.unit) or _absent(row))
+        if row.peer and first != quantity:
+            lines.append((*first, "", "", "", ""))
+            notes.append(row.note)
+        quantity = first if row.peer else ()
+        lines.append(_of_peer(row) if row.peer else (*first, "", "", *_judgement(row)))
+        notes.append(row.note)
+    used = [i for i in range(len(HEADER)) if any(line[i] for line in lines)]
+    header, *kept = ([line[i] for i in used] for line in (HEADER, *lines))
+    return aligned(header, kept, notes)
 
 
 def aligned(header: Sequence[str], lines: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
@@ -45,7 +63,7 @@ def aligned(header: Sequence[str], lines: Sequence[Sequence[str]], notes: Sequen
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         out.append("  ".join(cells).rstrip())
         if note and note != following:
-            out.append(f"    {note}")
+            out += textwrap.wrap(note, 96, initial_indent=INDENT, subsequent_indent=INDENT)
     return "\n".join(out)
 
 
@@ -66,19 +84,23 @@ def write(path: Path, facts: Mapping[str, Any], results: Mapping[str, Sequence[R
     path.write_text(json.dumps({**facts, "cases": cases}, indent=2) + "\n", encoding="utf-8")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    judgement = {None: "", True: "pass", False: "MISS"}[row.passed]
-    absent = "not measured" if row.peer or row.target is not None else ""
+def _of_peer(row: Row) -> tuple[str, ...]:
     return (
-        row.what,
-        _figure(row.ours, row.unit) or absent,
-        row.peer,
-        (_figure(row.theirs, row.unit) or absent) if row.peer else "",
+        f"  {row.peer}",
+        _figure(row.theirs, row.unit) or _absent(row),
         _ratio(row.ratio.median) if row.ratio else "",
         f"({_ratio(row.ratio.low)} .. {_ratio(row.ratio.high)})" if row.ratio else "",
-        f"<= {row.target:g}" if row.target is not None else "",
-        judgement,
+        *_judgement(row),
     )
+
+
+def _judgement(row: Row) -> tuple[str, str]:
+    target = f"<= {row.target:g}" if row.target is not None else ""
+    return target, {None: "", True: "pass", False: "MISS"}[row.passed]
+
+
+def _absent(row: Row) -> str:
+    return "not measured" if row.peer or row.target is not None else ""
 
 
 def _figure(spread: Spread | None, unit: str) -> str:
