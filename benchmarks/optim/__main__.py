@@ -6,8 +6,8 @@ with a seed of its own; the best one runs on test data with fresh seeds, and so 
 default rate, the column "no tuning". All methods of a seed share the initial network and the
 minibatches.
 
-Shrunk, so that a run takes some fifteen minutes of one core: 4000 training images of MNIST and of
-CIFAR-10, four epochs; a GPT of 0.12 million weights and 200 steps. MNIST and CIFAR-10 are read
+Shrunk, so that a run takes an hour of one core: 4000 training images of MNIST and of CIFAR-10, four
+epochs; a GPT of a million weights and 200 steps. MNIST and CIFAR-10 are read
 from the folder FWNET_DATA and left out without it.
 
 A run that was interrupted, or stopped after --minutes, continues: rows are kept in --out, one line
