@@ -80,8 +80,8 @@ class Points:
         if not self.gram.complete:
             some = (index[:, None], index) if self.spec.name == "precomputed" else index
             return Points.prepare(self.X[some], self.spec, limits, self.gram.kernel.dtype)
-        block = self.gram.entries(index, index)
-        rows = KernelRows(block, KernelSpec("precomputed"), block.dtype)
+        block, error = self.gram.entries(index, index), self.gram.kernel.rounding()
+        rows = KernelRows(block, KernelSpec("precomputed"), block.dtype, error=error)
         X = block if self.spec.name == "precomputed" else self.X[index]
         return Points(X, self.spec, StoredGramMatrix(rows, rows.megabytes), self.encoding)
 

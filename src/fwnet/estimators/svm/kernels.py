@@ -144,7 +144,7 @@ class KernelRows:
     """Rows k(x_i, ·) against one set of points X, in one precision.
 
     `trusted` says whether no stored value is off by more than `slack`, or than float64 allows.
-    The kernel is evaluated by `threads`.
+    The kernel is evaluated by `threads`. `error` is that of a matrix or a callable, see `rounding`.
     """
 
     def __init__(
@@ -154,11 +154,12 @@ class KernelRows:
         dtype: Any,
         slack: float = EXACT,
         threads: int = 1,
+        error: float = 0.0,
     ) -> None:
         self.spec, self.dtype, self.n, self.reach = spec, np.dtype(dtype), X.shape[0], 1.0
         self._X, self.wide = X, X.ndim > 1 and X.shape[1] > WIDE
         self.clock, self._seconds, self._values = Clock(), 0.0, 0
-        self.threads = threads
+        self.threads, self._error = threads, error
         self.encoding: Encoding | None = None
         self.trusted = self.dtype == np.float64
         if callable(spec.name) or spec.name == "precomputed":
@@ -268,10 +269,10 @@ class KernelRows:
         """Return a bound for the error of k(x, z) in float64, relative to √(k(x, x)k(z, z)).
 
         The products are off by (2 + 4√d)ε of their norms; an exponent −γ|x − z|² is as far off in
-        absolute terms. A matrix or a callable is taken at its word.
+        absolute terms. A matrix or a callable has the error that is known of it.
         """
         if callable(self.spec.name) or self.spec.name == "precomputed":
-            return 0.0
+            return self._error
         products = _EPS * (2.0 + 4.0 * math.sqrt(self._X.shape[1]))
         if self.spec.name == "rbf":
             assert self.encoding is not None
