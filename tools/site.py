@@ -314,7 +314,8 @@ def on_page_content(html: str, **_: Any) -> str:
     """Say where a line may break, and make each picture a link to itself (phones).
 
     Short code, options and numbers stay whole: browsers would break them after a hyphen. Code in
-    tables breaks after brackets, dots and commas, blocks of at most two lines anywhere.
+    tables breaks after brackets, dots and commas, and on phones between the parts of long names;
+    blocks of at most two lines break anywhere.
     """
 
     def whole(text: str) -> str:
@@ -323,7 +324,11 @@ def on_page_content(html: str, **_: Any) -> str:
 
     def cell(found: re.Match[str]) -> str:
         def breakable(code: re.Match[str]) -> str:
-            return re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", code.group(0))
+            text = re.sub(r"(?<=\w)([(.,=]+)(?=[\w&])", r"\1<wbr>", code.group(0))
+            return re.sub(r"\w{20,}", parts, text)
+
+        def parts(name: re.Match[str]) -> str:
+            return re.sub(r"(?<=_)(?=\w)|(?<=[a-z])(?=[A-Z])", '<wbr class="phone">', name.group(0))
 
         text = re.sub(r"<code>[^<\n]{26,}</code>", breakable, found.group(0))
         return re.sub(r"\b\d[\d.]*e-\d+\b", r'<span class="short">\g<0></span>', text)
