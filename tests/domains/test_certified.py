@@ -163,6 +163,18 @@ def test_the_bound_of_the_smallest_eigenvalue_holds(kind: str, shift: float) -> 
             assert float(v @ symmetric @ v) == pytest.approx(float(exact[0]), abs=1e-10 * size)
 
 
+@pytest.mark.parametrize("step", [1e-3, 1e-6, 1e-9])
+def test_the_bound_sees_what_is_left_after_steps_along_its_own_vectors(step: float) -> None:
+    """σ₁ of Q − Σ step uᵢvᵢᵀ, Q orthogonal, is 1: all other directions still have that value."""
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.linalg.qr(torch.randn(200, 200, generator=generator, dtype=F64)).Q
+    for _ in range(4):
+        pair, upper = bounded_singular_pair(implicit(matrix))
+        top = float(torch.linalg.svdvals(matrix)[0])
+        assert top * (1 - 1e-13) <= float(upper) <= top * (1 + 3e-11)
+        matrix = matrix - step * torch.outer(pair.u, pair.v)
+
+
 def test_a_large_implicit_spectraplex_has_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fwnet.numerics.bounds._FACTORED", 0)
     monkeypatch.setattr("fwnet.numerics.bounds._DENSE", 0)

@@ -80,7 +80,8 @@ def bounded_singular_pair(
     loose = max(tol, 16 * torch.finfo(matrix.dtype).eps)
     noise = (1.0 if start is None else WARM_NOISE) / matrix.shape[-1] ** 0.5
     with torch.no_grad():
-        pair, upper, good = bounded_lanczos(Products(matrix), guess(matrix, start), noise, enough)
+        first = guess(matrix, start, fresh=True)
+        pair, upper, good = bounded_lanczos(Products(matrix), first, noise, enough)
     if not good and _small(matrix, _FACTORED):
         return _bounded_dense(matrix.dense(), pair.v, tol)
     return BoundedPair(pair, upper)

@@ -155,19 +155,27 @@ def _has_gradient(matrix: Cost) -> bool:
     return matrix.matvec(probe.to(matrix.device)).requires_grad
 
 
-def guess(matrix: Cost, start: Tensor | None) -> Tensor:
+def guess(matrix: Cost, start: Tensor | None, fresh: bool = False) -> Tensor:
     """The start of Lanczos: Gaussian noise of norm about 1, or `start` with some of it.
 
     The noise depends on the matrix, so that no matrix has all its large singular vectors
     orthogonal to it but by chance; the same matrix gets the same noise.
+
+    Arguments:
+        fresh: any other matrix gets other noise. Else matrices that differ by little get the same,
+            so that rounding does not decide; but a step of a solver changes a matrix in the
+            direction that Lanczos found, and from that start Lanczos sees nothing else.
     """
     m = matrix.shape[-1]
     probe = _gaussian(m, 2016).to(matrix.device, matrix.dtype)
     image = Products(matrix).matvec(probe).detach().cpu()
-    size = image.abs().amax()
-    digits = (image / torch.where(size == 0, 1.0, size) * 100).nan_to_num().round()  # no rounding
-    seed = zlib.crc32(digits.to(torch.int8).numpy().tobytes())
-    noise = (_gaussian(m, seed) / m**0.5).to(matrix.device, matrix.dtype)
+    if fresh:
+        known = image.double().numpy()
+    else:
+        size = image.abs().amax()
+        scaled = image / torch.where(size == 0, 1.0, size) * 100
+        known = scaled.nan_to_num().round().to(torch.int8).numpy()
+    noise = (_gaussian(m, zlib.crc32(known.tobytes())) / m**0.5).to(matrix.device, matrix.dtype)
     return noise if start is None else unit(start.detach()) + WARM_NOISE * noise
 
 
@@ -209,13 +217,17 @@ def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and vectors; NaN counts as 0.
 
     Entries below ε² of the largest count as 0 too, which is far below the rounding of the others:
-    LAPACK does not converge where its products of tiny entries underflow.
+    LAPACK may not converge where its products of tiny entries underflow, and then float64 serves.
     """
     known = symmetric.nan_to_num()
     size = known.abs()
     least = torch.finfo(known.dtype).eps ** 2 * size.amax((-2, -1), keepdim=True)
-    values, vectors = torch.linalg.eigh(torch.where(size < least, 0.0, known))
-    return values, vectors
+    known = torch.where(size < least, 0.0, known)
+    try:
+        values, vectors = torch.linalg.eigh(known)
+    except torch.linalg.LinAlgError:
+        values, vectors = torch.linalg.eigh(known.double())
+    return values.to(known), vectors.to(known)
 
 
 def _with_gradient(values: Tensor, vectors: Tensor, which: int, image: Tensor) -> Tensor:
