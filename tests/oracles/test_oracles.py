@@ -412,3 +412,12 @@ def test_newton_schulz_needs_a_ball_of_singular_values() -> None:
     problem = fwnet.LeastSquares(torch.eye(3, dtype=F64), torch.ones(3, dtype=F64))
     with pytest.raises(TypeError, match="supports only SpectralBall and TraceNormBall; got L1"):
         ask(fwnet.NewtonSchulz(), problem, fwnet.L1Ball(), torch.zeros(3, dtype=F64))
+
+
+def test_a_relative_softmin_where_the_gradient_has_no_size_is_the_exact_oracle() -> None:
+    """⟨g, x⟩ = 0 at a vertex whose entry of g is 0, so that β is infinite."""
+    problem = fwnet.Quadratic(torch.zeros(3, 3).double(), torch.tensor([0.0, 2.0, -3.0]).double())
+    it = problem.at(torch.tensor([1.0, 0.0, 0.0]).double())
+    oracle = fwnet.Softmin(5.0, relative=True)
+    lin, _ = oracle(problem, fwnet.Simplex(), it, oracle.init(problem, fwnet.Simplex(), it))
+    assert lin.vertex.dense().tolist() == [0.0, 0.0, 1.0]

@@ -73,5 +73,6 @@ class Softmin(Oracle):
             return domain.vertex(gradient)
         if scale is not None:
             tiny = torch.finfo(gradient.dtype).tiny
-            gradient = gradient / scale.clamp_min(tiny).unsqueeze(-1)
+            least = gradient.detach().amin(-1, keepdim=True)  # changes nothing, and ∞ − ∞ is NaN
+            gradient = (gradient - least) / scale.clamp_min(tiny).unsqueeze(-1)
         return Dense(domain.radius * torch.softmax(-beta * gradient, -1))
