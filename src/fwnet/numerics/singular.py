@@ -225,7 +225,7 @@ def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
     known = torch.where(size < least, 0.0, known)
     try:
         values, vectors = torch.linalg.eigh(known)
-    except torch.linalg.LinAlgError:
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # not in __all__
         values, vectors = torch.linalg.eigh(known.double())
     return values.to(known), vectors.to(known)
 
