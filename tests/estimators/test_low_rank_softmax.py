@@ -12,12 +12,18 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits, make_blobs, make_classification
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    make_blobs,
+    make_classification,
+)
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
-from fwnet.estimators import LowRankSoftmaxClassifier
+from fwnet.estimators import LowRankSoftmaxClassifier, LowRankSoftmaxClassifierCV
 from fwnet.estimators.low_rank import radius as choices
 from fwnet.estimators.low_rank.solve import rough_fit
 from fwnet.low_rank import FactoredProblem, Factors
@@ -304,3 +310,10 @@ def test_rows_are_not_saved_with_a_model(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"rows of the last fit, and there are none.*path\(ra"):
             other.path([5.0])
         assert len(other.path([5.0], X, y)) == 1
+
+
+def test_a_bar_counts_the_folds(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = LowRankSoftmaxClassifierCV(radii=[1.0, 10.0], cv=3, tol=1e-2, progress=True).fit(X, y)
+    assert "3/3" in capsys.readouterr().err
+    assert model.scores_.shape == (3, 2)

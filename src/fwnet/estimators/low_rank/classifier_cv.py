@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
@@ -16,6 +17,7 @@ from fwnet.estimators.low_rank.classifier import LowRankSoftmaxClassifier, Softm
 from fwnet.estimators.low_rank.inputs import Array, matrix_and_targets, rows_of
 from fwnet.estimators.low_rank.radius import natural_radius
 from fwnet.numerics import checks
+from fwnet.show.progress import progress_bar
 
 
 @final
@@ -34,6 +36,7 @@ class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
         path_tol: relative gap at which a fold's fit stops.
         max_rank, tol, max_iter, max_time, fit_intercept, class_weight, random_state: as of
             `LowRankSoftmaxClassifier`; `max_time` is for each fit.
+        progress: show a progress bar of the folds (needs rich).
 
     Attributes: radii_, scores_ (folds, radii), radius_, best_estimator_ (the last fit), classes_,
     U_, s_, V_, rank_, coef_, intercept_, duality_gap_, n_iter_, n_features_in_.
@@ -59,6 +62,7 @@ class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
     max_time: float | None = None
     fit_intercept: bool = True
     class_weight: Any = None
+    progress: bool = False
     random_state: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LowRankSoftmaxClassifierCV:
@@ -69,9 +73,21 @@ class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
         weight = sample_weights(sample_weight, len(y))
         self.classes_ = np.unique(y)
         self.radii_ = self._grid(X, y, weight)
-        scorer = self._scorer()
+        with ExitStack() as stack:
+            self.scores_ = self._fold_scores(X, y, weight, stack)
+        self.radius_ = float(self.radii_[self.scores_.mean(axis=0).argmax()])
+        best = self._model(radius=self.radius_, tol=self.tol).fit(X, y, weight)
+        self.best_estimator_ = best
+        self.U_, self.s_, self.V_ = best.U_, best.s_, best.V_
+        self.duality_gap_, self.n_iter_ = best.duality_gap_, best.n_iter_
+        return self
+
+    def _fold_scores(self, X: Any, y: Array, weight: Array, stack: ExitStack) -> Array:
+        """Return the scores (folds, radii), with a progress bar in the stack if asked for."""
+        scorer, scores = self._scorer(), []
         folds = check_cv(self.cv, y, classifier=True)
-        scores = []
+        count = folds.get_n_splits(X, y)
+        advance = progress_bar(stack, count) if self.progress else None
         for train, test in folds.split(X, y):
             if len(np.unique(y[train])) < len(self.classes_):
                 raise ValueError(
@@ -82,15 +98,11 @@ class LowRankSoftmaxClassifierCV(SoftmaxPredictor):
                 self.radii_, X[train], y[train], weight[train]
             )
             scores.append([scorer(model, X[test], y[test]) for model in path])
+            if advance is not None:
+                advance(len(scores), f"fold {len(scores)} of {count}")
         if not scores:
             raise ValueError(f"cv must give at least one fold; got {self.cv!r}.")
-        self.scores_ = np.array(scores)
-        self.radius_ = float(self.radii_[self.scores_.mean(axis=0).argmax()])
-        best = self._model(radius=self.radius_, tol=self.tol).fit(X, y, weight)
-        self.best_estimator_ = best
-        self.U_, self.s_, self.V_ = best.U_, best.s_, best.V_
-        self.duality_gap_, self.n_iter_ = best.duality_gap_, best.n_iter_
-        return self
+        return np.array(scores)
 
     def _scorer(self) -> Any:
         if self.scoring is not None:
